@@ -8,6 +8,7 @@ replace (
 )
 
 require (
+	github.com/containerd/nri v0.12.5
 	github.com/k8stopologyawareschedwg/noderesourcetopology-api v0.1.3
 	github.com/k8stopologyawareschedwg/podfingerprint v0.2.2
 	github.com/opencontainers/runtime-spec v1.3.0
@@ -28,7 +29,6 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/log v0.1.0 // indirect
-	github.com/containerd/nri v0.12.5 // indirect
 	github.com/containerd/ttrpc v1.2.7 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect

@@ -42,6 +42,7 @@ type Plane struct {
 
 	t      testing.TB
 	etcd   string // its client URL
+	store  *process
 	server *process
 	bin    map[string]string
 }
@@ -72,7 +73,7 @@ func Start(t testing.TB, flags ...string) *Plane {
 	}
 	p.write("users.csv", users)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	p.run(p.bin["etcd"]+"/server", "etcd.log", "--data-dir", filepath.Join(p.Dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
+	p.store = p.run(p.bin["etcd"]+"/server", "etcd.log", "--data-dir", filepath.Join(p.Dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync", "--log-level", "warn")
 	p.StartServer(flags...)
 	return p
@@ -97,6 +98,11 @@ func (p *Plane) StartServer(flags ...string) {
 func (p *Plane) StopServer() {
 	p.t.Helper()
 	p.server.end()
+}
+
+// Processes are the ids of etcd's process and the API server's.
+func (p *Plane) Processes() (etcd, server int) {
+	return p.store.cmd.Process.Pid, p.server.cmd.Process.Pid
 }
 
 // Config is how a user of Start reaches the API server: Admin, or n1 to n4.

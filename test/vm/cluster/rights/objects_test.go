@@ -1,156 +1,18 @@
 package rights
 
-import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"testing"
+import "github.com/trimtab/trimtab/test/vm/cluster/objects"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
-
-	"github.com/trimtab/trimtab/test/vm/controlplane"
-)
-
-// The agents of tests are installed as this release, in this namespace.
+// What tests of rights are made of, by short names.
 const (
-	release   = "trimtab"
-	namespace = "kube-system"
+	release   = objects.Release
+	namespace = objects.Namespace
 )
 
-// resources are the kinds of objects that tests make.
-var resources = map[string]schema.GroupVersionResource{
-	"Node":                             {Version: "v1", Resource: "nodes"},
-	"Pod":                              {Version: "v1", Resource: "pods"},
-	"Namespace":                        {Version: "v1", Resource: "namespaces"},
-	"Event":                            {Version: "v1", Resource: "events"},
-	"Secret":                           {Version: "v1", Resource: "secrets"},
-	"ConfigMap":                        {Version: "v1", Resource: "configmaps"},
-	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
-	"DaemonSet":                        {Group: "apps", Version: "v1", Resource: "daemonsets"},
-	"Role":                             {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
-	"RoleBinding":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
-	"ClusterRole":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
-	"ClusterRoleBinding":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
-	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
-	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
-	"MutatingAdmissionPolicy":          {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"},
-	"MutatingAdmissionPolicyBinding":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
-	"CustomResourceDefinition":         {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	"NodeResourceTopology":             {Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
-}
-
-// of is the client for the objects of a kind; namespace "" for objects without one.
-func of(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
-	if namespace == "" {
-		return d.Resource(resources[kind])
-	}
-	return d.Resource(resources[kind]).Namespace(namespace)
-}
-
-// parse reads YAML documents.
-func parse(t testing.TB, text string) (out []*unstructured.Unstructured) {
-	t.Helper()
-	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		switch err := d.Decode(&o.Object); {
-		case errors.Is(err, io.EOF):
-			return out
-		case err != nil:
-			t.Fatalf("%v in\n%s", err, text)
-		case len(o.Object) > 0:
-			out = append(out, o)
-		}
-	}
-}
-
-// create makes the objects of YAML documents. The API server may lack their namespace or type for a moment.
-func create(t testing.TB, p *controlplane.Plane, text string) {
-	t.Helper()
-	admin := p.Dynamic(controlplane.Admin)
-	for _, o := range parse(t, text) {
-		if _, known := resources[o.GetKind()]; !known {
-			t.Fatalf("no resource for kind %s", o.GetKind())
-		}
-		p.Wait("create "+o.GetKind()+" "+o.GetName(), func(ctx context.Context) error {
-			_, err := of(admin, o.GetKind(), o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldValidation: "Strict"})
-			if kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) {
-				t.Fatalf("create %s %s: %v", o.GetKind(), o.GetName(), err)
-			}
-			return err
-		})
-	}
-}
-
-// chart is what the Helm chart makes of values, such as "config.cluster.podAnnotation=true".
-func chart(t testing.TB, values ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "../../../../test/tools/build.sh", "helm")
-	cmd.Stderr = os.Stderr
-	dir, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("build helm: %v", err)
-	}
-	args := []string{"template", release, "../../../../deploy/charts/trimtab", "--namespace", namespace}
-	for _, v := range values {
-		args = append(args, "--set", v)
-	}
-	home := t.TempDir()
-	cmd = exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(string(dir)), "helm"), args...)
-	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("helm template: %v", err)
-	}
-	return string(out)
-}
-
-// token asks for a token of the agents' service account that is bound to an object, as a kubelet does for a pod.
-func token(t testing.TB, p *controlplane.Plane, kind, name string) string {
-	t.Helper()
-	admin := p.Dynamic(controlplane.Admin)
-	spec := map[string]any{"expirationSeconds": int64(3600)}
-	if kind != "" {
-		in := ""
-		if kind == "Pod" {
-			in = namespace
-		}
-		bound, err := of(admin, kind, in).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec["boundObjectRef"] = map[string]any{"kind": kind, "apiVersion": "v1", "name": name, "uid": string(bound.GetUID())}
-	}
-	request := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": map[string]any{"name": release}, "spec": spec,
-	}}
-	made, err := of(admin, "ServiceAccount", namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
-	if err != nil {
-		t.Fatalf("a token bound to the %s %s: %v", kind, name, err)
-	}
-	out, _, _ := unstructured.NestedString(made.Object, "status", "token")
-	return out
-}
-
-// as is a client with a token.
-func as(t testing.TB, p *controlplane.Plane, token string) dynamic.Interface {
-	t.Helper()
-	c := p.Config(controlplane.Admin)
-	c.BearerToken = token
-	d, err := dynamic.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
+var (
+	of     = objects.Of
+	parse  = objects.Parse
+	create = objects.Create
+	chart  = objects.Chart
+	token  = objects.Token
+	as     = objects.As
+)
