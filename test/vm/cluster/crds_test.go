@@ -39,7 +39,7 @@ func nrtVersion(name string, stored bool) map[string]any {
 }
 
 // install adds a CustomResourceDefinition, and waits until it is served.
-func install(t *testing.T, p *controlplane.Plane, r schema.GroupVersionResource, kind string, versions ...any) {
+func install(t testing.TB, p *controlplane.Plane, r schema.GroupVersionResource, kind string, versions ...any) {
 	t.Helper()
 	name := r.Resource + "." + r.Group
 	_, err := p.Dynamic(controlplane.Admin).Resource(crds).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -75,7 +75,7 @@ func remove(t *testing.T, p *controlplane.Plane, r schema.GroupVersionResource) 
 }
 
 // makeNode adds a Node object.
-func makeNode(t *testing.T, p *controlplane.Plane, name string) {
+func makeNode(t testing.TB, p *controlplane.Plane, name string) {
 	t.Helper()
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name}}}
 	if _, err := p.Dynamic(controlplane.Admin).Resource(nodesGVR).Create(t.Context(), node, metav1.CreateOptions{}); err != nil {

@@ -48,6 +48,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if file := os.Getenv(memoryFile); file != "" {
+		if err := memoryChild(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
