@@ -78,6 +78,7 @@ var hints = []struct {
 	{syscall.EINVAL, "write", "memory.limit", "above memory.memsw.limit_in_bytes, or malformed text"},
 	{syscall.ENODEV, "write", "io.max", "no such disk"},
 	{syscall.ENODEV, "write", "blkio.throttle.", "no such disk"},
+	{syscall.EPERM, "write", "", "this is the agent's own container, and nsdelegate lets only the runtime write there"},
 	{syscall.EROFS, "", "", "the cgroup tree is mounted read-only"},
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }
@@ -86,6 +87,14 @@ var hints = []struct {
 // before it was made or after it was removed.
 func Gone(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
+}
+
+// RuntimeOnly reports whether a write failed because the cgroup is the root of this
+// process's cgroup namespace: where the hierarchy is mounted with nsdelegate, the
+// kernel lets only programs outside of that namespace write there.
+func RuntimeOnly(err error) bool {
+	e := (*Error)(nil)
+	return errors.As(err, &e) && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
 // cause leaves out the path an fs.PathError would repeat.

@@ -134,7 +134,9 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	switch {
 	case !refused:
 		n.queue.Took(to, values)
-		n.noteCopy(to.ID, values, func(d *delivery) { d.Note, d.Alone = "the runtime's copy agrees", "" })
+		if !to.RuntimeOnly {
+			n.noteCopy(to.ID, values, func(d *delivery) { d.Note, d.Alone = "the runtime's copy agrees", "" })
+		}
 	case n.queue.Refused(to):
 		givenUp = true
 		// Lists of CPUs and memory nodes keep containers apart: they are tried again later.

@@ -356,6 +356,7 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 		sent := n.sendCreated(w, ctr, v)
 		w.kernel.items = append(w.kernel.items, n.item(target, ctr, v))
 		if !sent {
+			w.sendRuntimeOnly(n, ctr, v)
 			n.enqueue(ctr, v)
 		}
 	}

@@ -130,6 +130,8 @@ func Released(out []keeper.Outcome) api.Released {
 		switch {
 		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
 			r.Given++
+		case o.RuntimeOnly(): // its container ends with the agent
+			r.Left = append(r.Left, what)
 		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
 		case o.State == keeper.Ceded:

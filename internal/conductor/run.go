@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -339,6 +340,10 @@ func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 		}
 		t := n.track(owner)
 		before, _ := t.of(o.Value)
-		t.deliver(o.Value, fromKernel(o, before))
+		after := fromKernel(o, before)
+		if ctr := n.state.Container(owner); ctr != nil && route.Copied(o.Value.Field) && t.leaveToRuntime(&o, before, &after) {
+			n.enqueue(ctr, o.Value)
+		}
+		t.deliver(o.Value, after)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -66,6 +67,10 @@ type Outcome struct {
 	Kernel string // the kernel's text, if it was read
 	Err    error
 }
+
+// RuntimeOnly reports whether the kernel lets only the runtime write the value: the
+// cgroup is that of the agent's own container (cgroup.RuntimeOnly).
+func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
 // ErrHeld refuses CPUs that another cgroup of the same batch should have lost and
 // did not: a CPU is given to a cgroup only once all others have lost it.

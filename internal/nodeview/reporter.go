@@ -95,6 +95,10 @@ func (r *Reporter) kernelRefused(d *Done) {
 		if o.State != keeper.Refused {
 			continue
 		}
+		if o.RuntimeOnly() { // the runtime is asked, and status has what comes of it
+			r.Log.Debug("left to the runtime", append(r.Whose(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+			continue
+		}
 		pod := o.Target.Owner
 		r.View(func(v *View) {
 			if ctr := v.State.Container(pod); ctr != nil {

@@ -16,8 +16,11 @@ type Copy struct {
 	Stored Texts  // what the runtime has
 	// Pending is what an update under way requested and was answered with, else nil:
 	// the runtime writes it some time after the answer.
-	Pending  Texts
-	Recorded bool // its pristine resources are known from a record
+	Pending Texts
+	// RuntimeOnly: the kernel lets the runtime write the container's cgroup, and not
+	// the agent (cgroup.RuntimeOnly). So the runtime gets every value it can carry.
+	RuntimeOnly bool
+	Recorded    bool // its pristine resources are known from a record
 	// CreatePending: its creation was answered, and the runtime may not know it yet.
 	CreatePending bool
 	passedOver    bool // something was sent to it meanwhile
@@ -42,6 +45,10 @@ func (c *Copy) Store(f lifecycle.Field, text string) {
 	}
 	c.Stored[f] = text
 }
+
+// Invalidate notes that the runtime's copy may not have what it was sent: the field's
+// value is sent again.
+func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unsure) }
 
 // Send notes a value that goes to the runtime with an answer. A runtime that does not
 // know the container yet passes over it: its copy is brought in line once it does.
@@ -96,7 +103,7 @@ func (c *Copy) Rename(from *Copy) {
 // alone, where no update of the runtime undoes it. So the runtime's copy stays
 // what was asked for, and a restart finds it so.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
-	return v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
+	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 

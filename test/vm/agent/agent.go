@@ -105,6 +105,7 @@ type Status struct {
 	Version     string `json:"version"`
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
+	Unapplied   int    // values that are not in force
 	Attachments []struct{ State string }
 	PodSpecs    []struct {
 		Source string

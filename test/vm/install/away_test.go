@@ -47,6 +47,7 @@ func (c *cluster) away() {
 	c.must("kubectl scale deployment/web --replicas=3 && kubectl rollout status deployment/web --timeout=10m && kubectl scale deployment/web --replicas=1")
 	c.configuredFrom(n, "API server")
 	c.ready()
+	c.delegated(c.apart())
 }
 
 // configuredFrom waits until the agent of a node is attached, and has the ConfigMap for all nodes from there.

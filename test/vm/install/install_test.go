@@ -127,7 +127,7 @@ func (c *cluster) classes() {
 	if !strings.Contains(said, "dedicated") {
 		c.t.Errorf("the page's commands do not show the class of db:\n%s", said)
 	}
-	c.apart()
+	c.delegated(c.apart())
 }
 
 // pod is where a Deployment's pod is.

@@ -1,0 +1,51 @@
+package conductor
+
+import (
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// byRuntime is the note of a value that only the runtime can write.
+const byRuntime = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
+
+// leaveToRuntime reports whether only the runtime can write a value, as it is of the
+// agent's own container: the caller sends it. The keeper checks the runtime's write. A
+// value that it did not find then counts as refused.
+func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delivery) (send bool) {
+	const channel = "runtime"
+	switch {
+	case o.RuntimeOnly():
+		t.RuntimeOnly = true
+		if before.Applied && before.Value == after.Value {
+			t.Invalidate(o.Value.Field) // another program wrote over it
+		}
+		if before.Applied || before.Value != after.Value || before.Channel != channel {
+			after.Missing = api.NotYet
+		}
+		after.Channel = channel
+		return true
+	case t.RuntimeOnly && after.Applied:
+		after.Channel, after.Note = channel, byRuntime
+	}
+	return false
+}
+
+// sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the
+// runtime writes them before the next event: then they are free before their new
+// owner starts. Another update follows, since no runtime reports that it took this.
+func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
+	t := n.track(ctr.ID)
+	of := w.done.Event.Container
+	if !t.RuntimeOnly || !w.can.Piggybacks || !w.canUpdateOthers() || t.Pending != nil || of != nil && of.ID == ctr.ID {
+		return
+	}
+	k := route.Known{Contest: n.contest(ctr, v.Field), Stored: t.Has(v)}
+	if route.Of(route.Piggyback, &w.can, v, k).To != route.Runtime {
+		return
+	}
+	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
+	t.Invalidate(v.Field)
+}
