@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"text/tabwriter"
 
@@ -23,15 +26,25 @@ func newHooks() *cobra.Command {
 reads, the values it sets, the kernel features it needs, how it works with other
 hooks, and whether it can take effect on this node: effective, not effective, or
 unknown, with the reason. -o json and -o yaml also list the differences from the
-system whose annotations it reads.`,
+system whose annotations it reads. Where the cgroups and devices of this node are is
+read from the agent's configuration.`,
 		Example: "  trimtab hooks\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
 		Args:    cobra.NoArgs,
 	}
-	root := cmd.Flags().String("cgroup-root", config.Default().Cgroup.Root, "where this node's cgroups are mounted")
+	root := cmd.Flags().String("cgroup-root", "", "where this node's cgroups are mounted (default cgroup.root of the configuration)")
+	file := addConfig(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
-		hooks := hooksHere(*root)
+		c, _, err := load(*file)
+		switch {
+		case errors.Is(err, fs.ErrPermission) && *file == "": // it may be readable by root alone
+			fmt.Fprintln(cmd.ErrOrStderr(), "judged by the default paths:", err)
+			c = config.Default()
+		case err != nil:
+			return err
+		}
+		hooks := hooksHere(cmp.Or(*root, c.Cgroup.Root), c.Paths)
 		return out.Print(w, hooks, func() error { return hookTable(w, hooks) })
 	}
 	return cmd
@@ -43,7 +56,7 @@ type hookOnNode struct {
 	Here string `json:"here"`
 }
 
-func hooksHere(root string) []hookOnNode {
+func hooksHere(root string, paths config.Paths) []hookOnNode {
 	var tree *cgroup.Tree
 	if files, err := cgroup.OpenRoot(root); err == nil {
 		defer files.Close()
@@ -53,7 +66,7 @@ func hooksHere(root string) []hookOnNode {
 	}
 	all := hook.Catalogue()
 	var out []hookOnNode
-	for i, h := range agent.Effective(tree, config.Default().Paths, all) {
+	for i, h := range agent.Effective(tree, paths, all) {
 		out = append(out, hookOnNode{all[i], h.Effective()})
 	}
 	return out

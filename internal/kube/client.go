@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -152,13 +153,28 @@ func namespace(name string) string {
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note takes down how a request ended: with nil the server was reached.
+// Note takes down how a request ended. A server that refuses one was reached, too:
+// the part that asked reports the refusal.
 func (c *Client) Note(err error) {
+	if answered(err) {
+		err = nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed = err; err == nil {
 		c.reached = time.Now()
 	}
+}
+
+// answered reports whether an error is the refusal of a server that works, such as 403,
+// 409, 410 or 429; with 5xx nothing behind a proxy may be there.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
 // State returns when the server was last reached, and how the last request failed;

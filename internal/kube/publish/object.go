@@ -3,7 +3,6 @@ package publish
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -160,18 +159,4 @@ func named(err error) bool {
 	return !slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
 		return c.Type == metav1.CauseTypeUnexpectedServerResponse
 	})
-}
-
-// answered is nil where a server that works said no: the object is not there, or
-// another has it.
-func answered(err error) error {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		switch code := status.Status().Code; {
-		case code == http.StatusUnauthorized, code == http.StatusTooManyRequests:
-		case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
-			return nil
-		}
-	}
-	return err
 }

@@ -30,7 +30,7 @@ func (p *Publisher) count(change func(*api.ClusterPart)) {
 func (p *Publisher) tell(state string, why error) {
 	p.mu.Lock()
 	before := p.row.Error
-	p.row.State, p.row.Error = state, ""
+	p.row.State, p.row.Error, p.row.LeftTo, p.row.Note = state, "", "", ""
 	if why != nil {
 		p.row.Error = why.Error()
 	}
@@ -115,7 +115,13 @@ func (p *Publisher) served(ctx context.Context) ([]string, error) {
 // ceded notes that another program writes the object.
 func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
 	p.seen, p.fails = nil, 0
-	p.tell("left to "+other, fmt.Errorf("%s writes the object %s; end that program and delete the object, or switch the report off", other, p.client.Node))
+	const what = "it writes the object %s; to have the agent write it, end that program and delete the object"
+	before := p.Row().LeftTo
+	p.tell("left to "+other, nil)
+	p.count(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
+	if before != other {
+		p.log.Info("an object is left to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
+	}
 	return jittered(p.pace.Again), false
 }
 

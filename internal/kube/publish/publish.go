@@ -170,7 +170,7 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 // findNode reads the UID that the object's owner reference has.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
-	p.client.Note(answered(err))
+	p.client.Note(err)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 // look reads the object. done says that there is nothing to write.
 func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
-	p.client.Note(answered(err))
+	p.client.Note(err)
 	switch {
 	case noSuchKind(err):
 		next, _ = p.absent(ctx)
@@ -247,14 +247,14 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	}
 	live.SetManagedFields(kept)
 	_, err := p.client.Dynamic.Resource(p.report.Resource).Update(ctx, live, metav1.UpdateOptions{FieldManager: Manager})
-	p.client.Note(answered(err))
+	p.client.Note(err)
 	return err
 }
 
 // apply writes the object. What another program writes is a conflict, and stays.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Apply(ctx, p.client.Node, object, metav1.ApplyOptions{FieldManager: Manager})
-	p.client.Note(answered(err))
+	p.client.Note(err)
 	if other := conflict(err); other != "" {
 		return p.ceded(other)
 	}

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Cluster is what the agent does through the Kubernetes API server.
 type Cluster struct {
@@ -25,6 +28,10 @@ type ClusterPart struct {
 	State string `json:"state"` // in words, such as "written 3 m ago"
 	// Error is why it does not work; "" where it does.
 	Error string `json:"error,omitempty"`
+	// LeftTo is the program that writes the object in the agent's place, which is no
+	// error; "" where the agent writes it. Note says what one can do about it.
+	LeftTo string `json:"leftTo,omitempty"`
+	Note   string `json:"note,omitempty"`
 	// Of writes to the API server: done, not needed as nothing changed, and failed.
 	Written uint64 `json:"written"`
 	Skipped uint64 `json:"skipped"`
@@ -33,8 +40,8 @@ type ClusterPart struct {
 
 // Told says it in words, with the reason.
 func (p ClusterPart) Told() string {
-	if p.Error == "" {
-		return p.State
+	if why := cmp.Or(p.Error, p.Note); why != "" {
+		return p.State + ": " + why
 	}
-	return p.State + ": " + p.Error
+	return p.State
 }

@@ -46,6 +46,9 @@ func checks(ctx context.Context, o Options) []Check {
 	}
 	k, g := kubelet{h, o.KubeletRoot}, cgroups{h, c.Cgroup}
 	found, runtime := checkRuntime(Check{Name: "runtime", Why: "Trimtab works through a container runtime; without one there is nothing to attach to"}, h, endpoint, func() string { return inUse(agent, k) })
+	if endpoint == "" {
+		found, runtime = attachedWithoutSocket(found, runtime, agent)
+	}
 	nri := readNRI(h, runtime, c.NRI.Socket)
 	granted := func() *api.SpecSource { return o.granted(ctx, agent, c.PodSpec) }
 	var servers *api.HookServers

@@ -251,6 +251,29 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
+// TestAttachedWithoutSocket: in the chart's pod under attach: nri there is no CRI socket,
+// and the agent's word counts. A socket that somebody names has to be there.
+func TestAttachedWithoutSocket(t *testing.T) {
+	for _, tt := range []struct {
+		state, endpoint string
+		want            Result
+	}{{"connected", "", OK}, {"connecting", "", Problem}, {"connected", "unix:///run/k3s/containerd.sock", Problem}} {
+		f := load(t, "testdata/good-v2-systemd.txtar")
+		o := f.options()
+		if err := os.Remove(filepath.Join(o.HostRoot, containerdSocket)); err != nil {
+			t.Fatal(err)
+		}
+		o.Endpoint = tt.endpoint
+		o.Ask = func(context.Context, string) (api.Node, error) {
+			return api.Node{Attachments: []api.Attached{{Name: "nri", State: tt.state, Runtime: "containerd v2.4.2"}}}, nil
+		}
+		c := find(t, Run(t.Context(), o), "runtime")
+		if c.Result != tt.want || tt.want == OK && !strings.Contains(c.Found, "containerd v2.4.2") {
+			t.Errorf("%s, %q: %+v", tt.state, tt.endpoint, c)
+		}
+	}
+}
+
 // TestThisMachine: whatever this machine is, doctor gives an answer to every
 // check, without root and without changing anything.
 func TestThisMachine(t *testing.T) {

@@ -85,12 +85,8 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 // may be there next to it. Where no agent does, the kubelet's configuration tells;
 // it is empty where neither does.
 func inUse(agent *api.Node, k kubelet) string {
-	for _, a := range attachments(agent) {
-		for _, name := range []string{containerd, crio} {
-			if live(a.State) && strings.HasPrefix(a.Runtime, name+" ") {
-				return name
-			}
-		}
+	if name, _ := attachedTo(agent); name != "" {
+		return name
 	}
 	switch endpoint, _, err := k.endpoint(); {
 	case err != nil:
@@ -100,6 +96,28 @@ func inUse(agent *api.Node, k kubelet) string {
 		return containerd
 	}
 	return ""
+}
+
+// attachedTo names the runtime of an agent's working attachment, also with its version.
+func attachedTo(agent *api.Node) (name, version string) {
+	for _, a := range attachments(agent) {
+		for _, name := range []string{containerd, crio} {
+			if live(a.State) && strings.HasPrefix(a.Runtime, name+" ") {
+				return name, a.Runtime
+			}
+		}
+	}
+	return "", ""
+}
+
+// attachedWithoutSocket is checkRuntime where no CRI socket is in sight, as in the
+// chart's pod under attach: nri: an agent that is attached needs none.
+func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
+	if name, version := attachedTo(agent); runtime == "" && name != "" && c.Result == Problem {
+		c.Do = ""
+		return c.ok("%s: the agent is attached to it (its CRI socket is not here, and this agent needs none)", version), name
+	}
+	return c, runtime
 }
 
 // attachments are those of an agent that answers.

@@ -83,7 +83,7 @@ var ofState = []struct {
 	{family{"trimtab_contested_lists", gauge, []string{"file"},
 		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
 	{family{"trimtab_cluster_reachable", gauge, nil,
-		"1 where the API server answered the last request; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
+		"1 where the API server answered the last request, be it with a refusal; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
 		put(yes(c.Error == ""))
 	})},
 	{family{"trimtab_cluster_last_contact_timestamp_seconds", gauge, nil,
@@ -94,6 +94,12 @@ var ofState = []struct {
 		"1 where a report or source that works through the API server does not work now.", "part: those `trimtab status` prints, such as `NodeResourceTopology`"}, ofCluster(func(c *api.Cluster, put put) {
 		for _, p := range c.Parts {
 			put(yes(p.Error != ""), p.Name)
+		}
+	})},
+	{family{"trimtab_cluster_part_left", gauge, []string{"part"},
+		"1 where another program writes the object of a report, and the agent leaves it to that program.", "part: as above"}, ofCluster(func(c *api.Cluster, put put) {
+		for _, p := range c.Parts {
+			put(yes(p.LeftTo != ""), p.Name)
 		}
 	})},
 	{family{"trimtab_cluster_writes_total", counter, []string{"part", "result"},
