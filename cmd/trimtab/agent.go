@@ -90,9 +90,10 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if err := f.apply(&c); err != nil {
 		return err
 	}
-	level := &slog.LevelVar{}
+	level, format := &slog.LevelVar{}, &logFormat{}
 	level.Set(levels[c.Log.Level])
-	log := newLog(c.Log, level, stderr)
+	format.set(c.Log.Format)
+	log := newLog(format, level, stderr)
 	sim.SetNRILog(log)
 	klog.SetSlogLogger(log) // what client-go logs
 	b := cli.ThisBuild()
@@ -107,7 +108,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	}
 	a, err := agent.New(agent.Options{
 		Listeners: handed,
-		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level,
+		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level, Format: format.set,
 		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
 	})
 	if err != nil {
@@ -120,14 +121,6 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	}
 	log.Info("stopped; containers keep what they have")
 	return nil
-}
-
-func newLog(c config.Log, level slog.Leveler, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
 }
 
 // levels are the values of log.level.

@@ -48,7 +48,9 @@ type Options struct {
 	// configuration read from it; nil for none.
 	Override func(*config.Config)
 	// Level follows log.level; nil if the log's level is set elsewhere.
-	Level   *slog.LevelVar
+	Level *slog.LevelVar
+	// Format is called with log.format; nil if the log's format is set elsewhere.
+	Format  func(string)
 	Version string
 	Commit  string
 	Log     *slog.Logger
@@ -166,7 +168,7 @@ func (a *Agent) build() error {
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}
-	a.settings = &settings{log: o.Log, level: o.Level, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1}
+	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1}
 	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.fromFile, a.settings.fromCluster, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {

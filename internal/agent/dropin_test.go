@@ -5,16 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
+const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
+
 // TestDropIn: what a drop-in says too late is told and changes nothing, what
 // it repeats or leaves out is no matter, and all else is in force.
 func TestDropIn(t *testing.T) {
-	const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 	for _, tc := range []struct {
 		name, text string
 		ignored    string
@@ -25,7 +28,6 @@ func TestDropIn(t *testing.T) {
 		{"paths", "strict: true\npaths: {state: /third}", "paths"},
 		{"cgroup", "strict: true\ncgroup: {version: v1}", "cgroup"},
 		{"http", "strict: true\nhttp: {address: '127.0.0.1:1'}", "http"},
-		{"log", "strict: true\nlog: {format: json}", "log.format"},
 		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri (but for cede and updateIntervalMilliseconds)"},
 		{"failure policy", "strict: true\nfailurePolicy: {agent: fail}", "failurePolicy.agent"},
 		{"two", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "cgroup, nri ("},
@@ -74,4 +76,22 @@ func quietAgent(t *testing.T) *Agent {
 		}
 	})
 	return a
+}
+
+// TestLogFormatApplies: log.format counts at once, whatever sets it.
+func TestLogFormatApplies(t *testing.T) {
+	a := quietAgent(t)
+	var got []string
+	a.settings.format = func(to string) { got = append(got, to) }
+	for _, text := range []string{"log: {format: json}", "strict: true"} {
+		if err := a.settings.fromRuntime(head + text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]string{"json", "text"}, got); d != "" {
+		t.Error(d)
+	}
+	if said := a.Source().Status().ConfigError; said != "" {
+		t.Error(said)
+	}
 }

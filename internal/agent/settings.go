@@ -21,6 +21,7 @@ import (
 type settings struct {
 	log       *slog.Logger
 	level     *slog.LevelVar // follows log.level; nil for none
+	format    func(string)   // is called with log.format; nil for none
 	override  func(*config.Config)
 	node      node
 	conductor *conductor.Conductor
@@ -168,6 +169,9 @@ func (s *settings) apply(c config.Config) error {
 	if s.level != nil {
 		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // validated
 	}
+	if s.format != nil {
+		s.format(c.Log.Format)
+	}
 	for _, key := range config.NeedRestart(old, c) {
 		s.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
 	}
@@ -189,7 +193,6 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
 		{"paths", c.Paths != inForce.Paths && c.Paths != def.Paths},
 		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
-		{"log.format", c.Log.Format != inForce.Log.Format && c.Log.Format != def.Log.Format},
 		{"nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
 		{"failurePolicy.agent (the runtime was told another before; our own part is in force)",
 			c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent},
@@ -198,7 +201,7 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 			keys = append(keys, k.key)
 		}
 	}
-	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
+	c.Cgroup, c.Paths, c.HTTP = inForce.Cgroup, inForce.Paths, inForce.HTTP
 	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
 	return keys
 }

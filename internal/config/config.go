@@ -368,7 +368,7 @@ type Log struct {
 	// Level is the least severe level that is logged.
 	Level string `json:"level" default:"info" check:"debug|info|warn|error"`
 	// Format is text for people or json for machines.
-	Format string `json:"format" default:"text" check:"text|json" restart:"yes"`
+	Format string `json:"format" default:"text" check:"text|json"`
 }
 
 // Cluster says what the agent does through the Kubernetes API server.
