@@ -89,6 +89,7 @@ var arrows = map[string][]string{
 	"internal/sim/clock":         {},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
+	"internal/tools/manpages":    {},
 	"internal/tools/size":        {},
 	"internal/cli":               {},
 	"cmd/trimtab":                nil,

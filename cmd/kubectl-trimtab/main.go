@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-//go:generate go test -run ^TestDocs$ . -update
+//go:generate go test -run ^Test(Docs|Man)$ . -update
 
 func main() {
 	// client-go logs what it returns as errors, too, in words for its developers.

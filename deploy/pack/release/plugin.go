@@ -2,6 +2,7 @@ package release
 
 import (
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 // plugin is the plugin's file in its directory and in its archive.
 const plugin = "kubectl-trimtab"
 
-// pluginArchives packs the plugin of kubectl for each system that has a directory OS-ARCH in dir: program, completion
-// and the roles of its users. It has to be of the same version as the agent's program.
+// pluginArchives packs the plugin of kubectl for each system that has a directory OS-ARCH in dir: program, completion,
+// man pages and the roles of its users. It has to be of the same version as the agent's program.
 func pluginArchives(root, out, dir string, p program.Program) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*-*", plugin))
 	if err != nil {
@@ -41,16 +42,28 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 }
 
 func pluginArchive(root, out, path, name string, p program.Program) error {
-	var all []files.File
-	for _, f := range []struct {
+	type source struct {
 		from, to string
 		mode     int64
-	}{
+	}
+	var all []files.File
+	sources := []source{
 		{path, plugin, 0o755},
 		{filepath.Join(root, "LICENSE"), "LICENSE", 0o644},
 		{filepath.Join(root, "deploy/kubectl/kubectl_complete-trimtab"), "kubectl_complete-trimtab", 0o755},
 		{filepath.Join(root, "deploy/kubectl/roles.yaml"), "roles.yaml", 0o644},
-	} {
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs/man/kubectl/*.1"))
+	if err == nil && len(pages) == 0 {
+		err = errors.New("no man pages in docs/man/kubectl")
+	}
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		sources = append(sources, source{page, "man/" + filepath.Base(page), 0o644})
+	}
+	for _, f := range sources {
 		data, err := os.ReadFile(f.from)
 		if err != nil {
 			return err

@@ -54,6 +54,11 @@ func TestRelease(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), tree.Version) {
 		t.Errorf("kubectl-trimtab version: %q, %v", out, err)
 	}
+	for _, page := range []string{filepath.Join(name, "man/trimtab-doctor.1"), filepath.Join(plugin, "man/kubectl-trimtab-doctor.1")} {
+		if _, err := os.Stat(filepath.Join(dist, page)); err != nil {
+			t.Error(err)
+		}
+	}
 
 	manifest, err := os.ReadFile(filepath.Join(dist, "trimtab.yaml"))
 	if err != nil {

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/tools/manpages"
+)
+
+// TestMan holds docs/man/kubectl to what the commands say of themselves; with -update,
+// as go generate calls it, it writes the pages.
+func TestMan(t *testing.T) {
+	const dir = "../../docs/man/kubectl"
+	root, _ := newRoot()
+	if *update {
+		if err := manpages.Write(dir, root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := manpages.Stale(dir, root); d != "" || err != nil {
+		t.Errorf("docs/man/kubectl is stale, run go generate ./... (-want +have):\n%s%v", d, err)
+	}
+}
