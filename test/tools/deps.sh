@@ -3,6 +3,7 @@
 #
 #   test/tools/deps.sh        what make test needs
 #   test/tools/deps.sh e2e    and what the virtual machines of make e2e need
+#   test/tools/deps.sh soak   and what make soak needs beside those
 set -euo pipefail
 
 missing=()
@@ -28,6 +29,9 @@ if [ "${1:-}" = e2e ]; then
   need chromium chromium # 400 MB: the web page of a node in a real browser
   # Not any busybox will do: it runs where no libraries are.
   dpkg-query -W -f '${db:Status-Status}' busybox-static 2>/dev/null | grep -qx installed || missing+=(busybox-static)
+fi
+if [ "${1:-}" = soak ]; then
+  need qemu-aarch64-static qemu-user-static # the program for arm64
 fi
 
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 rounds=${ROUNDS:-100}
-parts=${PARTS:-guests restarts switches churn lifetimes attacks fuzz histories unplugged oracle}
+parts=${PARTS:-guests restarts switches churn lifetimes attacks fuzz histories unplugged oracle arm64}
 told=()
 failed=()
 # What passed before is played again: go test would else repeat its old words, and those of old random histories.
@@ -40,6 +40,7 @@ part histories "new random histories, a thousand of each kind" go test ./interna
 part unplugged "CPUs go and come under owners: every history of four steps, and every 41st of five" \
   bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 3h -run "TestUnplugged$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 3h -run "TestUnplugged$"'
 part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
+part arm64 "the program for arm64 plays the demo, emulated" test/tools/arm64.sh
 
 echo "== make soak: ${failed[*]:+FAILED: ${failed[*]}; }in $((SECONDS / 60)) min"
 printf '   %s\n' "${told[@]}"
