@@ -22,7 +22,7 @@ func Zones(of Source) zones.Node {
 
 func (v *View) zones() zones.Node {
 	m, s := v.State.Machine, v.State
-	n := zones.Node{Reserved: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string][]string{}}
+	n := zones.Node{Reserved: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string]map[string]zones.Pod{}}
 	for i := range m.Online().All() {
 		c := m.CPUs[i]
 		n.CPUs = append(n.CPUs, zones.CPU{ID: c.ID, Core: m.GroupOf(topology.CoreLevel, i), Socket: c.Package, Node: c.Node})
@@ -35,17 +35,28 @@ func (v *View) zones() zones.Node {
 		if p.Stopped {
 			continue
 		}
-		n.Pods = append(n.Pods, zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
-		if p.Granted != nil {
-			for _, g := range p.Granted.Containers {
-				for resource, ids := range g.IDs {
-					n.Granted[resource] = append(n.Granted[resource], ids...)
-				}
-			}
-		}
+		n.Pods = append(n.Pods, podOf(p))
+		addGranted(n.Granted, p)
 	}
 	v.takeBound(n.Zones)
 	return n
+}
+
+// addGranted notes the devices that a pod has, by resource and id.
+func addGranted(granted map[string]map[string]zones.Pod, p *engine.Pod) {
+	if p.Granted == nil {
+		return
+	}
+	for _, g := range p.Granted.Containers {
+		for resource, ids := range g.IDs {
+			if granted[resource] == nil {
+				granted[resource] = map[string]zones.Pod{}
+			}
+			for _, id := range ids {
+				granted[resource][id] = podOf(p)
+			}
+		}
+	}
 }
 
 // zoneOwners are the pods that own CPUs, each with all of its own.
@@ -58,13 +69,14 @@ func (v *View) zoneOwners() (out []zones.Owner) {
 	}
 	for _, p := range v.State.Owners() {
 		uid := p.Pod.UID
-		out = append(out, zones.Owner{
-			Pod: zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name}, UID: uid,
-			CPUs: v.State.Machine.Format(held[uid]), Assigned: assigned[uid],
-		})
+		out = append(out, zones.Owner{Pod: podOf(p), CPUs: v.State.Machine.Format(held[uid]), Assigned: assigned[uid]})
 	}
-	slices.SortFunc(out, func(a, b zones.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(out, func(a, b zones.Owner) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	return out
+}
+
+func podOf(p *engine.Pod) zones.Pod {
+	return zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
 // zone is a NUMA node, with owned CPUs taken off what is available.
@@ -72,13 +84,15 @@ func (v *View) zone(i int) zones.Zone {
 	m, s := v.State.Machine, v.State
 	node := m.Nodes[i]
 	var held topology.Set
-	for _, cpus := range s.Held() {
+	owners := s.Held()
+	for _, cpus := range owners {
 		held = held.Union(cpus)
 	}
 	pods := node.CPUs.Minus(s.Policy.Pools.Reserved)
 	z := zones.Zone{
 		ID: node.ID, Socket: socketOf(m, i), CPUs: m.Format(node.CPUs), Owned: m.Format(node.CPUs.And(held)),
 		Shared: m.Format(node.CPUs.And(s.PoolCPUs(placement.Shared))), Reclaimed: m.Format(node.CPUs.And(s.PoolCPUs(placement.Reclaimed))),
+		Reserved: m.Format(node.CPUs.And(s.Policy.Pools.Reserved)),
 	}
 	if node.Kind != topology.DRAM {
 		z.Memory = node.Kind.String()
@@ -86,8 +100,11 @@ func (v *View) zone(i int) zones.Zone {
 	const milli = 1000
 	z.Add(zones.Resource{
 		Name: zones.CPUs, Capacity: milli * int64(node.CPUs.Len()), Allocatable: milli * int64(pods.Len()),
-		Available: milli * int64(pods.Minus(held).Len()),
+		Available: milli * int64(pods.Len()),
 	})
+	for uid, cpus := range owners {
+		z.Take(v.named(uid), zones.CPUs, milli*int64(pods.And(cpus).Len()))
+	}
 	memory := zones.Resource{Name: zones.Memory, Capacity: int64(node.Memory), Allocatable: int64(node.Memory)}
 	for size, count := range node.HugePages {
 		all := int64(size * count)
@@ -100,6 +117,14 @@ func (v *View) zone(i int) zones.Zone {
 		z.Costs = append(z.Costs, zones.Cost{Zone: m.Nodes[j].ID, Value: m.Distance(i, j)})
 	}
 	return z
+}
+
+// named is the pod with a UID; only that is known of one that is no more.
+func (v *View) named(uid string) zones.Pod {
+	for _, p := range v.State.PodsWhere(func(p *engine.Pod) bool { return p.Pod.UID == uid }) {
+		return podOf(p)
+	}
+	return zones.Pod{UID: uid}
 }
 
 // socketOf is the socket of a node's first CPU, or of the nearest node that has CPUs.
@@ -128,7 +153,7 @@ func (v *View) takeBound(all []zones.Zone) {
 			part := requestedMilli(p, c) / int64(len(on))
 			for i := range all {
 				if slices.Contains(on, all[i].ID) {
-					all[i].Take(zones.CPUs, part)
+					all[i].Take(podOf(p), zones.CPUs, part)
 				}
 			}
 		}
@@ -194,7 +219,7 @@ func (v *View) takeMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) 
 		before := slices.Clone(free)
 		choose.Charge(v.State.Machine, free, near, ids, uint64(amount))
 		for i := range all {
-			all[i].Take(name, int64(before[i]-free[i]))
+			all[i].Take(podOf(p), name, int64(before[i]-free[i]))
 		}
 	}
 }

@@ -121,6 +121,7 @@ func TestZones(t *testing.T) {
 			got, err := json.MarshalIndent(map[string]any{
 				"nrt":         n.NRT(zones.Manager{Policy: "single-numa-node", Scope: "container"}),
 				"annotations": n.Koordinator(),
+				"cnr":         n.CNR(zones.Manager{Policy: "single-numa-node", Scope: "container"}),
 			}, "", " ")
 			if err != nil {
 				t.Fatal(err)

@@ -20,8 +20,12 @@ func part(live, wish *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, v := range wish.Object {
 		got, has := live.Object[key]
-		if w, ok := v.(map[string]any); ok && has && key == "metadata" {
-			got = partOf(got, w)
+		if w, ok := v.(map[string]any); ok && has {
+			if key == "metadata" {
+				got = partOf(got, w)
+			} else {
+				got = fieldsOf(got, w)
+			}
 		}
 		if has {
 			out[key] = got
@@ -58,6 +62,22 @@ func partOf(live any, wish map[string]any) any {
 	return out
 }
 
+// fieldsOf returns those fields of live that a wish has, whole: of a status, others may
+// write other fields.
+func fieldsOf(live any, wish map[string]any) any {
+	l, ok := live.(map[string]any)
+	if !ok {
+		return live
+	}
+	out := map[string]any{}
+	for key := range wish {
+		if got, has := l[key]; has {
+			out[key] = got
+		}
+	}
+	return out
+}
+
 // same compares fields by their JSON: numbers may be of several types.
 func same(a, b map[string]any) bool {
 	x, err := json.Marshal(a)
@@ -71,17 +91,24 @@ func same(a, b map[string]any) bool {
 // missing names the fields that a wish has and the object has not.
 func missing(ours, wish map[string]any) string {
 	var out []string
-	for key := range wish {
-		if _, has := ours[key]; !has {
+	for key, v := range wish {
+		got, has := ours[key]
+		if !has {
 			out = append(out, key)
+			continue
+		}
+		below, _ := v.(map[string]any)
+		for name := range below {
+			if g, ok := got.(map[string]any); ok && key != "metadata" && g[name] == nil {
+				out = append(out, key+"."+name)
+			}
 		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
-// writer names the program that writes a field at the top of an object, where that is
-// not us; "" where it is, or nobody does.
+// writer names the program that writes a field of an object, where that is not us; "" where it is, or nobody does.
 func writer(o *unstructured.Unstructured, field string) string {
 	other := ""
 	for _, m := range o.GetManagedFields() {
@@ -106,12 +133,18 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	if m.FieldsV1 == nil {
 		return false
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
-		return false
+	below := json.RawMessage(m.FieldsV1.GetRawBytes())
+	for name := range strings.SplitSeq(field, ".") {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(below, &fields); err != nil {
+			return false
+		}
+		var has bool
+		if below, has = fields["f:"+name]; !has {
+			return false
+		}
 	}
-	_, has := fields["f:"+field]
-	return has
+	return true
 }
 
 // throughOther names the programs that wrote an object through another version.

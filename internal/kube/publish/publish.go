@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
+const status = "status"
+
 // Manager is our name among the writers of an object's fields.
 const Manager = "trimtab"
 
@@ -28,13 +31,18 @@ const Manager = "trimtab"
 type Report struct {
 	Kind     string
 	Resource schema.GroupVersionResource
-	// Key is the field at the top of the object whose writer the object belongs to.
+	// Key is the field whose writer the object belongs to, such as zones or
+	// status.topologyZone.
 	Key string
+	// Status: the object has its status as a subresource, and that is written there.
+	Status bool
 	// Later is a field that an older version of the object lacks: an update through
 	// that version removes it; "" for none.
 	Later string
 	// Make returns annotations and fields at the top of the object.
 	Make func() (annotations map[string]string, fields map[string]any)
+	// Read gets the object whenever it is read; nil for nobody.
+	Read func(*unstructured.Unstructured)
 	// Ready says why there is nothing to report yet; nil where there is.
 	Ready func() error
 	// Changed returns a channel that is closed when Make may return something else.
@@ -84,9 +92,10 @@ type Publisher struct {
 	log    *slog.Logger
 
 	// Of Run's goroutine alone:
-	uid   string // of the Node; "" for not known
-	seen  *seen  // nil for not known
-	fails int    // in a row
+	uid   string                     // of the Node; "" for not known
+	seen  *seen                      // nil for not known
+	fails int                        // in a row
+	found *unstructured.Unstructured // by the last look; nil for no object
 	// lost says what another program removed last; "" for nothing.
 	lost string
 
@@ -197,6 +206,9 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
+	if p.found = live; err != nil {
+		p.found = nil
+	}
 	switch {
 	case noSuchKind(err):
 		next, _ = p.absent(ctx)
@@ -210,12 +222,16 @@ func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured,
 		next, _ = p.failed("read", err)
 		return next, true
 	}
+	if p.report.Read != nil {
+		p.report.Read(live)
+	}
 	if other := writer(live, p.report.Key); other != "" {
 		next, _ = p.ceded(other)
 		return next, true
 	}
-	ours := part(live, object)
-	if same(ours, object.Object) || p.seen != nil && p.seen.wish == wish && same(ours, p.seen.ours) {
+	want := p.part(object)
+	ours := part(live, want)
+	if same(ours, want.Object) || p.seen != nil && p.seen.wish == wish && same(ours, p.seen.ours) {
 		p.keep(wish, ours)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		p.tell("up to date"+p.lost, nil)
@@ -253,7 +269,7 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 
 // apply writes the object. What another program writes is a conflict, and stays.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
-	live, err := p.client.Dynamic.Resource(p.report.Resource).Apply(ctx, p.client.Node, object, metav1.ApplyOptions{FieldManager: Manager})
+	live, err := p.write(ctx, object)
 	p.client.Note(err)
 	if other := conflict(err); other != "" {
 		return p.ceded(other)
@@ -264,16 +280,50 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 	if err != nil {
 		return p.failed("write", err)
 	}
-	ours := part(live, object)
+	want := p.part(object)
+	ours := part(live, want)
 	p.keep(wish, ours)
 	p.count(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lost
-	if lacks := missing(ours, object.Object); lacks != "" {
+	if lacks := missing(ours, want.Object); lacks != "" {
 		p.tell(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
 		return p.pace.Again, true
 	}
 	p.tell(state, nil)
 	return p.pace.Again, true
+}
+
+// write applies an object, and its status where that is a subresource. Then all else of
+// an object that is there already is its maker's.
+func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
+	if !p.report.Status {
+		return objects.Apply(ctx, p.client.Node, object, options)
+	}
+	if p.found == nil {
+		rest := object.DeepCopy()
+		delete(rest.Object, status)
+		if _, err := objects.Apply(ctx, p.client.Node, rest, options); err != nil {
+			return nil, err
+		}
+	}
+	live, err := objects.ApplyStatus(ctx, p.client.Node, p.part(object), options)
+	if apierrors.IsNotFound(err) { // there was an object a moment ago
+		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer one", p.report.Resource.Resource, p.report.Resource.Group)
+	}
+	return live, err
+}
+
+// part is what of an object is ours where it is there already.
+func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if !p.report.Status {
+		return object
+	}
+	below := &unstructured.Unstructured{Object: map[string]any{status: object.Object[status]}}
+	below.SetAPIVersion(object.GetAPIVersion())
+	below.SetKind(object.GetKind())
+	below.SetName(object.GetName())
+	return below
 }
 
 func (p *Publisher) keep(wish string, ours map[string]any) {

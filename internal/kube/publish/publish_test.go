@@ -97,6 +97,7 @@ func TestPart(t *testing.T) {
 		{"more", object(map[string]any{"a": "1", "b": "2"}, map[string]any{"zones": []any{int64(1)}, "attributes": "x", "theirs": true}), true, ""},
 		{"another value", object(map[string]any{"a": "2"}, map[string]any{"zones": []any{int64(1)}, "attributes": "x"}), false, ""},
 		{"an annotation less", object(map[string]any{}, map[string]any{"zones": []any{int64(1)}, "attributes": "x"}), false, ""},
+		{"another's status", object(map[string]any{"a": "1"}, map[string]any{"zones": []any{int64(1)}, "attributes": "x", "status": map[string]any{"more": 1}}), true, ""},
 		{"a field less", object(map[string]any{"a": "1"}, map[string]any{"zones": []any{int64(1)}}), false, "attributes"},
 	} {
 		ours := part(tc.live, wish)
@@ -106,6 +107,34 @@ func TestPart(t *testing.T) {
 		if got := missing(ours, wish.Object); got != tc.lack {
 			t.Errorf("%s: lacks %q", tc.name, got)
 		}
+	}
+}
+
+// TestBelow: of a status the fields of others are no difference, and its writer is who writes the field.
+func TestBelow(t *testing.T) {
+	wish := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"zones": []any{"a"}}}}
+	for _, tc := range []struct {
+		name   string
+		status map[string]any
+		same   bool
+		lack   string
+	}{
+		{"equal, and a condition", map[string]any{"zones": []any{"a"}, "conditions": []any{"x"}}, true, ""},
+		{"a zone more", map[string]any{"zones": []any{"a", "b"}}, false, ""},
+		{"a field less", map[string]any{"conditions": []any{"x"}}, false, "status.zones"},
+	} {
+		ours := part(&unstructured.Unstructured{Object: map[string]any{"status": tc.status}}, wish)
+		if got := same(ours, wish.Object); got != tc.same {
+			t.Errorf("%s: same: %v", tc.name, got)
+		}
+		if got := missing(ours, wish.Object); got != tc.lack {
+			t.Errorf("%s: lacks %q", tc.name, got)
+		}
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "koordlet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:zones":{}}}`)}})
+	if writer(o, "status.zones") != "koordlet" || writer(o, "status.conditions") != "" {
+		t.Error("the writer of a field below status is not found")
 	}
 }
 
@@ -125,6 +154,7 @@ func TestWriter(t *testing.T) {
 		{"us", []metav1.ManagedFieldsEntry{entry(Manager, zones), entry("kubectl", note)}, "", true},
 		{"another", []metav1.ManagedFieldsEntry{entry(Manager, note), entry("koordlet", zones)}, "koordlet", false},
 		{"both, with one value", []metav1.ManagedFieldsEntry{entry("koordlet", zones), entry(Manager, zones)}, "", true},
+		{"another field below", []metav1.ManagedFieldsEntry{entry("kubectl", `{"f:status":{"f:conditions":{}}}`)}, "", false},
 		{"unreadable", []metav1.ManagedFieldsEntry{entry("koordlet", "{"), {Manager: "old"}}, "", false},
 	} {
 		o := &unstructured.Unstructured{Object: map[string]any{}}

@@ -14,13 +14,14 @@ type Device struct {
 // machine.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {
-		r := Resource{Name: d.Resource, Capacity: 1, Allocatable: 1, Available: 1}
-		if slices.Contains(n.Granted[d.Resource], d.ID) {
-			r.Available = 0
-		}
+		owner, granted := n.Granted[d.Resource][d.ID]
 		for i := range n.Zones {
-			if slices.Contains(d.Zones, n.Zones[i].ID) {
-				n.Zones[i].Add(r)
+			if !slices.Contains(d.Zones, n.Zones[i].ID) {
+				continue
+			}
+			n.Zones[i].Add(Resource{Name: d.Resource, Capacity: 1, Allocatable: 1, Available: 1})
+			if granted {
+				n.Zones[i].Take(owner, d.Resource, 1)
 			}
 		}
 	}

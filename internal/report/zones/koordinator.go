@@ -40,7 +40,7 @@ func (n Node) Koordinator() map[string]string {
 		}
 	}
 	for _, o := range n.Owners {
-		allocs = append(allocs, alloc{o.Pod.Namespace, o.Pod.Name, o.UID, o.CPUs, !o.Assigned})
+		allocs = append(allocs, alloc{o.Pod.Namespace, o.Pod.Name, o.Pod.UID, o.CPUs, !o.Assigned})
 	}
 	policy := map[string]any{"policy": "none"}
 	if n.ByKubelet {

@@ -17,14 +17,14 @@ type Node struct {
 	Owners []Owner
 	// Pods are the names of the pods that have a sandbox.
 	Pods []Pod
-	// Granted are the ids of devices that containers have, by resource.
-	Granted map[string][]string
+	// Granted are the pods that have devices, by resource and id of the device.
+	Granted map[string]map[string]Pod
 	// ByKubelet: the kubelet's CPU manager gives CPUs away, not the agent.
 	ByKubelet bool
 }
 
 // Pod names a pod.
-type Pod struct{ Namespace, Name string }
+type Pod struct{ Namespace, Name, UID string }
 
 // Zone is a NUMA node.
 type Zone struct {
@@ -36,8 +36,13 @@ type Zone struct {
 	Owned, Shared, Reclaimed string
 	// Memory says what its memory is where that is not DRAM, such as "HBM"; else "".
 	Memory string
+	// Reserved are those of its CPUs that no pod is given, as a kernel list.
+	Reserved string
 	// Resources are in order of name.
 	Resources []Resource
+	// Allocations are what pods have of the zone, in order of UID. Their sum is what
+	// Available lacks of Allocatable, and more where pods were promised more.
+	Allocations []Allocation
 	// Costs are the distances to all zones, itself too, in their order.
 	Costs []Cost
 }
@@ -65,19 +70,38 @@ type CPU struct{ ID, Core, Socket, Node int }
 
 // Owner is a pod's part of the CPUs.
 type Owner struct {
-	Pod       Pod
-	UID, CPUs string
+	Pod  Pod
+	CPUs string
 	// Assigned: Koordinator's scheduler chose the CPUs.
 	Assigned bool
 }
 
-// Take lowers what is available of a resource; it does not go below 0.
-func (z *Zone) Take(name string, amount int64) {
+// Allocation is a pod's part of a zone: amounts by resource.
+type Allocation struct {
+	Pod      Pod
+	Requests map[string]int64
+}
+
+// Take lowers what is available of a resource, for a pod; it does not go below 0.
+func (z *Zone) Take(pod Pod, name string, amount int64) {
+	if amount <= 0 {
+		return
+	}
 	for i, r := range z.Resources {
 		if r.Name == name {
 			z.Resources[i].Available = max(0, r.Available-amount)
 		}
 	}
+	z.allocate(pod, name, amount)
+}
+
+// allocate notes that a pod has an amount of the zone.
+func (z *Zone) allocate(pod Pod, name string, amount int64) {
+	i, there := slices.BinarySearchFunc(z.Allocations, pod, func(a Allocation, pod Pod) int { return strings.Compare(a.Pod.UID, pod.UID) })
+	if !there {
+		z.Allocations = slices.Insert(z.Allocations, i, Allocation{Pod: pod, Requests: map[string]int64{}})
+	}
+	z.Allocations[i].Requests[name] += amount
 }
 
 // Of returns a resource of a zone; zero where it has none.

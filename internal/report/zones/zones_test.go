@@ -7,7 +7,7 @@ import (
 
 // TestFingerprint: the sums are those of podfingerprint v0.2.2.
 func TestFingerprint(t *testing.T) {
-	pods := []Pod{{"default", "a"}, {"kube-system", "kube-proxy-x7"}, {"default", "b"}}
+	pods := []Pod{{Namespace: "default", Name: "a"}, {Namespace: "kube-system", Name: "kube-proxy-x7"}, {Namespace: "default", Name: "b"}}
 	if a, b := Fingerprint(pods), Fingerprint([]Pod{pods[2], pods[0], pods[1]}); a != b {
 		t.Errorf("the order counts: %s, %s", a, b)
 	}
@@ -77,7 +77,7 @@ func TestManyZones(t *testing.T) {
 // TestDevices: a device counts on the zones that it is at, and is free until a
 // container has it.
 func TestDevices(t *testing.T) {
-	n := Node{Zones: []Zone{{ID: 0}, {ID: 2}}, Granted: map[string][]string{"v/gpu": {"b"}, "v/nic": {"b"}}}
+	n := Node{Zones: []Zone{{ID: 0}, {ID: 2}}, Granted: map[string]map[string]Pod{"v/gpu": {"b": {UID: "u"}}, "v/nic": {"b": {UID: "u"}}}}
 	n.AddDevices([]Device{{"v/gpu", "a", []int{0}}, {"v/gpu", "b", []int{0}}, {"v/nic", "n", []int{0, 2}}, {"v/kvm", "k", nil}})
 	for i, want := range [][]Resource{{{"v/gpu", 2, 2, 1}, {"v/nic", 1, 1, 1}}, {{"v/nic", 1, 1, 1}}} {
 		if got := n.Zones[i].Resources; !slices.Equal(got, want) {

@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -307,62 +300,25 @@ func TestConfigWithoutServer(t *testing.T) {
 func TestConfigThroughStorms(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
-	var status atomic.Int64
-	var asked atomic.Int64
-	target, err := url.Parse(c.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pass := httputil.NewSingleHostReverseProxy(target)
-	transport, err := rest.TransportFor(c.Config(controlplane.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pass.Transport, pass.FlushInterval = transport, -1
-	var watches sync.Map // the ends of watches under way
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if code := int(status.Load()); code != 0 {
-			if code == http.StatusTooManyRequests {
-				w.Header().Set("Retry-After", "1")
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"planned","code":%d}`, code)
-			return
-		}
-		ctx, end := context.WithCancel(r.Context())
-		watches.Store(&end, end)
-		defer watches.Delete(&end)
-		pass.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: proxy.URL}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
-	k.CurrentContext = "x"
-	c.kubeconfig = filepath.Join(c.dir, "proxy.kubeconfig")
-	if err := clientcmd.WriteToFile(*k, c.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	storm := newStorm(t, c.Plane)
+	c.kubeconfig = storm.kubeconfig
 	c.put(configmaps.Cluster, "", "pools: {reserved: \"0\"}\n")
 	a, stop := c.agent()
 	t.Cleanup(stop)
 	c.key(a, "pools.reserved", `"0"`, "ConfigMap trimtab/trimtab-cluster")
 	for i, code := range []int{http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusConflict, http.StatusForbidden} {
-		status.Store(int64(code))
-		watches.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
-		before := asked.Load()
+		before := storm.asked.Load()
+		storm.begin(code)
 		c.until(a, fmt.Sprintf("%d is noted", code), func(n api.Node) bool { return n.Cluster.Error != "" })
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i)), "ConfigMap trimtab/trimtab-cluster")
 		if i == 3 {
 			break
 		}
 		c.put(configmaps.Cluster, "", fmt.Sprintf("pools: {reserved: \"%d\"}\n", i+1))
-		status.Store(0)
+		storm.end()
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i+1)), "ConfigMap trimtab/trimtab-cluster")
 		c.until(a, "reached", func(n api.Node) bool { return n.Cluster.Error == "" })
-		if n := asked.Load() - before; n > 60 {
+		if n := storm.asked.Load() - before; n > 60 {
 			t.Errorf("status %d: %d requests, which is no back-off", code, n)
 		}
 	}

@@ -33,31 +33,38 @@ type reporter struct {
 	stop    func()
 }
 
-// publishes starts a report of a node, as the administrator: what an agent may do is not tested here.
+// publishes starts a NodeResourceTopology of a node, as the administrator: what an agent may do is not tested here.
 func publishes(t *testing.T, p *controlplane.Plane, node string, pace publish.Pace) *reporter {
 	t.Helper()
-	c, err := kube.Connect(kube.Options{Kubeconfig: p.Kubeconfig("agent-"+node, controlplane.Admin+"-token"), Node: node, Version: "test"})
+	return start(t, p.Kubeconfig("agent-"+node, controlplane.Admin+"-token"), node, pace, publish.Report{
+		Kind: "NodeResourceTopology", Resource: nrts, Key: "zones", Later: "attributes",
+	}, func(n zones.Node) (map[string]string, map[string]any) {
+		return map[string]string{"note": "ours"}, n.NRT(zones.Manager{Policy: "best-effort", Scope: "container"})
+	})
+}
+
+// start starts a report of a node, with an encoder of what it has.
+func start(t *testing.T, kubeconfig, node string, pace publish.Pace, report publish.Report, encode func(zones.Node) (map[string]string, map[string]any)) *reporter {
+	t.Helper()
+	c, err := kube.Connect(kube.Options{Kubeconfig: kubeconfig, Node: node, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &reporter{free: 4000, changed: make(chan struct{})}
-	r.Publisher = publish.New(c, publish.Report{
-		Kind: "NodeResourceTopology", Resource: nrts, Key: "zones", Later: "attributes",
-		Ready: func() error { return nil },
-		Make: func() (map[string]string, map[string]any) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			n := zones.Node{Zones: []zones.Zone{{Costs: []zones.Cost{{Zone: 0, Value: 10}}, Resources: []zones.Resource{
-				{Name: zones.CPUs, Capacity: 4000, Allocatable: 4000, Available: r.free},
-			}}}}
-			return map[string]string{"note": "ours"}, n.NRT(zones.Manager{Policy: "best-effort", Scope: "container"})
-		},
-		Changed: func() <-chan struct{} {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.changed
-		},
-	}, pace)
+	report.Ready = func() error { return nil }
+	report.Make = func() (map[string]string, map[string]any) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		z := zones.Zone{Costs: []zones.Cost{{Zone: 0, Value: 10}}, Resources: []zones.Resource{{Name: zones.CPUs, Capacity: 4000, Allocatable: 4000, Available: 4000}}}
+		z.Take(zones.Pod{Namespace: "d", Name: "p", UID: "u"}, zones.CPUs, 4000-r.free)
+		return encode(zones.Node{Zones: []zones.Zone{z}})
+	}
+	report.Changed = func() <-chan struct{} {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.changed
+	}
+	r.Publisher = publish.New(c, report, pace)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()

@@ -1,0 +1,84 @@
+package zones
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CNR is the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the
+// NUMA nodes below their sockets, with what pods have of them. What is free is not
+// said: Katalyst's scheduler takes allocations off what is allocatable.
+func (n Node) CNR(m Manager) map[string]any {
+	var sockets []any
+	for _, id := range n.sockets() {
+		var below []any
+		for _, z := range n.Zones {
+			if z.Socket == id {
+				below = append(below, z.cnr())
+			}
+		}
+		sockets = append(sockets, map[string]any{"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{}, "children": below})
+	}
+	status := map[string]any{"topologyPolicy": m.name(), "resources": n.resources()}
+	if len(sockets) > 0 {
+		status["topologyZone"] = sockets
+	}
+	return map[string]any{"status": status}
+}
+
+// sockets are the sockets of zones in ascending order.
+func (n Node) sockets() (out []int) {
+	for _, z := range n.Zones {
+		out = append(out, z.Socket)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// resources are the sums over all zones. Devices are left out: one that is near several
+// zones is on each of them.
+func (n Node) resources() map[string]any {
+	var sum Zone
+	for _, z := range n.Zones {
+		for _, r := range z.Resources {
+			if r.Name == CPUs || r.Name == Memory || strings.HasPrefix(r.Name, Huge) {
+				sum.Add(r)
+			}
+		}
+	}
+	return sum.amounts()
+}
+
+// amounts are what a zone has, and what pods can have of it.
+func (z Zone) amounts() map[string]any {
+	capacity, allocatable := map[string]any{}, map[string]any{}
+	for _, r := range z.Resources {
+		capacity[r.Name], allocatable[r.Name] = quantity(r.Name, r.Capacity), quantity(r.Name, r.Allocatable)
+	}
+	return map[string]any{"capacity": capacity, "allocatable": allocatable}
+}
+
+func (z Zone) cnr() map[string]any {
+	var distances []string
+	for _, c := range z.Costs {
+		distances = append(distances, strconv.Itoa(c.Value))
+	}
+	attributes := []any{attribute("numa_distance", strings.Join(distances, ","))}
+	if z.Reserved != "" {
+		attributes = append(attributes, attribute("reserved_cpu_list", z.Reserved))
+	}
+	out := map[string]any{"type": "Numa", "name": strconv.Itoa(z.ID), "resources": z.amounts(), "attributes": attributes}
+	var taken []any
+	for _, a := range z.Allocations {
+		requests := map[string]any{}
+		for name, amount := range a.Requests {
+			requests[name] = quantity(name, amount)
+		}
+		taken = append(taken, map[string]any{"consumer": a.Pod.Namespace + "/" + a.Pod.Name + "/" + a.Pod.UID, "requests": requests})
+	}
+	if len(taken) > 0 {
+		out["allocations"] = taken
+	}
+	return out
+}
