@@ -1,0 +1,163 @@
+package nodemetric
+
+import (
+	"slices"
+	"time"
+)
+
+// Usage is an amount of CPU and memory that is in use.
+type Usage struct {
+	Milli int64 // thousandths of a CPU
+	Bytes int64
+}
+
+// Counter is what the kernel says at one moment: CPU time used so far, memory in use.
+type Counter struct {
+	CPU   time.Duration
+	Bytes int64
+}
+
+// Pod names a pod, with Koordinator's words for its class and its priority; "" where
+// nobody says.
+type Pod struct{ Namespace, Name, UID, QoS, Priority string }
+
+// Reading is what was read of a node at one moment.
+type Reading struct {
+	At   time.Time
+	Node Counter
+	Pods map[Pod]Counter
+}
+
+// Policy says what is reported: the zero value is Koordinator's own default.
+type Policy struct {
+	Interval  time.Duration   // between two reports, 1 min
+	Average   time.Duration   // over which usage is averaged, 5 min
+	Durations []time.Duration // of percentiles: 5 min, 10 min, 30 min
+}
+
+// longest is the longest time that is remembered.
+const longest = 30 * time.Minute
+
+// OrUsual is a policy with the usual times where it says none, and no others than
+// those that can be kept.
+func (p Policy) OrUsual() Policy {
+	usual := func(d *time.Duration, least, usual time.Duration) {
+		if *d <= 0 {
+			*d = usual
+		}
+		*d = min(max(*d, least), longest)
+	}
+	usual(&p.Interval, 30*time.Second, time.Minute) // koordlet takes no less, either
+	usual(&p.Average, time.Minute, 5*time.Minute)
+	if p.Durations == nil {
+		p.Durations = []time.Duration{5 * time.Minute, 10 * time.Minute, longest}
+	}
+	p.Durations = slices.DeleteFunc(slices.Clone(p.Durations), func(d time.Duration) bool { return d <= 0 || d > longest })
+	return p
+}
+
+// History are readings, the oldest first. The zero value is empty.
+type History struct{ all []Reading }
+
+// Add adds a reading. Pods of readings older than average are forgotten, and readings
+// that no duration needs.
+func (h *History) Add(r Reading, average time.Duration) {
+	h.all = slices.DeleteFunc(append(h.all, r), func(o Reading) bool { return r.At.Sub(o.At) > longest })
+	for i := range h.all {
+		if r.At.Sub(h.all[i].At) > average {
+			h.all[i].Pods = nil
+		}
+	}
+}
+
+// last are the readings of the last d, and the time from the first of them to the last.
+func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
+	if len(h.all) == 0 {
+		return nil, 0
+	}
+	end := h.all[len(h.all)-1].At
+	i := slices.IndexFunc(h.all, func(r Reading) bool { return end.Sub(r.At) <= d })
+	return h.all[i:], end.Sub(h.all[i].At)
+}
+
+// Enough reports whether there are readings to report anything of.
+func (h *History) Enough() bool { return len(h.all) > 1 }
+
+// mean is the usage over readings of one thing.
+func mean(all []moment) Usage {
+	if len(all) == 0 {
+		return Usage{}
+	}
+	var bytes int64
+	for _, m := range all {
+		bytes += m.Bytes
+	}
+	return Usage{Milli: rate(all[0], all[len(all)-1]), Bytes: bytes / int64(len(all))}
+}
+
+// moment is a counter with its time.
+type moment struct {
+	Counter
+
+	at time.Time
+}
+
+// rate is the CPU used between two moments, in thousandths. A counter that went back is
+// that of another cgroup of the same name: nothing is known of it.
+func rate(from, to moment) int64 {
+	d := to.at.Sub(from.at)
+	if d <= 0 || to.CPU < from.CPU {
+		return 0
+	}
+	const milli = 1000
+	return int64(float64(to.CPU-from.CPU) / float64(d) * milli)
+}
+
+func ofNode(all []Reading) []moment {
+	out := make([]moment, len(all))
+	for i, r := range all {
+		out[i] = moment{r.Node, r.At}
+	}
+	return out
+}
+
+func ofPod(all []Reading, p Pod) (out []moment) {
+	for _, r := range all {
+		if c, has := r.Pods[p]; has {
+			out = append(out, moment{c, r.At})
+		}
+	}
+	return out
+}
+
+// podsUsage is what each pod used that was there at the last reading.
+func podsUsage(all []Reading) map[Pod]Usage {
+	out := map[Pod]Usage{}
+	if len(all) == 0 {
+		return out
+	}
+	for p := range all[len(all)-1].Pods { // those that are there now
+		if m := ofPod(all, p); len(m) > 1 {
+			out[p] = mean(m)
+		}
+	}
+	return out
+}
+
+// percentiles are values of usage between readings that p percent of them do not
+// exceed: of CPU and of memory, each by itself.
+func percentiles(all []moment, percent []int) []Usage {
+	var milli, bytes []int64
+	for i := 1; i < len(all); i++ {
+		milli = append(milli, rate(all[i-1], all[i]))
+		bytes = append(bytes, all[i].Bytes)
+	}
+	slices.Sort(milli)
+	slices.Sort(bytes)
+	out := make([]Usage, len(percent))
+	for i, p := range percent {
+		at := (len(milli)*p+99)/100 - 1
+		out[i] = Usage{milli[max(at, 0)], bytes[max(at, 0)]}
+	}
+	return out
+}

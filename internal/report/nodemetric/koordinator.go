@@ -1,0 +1,97 @@
+package nodemetric
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Status is the status of a NodeMetric (slo.koordinator.sh/v1alpha1). updated is the
+// time of the last reading, as objects of the API server have it.
+func (h *History) Status(p Policy, updated string) map[string]any {
+	p = p.OrUsual()
+	all, _ := h.last(p.Average)
+	pods := podsUsage(all)
+	node := mean(ofNode(all))
+	system := node
+	var each []any
+	for _, pod := range slices.SortedFunc(maps.Keys(pods), compare) {
+		u := pods[pod]
+		system.Milli, system.Bytes = max(0, system.Milli-u.Milli), max(0, system.Bytes-u.Bytes)
+		each = append(each, pod.metric(u))
+	}
+	metric := map[string]any{"nodeUsage": u(node), "systemUsage": u(system)}
+	if list := h.aggregated(p.Durations); len(list) > 0 {
+		metric["aggregatedNodeUsages"] = list
+	}
+	status := map[string]any{"updateTime": updated, "nodeMetric": metric}
+	if len(each) > 0 {
+		status["podsMetric"] = each
+	}
+	return map[string]any{"status": status}
+}
+
+func compare(a, b Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+func (p Pod) metric(usage Usage) map[string]any {
+	out := map[string]any{"namespace": p.Namespace, "name": p.Name, "podUsage": u(usage)}
+	for key, v := range map[string]string{"qos": p.QoS, "priority": p.Priority} {
+		if v != "" {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// aggregated are mean and percentiles over durations. One that was not measured for
+// half of its time at least is left out, as koordlet does.
+func (h *History) aggregated(durations []time.Duration) (out []any) {
+	percent := []int{50, 90, 95, 99}
+	for _, d := range durations {
+		all, covered := h.last(d)
+		if len(all) < 2 || covered <= d/2 {
+			continue
+		}
+		usage := map[string]any{"avg": u(mean(ofNode(all)))}
+		for i, v := range percentiles(ofNode(all), percent) {
+			usage["p"+strconv.Itoa(percent[i])] = u(v)
+		}
+		out = append(out, map[string]any{"duration": d.String(), "usage": usage})
+	}
+	return out
+}
+
+// u is a usage as Koordinator has it.
+func u(of Usage) map[string]any {
+	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(of.Milli, 10) + "m", "memory": strconv.FormatInt(of.Bytes, 10)}}
+}
+
+// PolicyOf reads what Koordinator's manager wants of a NodeMetric's spec. What it does
+// not say, or not as it should, is as usual.
+func PolicyOf(object map[string]any) Policy {
+	spec, _ := object["spec"].(map[string]any)
+	wanted, _ := spec["metricCollectPolicy"].(map[string]any)
+	var p Policy
+	p.Average, p.Interval = seconds(wanted["aggregateDurationSeconds"]), seconds(wanted["reportIntervalSeconds"])
+	more, _ := wanted["nodeAggregatePolicy"].(map[string]any)
+	list, _ := more["durations"].([]any)
+	for _, v := range list {
+		text, _ := v.(string)
+		if d, err := time.ParseDuration(text); err == nil {
+			p.Durations = append(p.Durations, d)
+		}
+	}
+	return p.OrUsual()
+}
+
+func seconds(v any) time.Duration {
+	n, _ := v.(int64)
+	if n <= 0 || n > int64(longest/time.Second) {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
