@@ -14,10 +14,22 @@ import (
 
 // reports are the objects about the node that the configuration switches on.
 func (a *Agent) reports(client *kube.Client) []kube.Service {
+	c := a.opt.Config.Cluster.Topology
+	d := &deviceList{grants: a.grants, log: a.log}
 	var out []kube.Service
-	if a.opt.Config.Cluster.Topology.Enabled {
-		d := &deviceList{grants: a.grants, log: a.log}
-		out = append(out, d, publish.New(client, a.topologyReport(d), publish.Pace{}))
+	if c.Enabled || c.Katalyst {
+		out = append(out, d)
+	}
+	if c.Enabled {
+		out = append(out, publish.New(client, a.topologyReport(d), publish.Pace{}))
+	}
+	if c.Katalyst {
+		out = append(out, publish.New(client, a.katalystReport(d), publish.Pace{}))
+	}
+	k := a.opt.Config.Cluster.Koordinator
+	if k.NodeMetric {
+		m := a.newUsageMeter()
+		out = append(out, m, publish.New(client, m.nodeMetric(), publish.Pace{}))
 	}
 	return out
 }
@@ -30,8 +42,7 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 		Resource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
 		Key:      "zones", Later: "attributes", Ready: a.reportable, Changed: a.changed,
 		Make: func() (map[string]string, map[string]any) {
-			n := a.zones()
-			n.AddDevices(d.all())
+			n := a.zones(d)
 			var annotations map[string]string
 			if c.Koordinator {
 				annotations = n.Koordinator()
@@ -41,9 +52,23 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	}
 }
 
+// katalystReport is the node's CustomNodeResource.
+func (a *Agent) katalystReport(d *deviceList) publish.Report {
+	c := a.opt.Config.Cluster.Topology
+	return publish.Report{
+		Kind:     "CustomNodeResource",
+		Resource: schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
+		Key:      "status.topologyZone", Status: true, Ready: a.reportable, Changed: a.changed,
+		Make: func() (map[string]string, map[string]any) {
+			return nil, a.zones(d).CNR(zones.Manager{Policy: c.Policy, Scope: c.Scope})
+		},
+	}
+}
+
 // zones is what the node has and what of it is free.
-func (a *Agent) zones() zones.Node {
+func (a *Agent) zones(d *deviceList) zones.Node {
 	n := nodeview.Zones(a.conductor)
+	n.AddDevices(d.all())
 	a.settings.mu.Lock()
 	defer a.settings.mu.Unlock()
 	n.ByKubelet = a.settings.config.Authority == "kubelet"

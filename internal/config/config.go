@@ -394,8 +394,19 @@ type Cluster struct {
 	PodAnnotation bool `json:"podAnnotation"`
 	// Topology says what is published of the NUMA nodes, for schedulers.
 	Topology TopologyReport `json:"topology"`
+	// Koordinator says what is published for Koordinator's manager and scheduler. It is
+	// for nodes without koordlet, which writes these objects itself.
+	Koordinator KoordinatorReport `json:"koordinator"`
 	// Config says what of the configuration is read from the API server.
 	Config ClusterConfig `json:"config"`
+}
+
+// KoordinatorReport says what is published for Koordinator's manager and scheduler.
+type KoordinatorReport struct {
+	// NodeMetric publishes how much CPU and memory the node and its pods use as
+	// NodeMetric of the node, once a minute or as often as that object's spec says. The
+	// chart lets the agents write it where this is on.
+	NodeMetric bool `json:"nodeMetric"`
 }
 
 // ClusterConfig says what of the configuration is read from the API server.
@@ -426,4 +437,8 @@ type TopologyReport struct {
 	// Koordinator adds the annotations that Koordinator's scheduler reads. It is for
 	// nodes without koordlet, which writes them itself.
 	Koordinator bool `json:"koordinator"`
+	// Katalyst publishes the same as CustomNodeResource of the node, if the cluster has
+	// its CustomResourceDefinition. It is for nodes without Katalyst's agent, which
+	// writes that object itself. The chart lets the agents write it where this is on.
+	Katalyst bool `json:"katalyst"`
 }

@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -22,12 +27,41 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
+var nodeMetrics = schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"}
+
+// measured waits until the usage of a node is reported, which is that of this machine.
+func measured(t *testing.T, p *controlplane.Plane, node string) {
+	t.Helper()
+	p.Wait("usage is reported", func(ctx context.Context) error {
+		o, err := p.Dynamic(controlplane.Admin).Resource(nodeMetrics).Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, of := range []string{"nodeUsage", "systemUsage"} {
+			all, _, _ := unstructured.NestedStringMap(o.Object, "status", "nodeMetric", of, "resources")
+			cpu, err := strconv.Atoi(strings.TrimSuffix(all["cpu"], "m"))
+			memory, memErr := strconv.ParseInt(all["memory"], 10, 64)
+			if err != nil || memErr != nil || cpu <= 0 || memory < 1<<20 {
+				return fmt.Errorf("%s is %v", of, all)
+			}
+		}
+		if at, _, _ := unstructured.NestedString(o.Object, "status", "updateTime"); at == "" {
+			return errors.New("without a time")
+		}
+		return nil
+	})
+}
+
 // TestAgentPublishes: a whole agent at the embedded runtime publishes what is free of its node, with an owner and
 // without.
 func TestAgentPublishes(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
 	install(t, p, nrts, "NodeResourceTopology", nrtVersion("v1alpha2", true))
+	install(t, p, cnrs, "CustomNodeResource", cnrVersion("v1alpha1"))
+	install(t, p, nodeMetrics, "NodeMetric", map[string]any{
+		"name": "v1alpha1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": anything},
+	})
 	m, err := describe.Parse("2s x 4c, 64GiB/node")
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +80,7 @@ func TestAgentPublishes(t *testing.T) {
 	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(dir, "s"), filepath.Join(dir, "key"), filepath.Join(dir, "state")
 	c.PodSpec.Kubelet, c.HookServers.Directory = config.KubeletClient{}, ""
 	c.Placement.Policy, c.Pools.Reserved = "pools", "0"
+	c.Cluster.Topology.Katalyst, c.Cluster.Koordinator.NodeMetric = true, true
 	c.Cluster.Enabled, c.Cluster.NodeName, c.Cluster.Kubeconfig = true, "n1", p.Kubeconfig("agent", controlplane.Admin+"-token")
 	runtime, err := sim.NewRuntime(sim.Options{Machine: m, Kernel: tree, Version: cgroup.V2, Driver: sim.Cgroupfs, Socket: c.NRI.Socket, Seed: "publish"})
 	if err != nil {
@@ -71,6 +106,7 @@ func TestAgentPublishes(t *testing.T) {
 		}
 	})
 	shows(t, p, "n1", "3")
+	measured(t, p, "n1")
 
 	quota, period, shares := int64(200000), uint64(100000), uint64(2048)
 	owner := scenario.Container{Name: "main", Resources: scenario.Resources{Quota: &quota, Period: &period, Shares: &shares}}
@@ -107,6 +143,16 @@ func TestAgentPublishes(t *testing.T) {
 		})
 	}
 	run()
+	p.Wait("Katalyst's object says who has them", func(ctx context.Context) error {
+		o, err := p.Dynamic(controlplane.Admin).Resource(cnrs).Get(ctx, "n1", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(o.Object["status"]); !strings.Contains(text, "consumer:db/own/") {
+			return errors.New(text)
+		}
+		return nil
+	})
 	if err := runtime.RemovePodSandbox(t.Context(), ref); err != nil {
 		t.Fatal(err)
 	}

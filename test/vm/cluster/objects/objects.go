@@ -49,6 +49,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"MutatingAdmissionPolicyBinding":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
 	"CustomResourceDefinition":         {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"NodeResourceTopology":             {Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
+	"NodeMetric":                       {Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
+	"CustomNodeResource":               {Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 }
 
 // Of is the client for the objects of a kind; namespace "" for objects without one.

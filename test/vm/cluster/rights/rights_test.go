@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,34 @@ spec:
   names: {kind: NodeResourceTopology, plural: noderesourcetopologies}
   versions:
   - {name: v1alpha2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: customnoderesources.node.katalyst.kubewharf.io}
+spec:
+  group: node.katalyst.kubewharf.io
+  scope: Cluster
+  names: {kind: CustomNodeResource, plural: customnoderesources}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nodemetrics.slo.koordinator.sh}
+spec:
+  group: slo.koordinator.sh
+  scope: Cluster
+  names: {kind: NodeMetric, plural: nodemetrics}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 // podOn is a pod of a node; the agents' are in their namespace.
@@ -46,13 +75,15 @@ func podOn(node, name, namespace, account string) string {
 func plane(t testing.TB) *controlplane.Plane {
 	t.Helper()
 	p := controlplane.Start(t)
-	create(t, p, chart(t, "config.cluster.podAnnotation=true"))
+	create(t, p, chart(t, "config.cluster.podAnnotation=true", "config.cluster.topology.katalyst=true", "config.cluster.koordinator.nodeMetric=true"))
 	create(t, p, twoNodes)
 	create(t, p, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}")
 	for _, n := range []string{"n1", "n2"} {
 		create(t, p, podOn(n, "agent-"+n, namespace, release)+podOn(n, "app-"+n, "default", "default"))
 		create(t, p, event("of-"+n, n, "app-"+n))
 		create(t, p, "{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: "+n+"}}")
+		create(t, p, "{apiVersion: node.katalyst.kubewharf.io/v1alpha1, kind: CustomNodeResource, metadata: {name: "+n+"}}")
+		create(t, p, "{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: "+n+"}}")
 	}
 	return p
 }
@@ -92,7 +123,7 @@ func patch(kind, namespace, name, sub, body, refused string) attempt {
 				below = []string{sub}
 			}
 			form := types.StrategicMergePatchType
-			if kind == "NodeResourceTopology" {
+			if slices.Contains([]string{"NodeResourceTopology", "CustomNodeResource", "NodeMetric"}, kind) { // of a CustomResourceDefinition
 				form = types.MergePatchType
 			}
 			_, err := of(d, kind, namespace).Patch(ctx, name, form, []byte(body), metav1.PatchOptions{}, below...)
@@ -123,6 +154,7 @@ const (
 	ready    = `{"status":{"conditions":[{"type":"TrimtabReady","status":"True","reason":"Ready","message":"m"}]}}`
 	placed   = `{"metadata":{"annotations":{"trimtab.io/placement":"{}"}}}`
 	reported = `{"zones":[{"name":"node-0"}]}`
+	measured = `{"status":{"topologyPolicy":"None"}}`
 )
 
 // attempts are what an agent with a token of node n1 tries, by its name in messages.
@@ -164,6 +196,14 @@ func attempts(t testing.TB, name string) []attempt {
 		patch("NodeResourceTopology", "", "n1", "", reported, ""),
 		patch("NodeResourceTopology", "", "n2", "", reported, own),
 		making(t, "{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n3}}", own),
+
+		patch("CustomNodeResource", "", "n1", "status", measured, ""),
+		patch("CustomNodeResource", "", "n2", "status", measured, own),
+		patch("NodeMetric", "", "n1", "status", measured, ""),
+		patch("NodeMetric", "", "n2", "status", measured, own),
+		making(t, "{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: n3}}", own),
+		patch("CustomNodeResource", "", "n2", "", `{"spec":{"taints":[]}}`, own),
+		making(t, "{apiVersion: node.katalyst.kubewharf.io/v1alpha1, kind: CustomNodeResource, metadata: {name: n3}}", own),
 
 		reading("ConfigMap", namespace, release, ""),
 		reading("ConfigMap", "default", release, byRole),

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/kube/publish"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/nodemetric"
+	"github.com/trimtab/trimtab/internal/report/usage"
+	"github.com/trimtab/trimtab/internal/sleep"
+)
+
+// usageEvery is how often usage is read; two files for each pod.
+const usageEvery = 15 * time.Second
+
+// usageMeter measures what the node and its pods use. It is a kube.Service.
+type usageMeter struct {
+	read  func() (nodemetric.Reading, error)
+	every time.Duration
+	note  func(error) // a reading that failed
+
+	mu      sync.Mutex // guards all below
+	history nodemetric.History
+	policy  nodemetric.Policy
+	status  map[string]any // what is reported; nil before the first report
+	made    time.Time      // when that was made
+	failed  error          // of the last reading
+	changed chan struct{}  // closed with the next report
+}
+
+func (a *Agent) newUsageMeter() *usageMeter {
+	return &usageMeter{
+		read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
+		note: func(err error) { a.log.Warn("what the node uses is not measured", logkey.Err, err) },
+	}
+}
+
+// nodeMetric is the node's NodeMetric.
+func (m *usageMeter) nodeMetric() publish.Report {
+	return publish.Report{
+		Kind:     "NodeMetric",
+		Resource: schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
+		Key:      "status.nodeMetric", Status: true, Ready: m.ready, Changed: m.next,
+		Make: func() (map[string]string, map[string]any) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return nil, m.status
+		},
+		Read: func(o *unstructured.Unstructured) {
+			p := nodemetric.PolicyOf(o.Object)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.policy = p
+		},
+	}
+}
+
+// Run reads usage until ctx ends.
+func (m *usageMeter) Run(ctx context.Context) {
+	for {
+		m.take(m.read())
+		if !sleep.For(ctx, m.every) {
+			return
+		}
+	}
+}
+
+// take keeps a reading, and makes a report where one is due.
+func (m *usageMeter) take(r nodemetric.Reading, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		if m.failed == nil {
+			m.note(err)
+		}
+		m.failed = err
+		return
+	}
+	m.failed = nil
+	m.history.Add(r, m.policy.Average)
+	if !m.history.Enough() || !m.made.IsZero() && r.At.Sub(m.made) < m.policy.Interval-m.every/2 {
+		return
+	}
+	m.status, m.made = m.history.Status(m.policy, kube.Stamp(r.At)), r.At
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// ready says why there is nothing to report; nil where there is.
+func (m *usageMeter) ready() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.failed != nil:
+		return m.failed
+	case m.status == nil:
+		return errors.New("usage was not measured for long enough")
+	}
+	return nil
+}
+
+// next returns a channel that is closed with the next report.
+func (m *usageMeter) next() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// readUsage reads what the node and its pods use. Pods that end meanwhile are left out.
+func (a *Agent) readUsage() (nodemetric.Reading, error) {
+	r := nodemetric.Reading{At: time.Now(), Pods: map[nodemetric.Pod]nodemetric.Counter{}}
+	var err error
+	if r.Node.CPU, r.Node.Bytes, err = usage.Node(os.DirFS(cmp.Or(a.opt.Proc, "/proc"))); err != nil {
+		return r, err
+	}
+	for _, p := range nodeview.PodGroups(a.conductor) {
+		dir, err := cgroup.PodPath(p.CgroupParent)
+		if err != nil {
+			continue
+		}
+		if cpu, bytes, err := a.node.tree.Usage(dir); err == nil {
+			pod := nodemetric.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, QoS: p.QoS, Priority: p.Priority}
+			r.Pods[pod] = nodemetric.Counter{CPU: cpu, Bytes: bytes}
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trimtab/trimtab/internal/report/nodemetric"
+)
+
+// TestUsageMeter: a report is made as often as the object's spec says, and not while usage cannot be read.
+func TestUsageMeter(t *testing.T) {
+	notes := 0
+	m := &usageMeter{every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}), note: func(error) { notes++ }}
+	now, made := time.Now(), 0
+	read := func(n int) {
+		for range n {
+			before := m.next()
+			m.take(nodemetric.Reading{At: now, Node: nodemetric.Counter{CPU: time.Hour, Bytes: 1}}, nil)
+			now = now.Add(usageEvery)
+			select {
+			case <-before:
+				made++
+			default:
+			}
+		}
+	}
+	if err := m.ready(); err == nil || !strings.Contains(err.Error(), "long enough") {
+		t.Errorf("before the first reading: %v", err)
+	}
+	read(2 + 8) // at once, and after one and two minutes
+	if err := m.ready(); err != nil || made != 3 {
+		t.Errorf("in two minutes and a half: %d reports, %v", made, err)
+	}
+	report := m.nodeMetric()
+	report.Read(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"metricCollectPolicy": map[string]any{"reportIntervalSeconds": int64(120)}}}})
+	read(16)
+	if made != 5 {
+		t.Errorf("%d reports, want two more in four minutes", made)
+	}
+	if _, fields := report.Make(); fields["status"] == nil {
+		t.Error("no status")
+	}
+	for range 2 {
+		m.take(nodemetric.Reading{}, errors.New("meminfo: no such file"))
+	}
+	if err := m.ready(); err == nil || notes != 1 {
+		t.Errorf("without a reading: %v, noted %d times", err, notes)
+	}
+	read(1)
+	if err := m.ready(); err != nil {
+		t.Error(err)
+	}
+}

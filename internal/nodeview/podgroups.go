@@ -1,0 +1,46 @@
+package nodeview
+
+import (
+	"cmp"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+)
+
+// PodGroup is a pod that has a sandbox, with its cgroup's parent as the runtime named
+// it, and its class and priority in Koordinator's words.
+type PodGroup struct {
+	Namespace, Name, UID, CgroupParent string
+	QoS, Priority                      string
+}
+
+// PodGroups lists the pods that have not ended.
+func PodGroups(of Source) (out []PodGroup) {
+	of.View(func(v *View) {
+		for _, id := range v.State.Pods() {
+			if p := v.State.Pod(id); !p.Stopped {
+				out = append(out, groupOf(p))
+			}
+		}
+	})
+	return out
+}
+
+// groupOf has for a pod without labels the class and the priority that Koordinator
+// takes it to have.
+func groupOf(p *engine.Pod) PodGroup {
+	g := PodGroup{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, CgroupParent: p.Pod.CgroupParent}
+	usual := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE"}
+	switch class := p.Pod.Labels["koordinator.sh/qosClass"]; class {
+	case "LSE", "LSR", "LS", "BE", "SYSTEM":
+		g.QoS = class
+	default:
+		g.QoS = usual[p.Intent.QoS]
+	}
+	byClass := "koord-prod"
+	if g.QoS == "BE" {
+		byClass = "koord-batch"
+	}
+	g.Priority = cmp.Or(p.Pod.Labels["koordinator.sh/priority-class"], byClass)
+	return g
+}
