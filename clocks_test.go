@@ -18,6 +18,7 @@ var wallClock = map[string]string{
 	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for people",
 	"internal/kube/publish/publish.go UTC":       "the time of day an object was written, for people",
 	"cmd/kubectl-trimtab/events.go Local":        "the time of day of events, for people",
+	"internal/kube/token.go Unix":                "when a token is valid, by the API server's clock",
 	"internal/kube/clock.go UTC":                 "the time of day in objects of the API server, for people",
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
 	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only told apart",

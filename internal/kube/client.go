@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
@@ -70,10 +71,12 @@ type Client struct {
 	Log *slog.Logger
 
 	begins time.Time
+	token  *token // explains refusals
 
 	mu      sync.Mutex // guards all below
 	reached time.Time
 	failed  error
+	refused bool // by the last answer: the token
 }
 
 // Connect makes a client. It reads files and sends no request: whether the server is
@@ -85,6 +88,7 @@ func Connect(o Options) (*Client, error) {
 	}
 	c.UserAgent = "trimtab/" + o.Version
 	c.QPS, c.Burst, c.Dial = asks, burst, o.Dial
+	t := tokenOf(c)
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's address: %w", err)
@@ -109,7 +113,7 @@ func Connect(o Options) (*Client, error) {
 		begins = begins.Add(rand.N(o.Spread)) //nolint:gosec // only spreads load
 	}
 	return &Client{
-		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log,
+		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
 		failed: errors.New("not asked yet"),
 	}, nil
 }
@@ -153,28 +157,36 @@ func namespace(name string) string {
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note takes down how a request ended. A server that refuses one was reached, too:
-// the part that asked reports the refusal.
+// Note takes down how a request ended. A server that refuses one was reached, too: the
+// part that asked reports the refusal. Without a token that it accepts nothing works: a
+// refusal of that is logged once, with what can be said of the reason.
 func (c *Client) Note(err error) {
+	err = c.token.explained(err)
+	refused := apierrors.IsUnauthorized(err)
 	if answered(err) {
 		err = nil
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	first := refused && !c.refused
 	if c.failed = err; err == nil {
 		c.reached = time.Now()
 	}
+	c.refused = refused
+	c.mu.Unlock()
+	if first {
+		c.Log.Warn("nothing is done through the API server until it accepts the token", logkey.Err, err)
+	}
 }
 
-// answered reports whether an error is the refusal of a server that works, such as 403,
-// 409, 410 or 429; with 5xx nothing behind a proxy may be there.
+// answered reports whether an error is the refusal of one request, such as 403, 409, 410
+// or 429, and not of the token (401); with 5xx nothing behind a proxy may be there.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
 	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	return code != http.StatusUnauthorized && code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
 // State returns when the server was last reached, and how the last request failed;

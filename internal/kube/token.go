@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// token finds out why the API server refuses the agent's token. It is asked only then.
+type token struct {
+	file, text string // where it is read from, else what it is
+	// ahead is how much the API server's clock is ahead of this node's, as its last
+	// answer said.
+	ahead atomic.Int64
+}
+
+// tokenOf is that of a connection, whose answers tell the API server's time.
+func tokenOf(c *rest.Config) *token {
+	t := &token{file: c.BearerTokenFile, text: c.BearerToken}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, t} })
+	return t
+}
+
+// dated reads the time of answers.
+type dated struct {
+	http.RoundTripper
+
+	token *token
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d dated) RoundTrip(q *http.Request) (*http.Response, error) {
+	answer, err := d.RoundTripper.RoundTrip(q)
+	if err == nil {
+		if at, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+			d.token.ahead.Store(int64(time.Until(at)))
+		}
+	}
+	return answer, err
+}
+
+// skewed is from which difference on two clocks do not agree: the API server gives whole
+// seconds, and an answer takes time.
+const skewed = 5 * time.Second
+
+// explained adds to a refusal of the token why that may be; other errors stay.
+func (t *token) explained(err error) error {
+	if t == nil || !apierrors.IsUnauthorized(err) {
+		return err
+	}
+	text := t.text
+	if t.file != "" {
+		refusal := err
+		data, err := os.ReadFile(t.file)
+		if err != nil {
+			return fmt.Errorf("the API server refuses the agent's token: %w; %w", refusal, err)
+		}
+		text = strings.TrimSpace(string(data))
+	}
+	ahead := time.Duration(t.ahead.Load())
+	why := whyRefused(text, time.Now().Add(ahead))
+	switch {
+	case ahead > skewed:
+		why += fmt.Sprintf("; the API server's clock is %s ahead of this node's", ahead.Truncate(time.Second))
+	case ahead < -skewed:
+		why += fmt.Sprintf("; the API server's clock is %s behind this node's", (-ahead).Truncate(time.Second))
+	}
+	return fmt.Errorf("the API server refuses the agent's token, %s: %w", why, err)
+}
+
+// whyRefused says what a token says of its own time, at a time of the API server. It
+// checks no signature.
+func whyRefused(text string, now time.Time) string {
+	times, err := timesOf(text)
+	if err != nil {
+		return err.Error()
+	}
+	ago := now.Sub(wallTime(times.Expires)).Truncate(time.Second)
+	in := wallTime(cmp.Or(times.NotBefore, times.Issued)).Sub(now).Truncate(time.Second)
+	switch {
+	case times.Expires != 0 && ago >= 0:
+		return fmt.Sprintf("which expired %s ago", ago)
+	case in > 0:
+		return fmt.Sprintf("which is not valid for another %s", in)
+	}
+	return "which has not expired: it is of another cluster, or its pod, node or service account is gone"
+}
+
+// wallTime is a time of a token.
+func wallTime(seconds int64) time.Time { return time.Unix(seconds, 0) }
+
+// times are those of a JSON web token, in seconds since 1970.
+type times struct {
+	Expires   int64 `json:"exp"`
+	NotBefore int64 `json:"nbf"`
+	Issued    int64 `json:"iat"`
+}
+
+func timesOf(text string) (t times, err error) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return t, errors.New("which is no token of a service account")
+	}
+	data, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("which cannot be read: %w", err)
+	}
+	return t, nil
+}
