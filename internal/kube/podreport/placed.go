@@ -143,7 +143,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	switch {
 	case err == nil:
 		p.done++
-	case kerrors.IsNotFound(err), kerrors.IsConflict(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
+	case kerrors.IsNotFound(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
 		// The pod is gone, or is the kubelet's own (a static pod's object has another
 		// UID), or a policy says no: not tried again before it changes.
 		p.refused++

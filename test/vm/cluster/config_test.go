@@ -300,25 +300,25 @@ func TestConfigWithoutServer(t *testing.T) {
 func TestConfigThroughStorms(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
-	storm := newStorm(t, c.Plane)
-	c.kubeconfig = storm.kubeconfig
+	storm := controlplane.NewStorm(t, c.Plane, "")
+	c.kubeconfig = storm.Kubeconfig
 	c.put(configmaps.Cluster, "", "pools: {reserved: \"0\"}\n")
 	a, stop := c.agent()
 	t.Cleanup(stop)
 	c.key(a, "pools.reserved", `"0"`, "ConfigMap trimtab/trimtab-cluster")
 	for i, code := range []int{http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusConflict, http.StatusForbidden} {
-		before := storm.asked.Load()
-		storm.begin(code)
+		before := storm.Asked.Load()
+		storm.Begin(code)
 		c.until(a, fmt.Sprintf("%d is noted", code), func(n api.Node) bool { return n.Cluster.Error != "" })
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i)), "ConfigMap trimtab/trimtab-cluster")
 		if i == 3 {
 			break
 		}
 		c.put(configmaps.Cluster, "", fmt.Sprintf("pools: {reserved: \"%d\"}\n", i+1))
-		storm.end()
+		storm.End()
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i+1)), "ConfigMap trimtab/trimtab-cluster")
 		c.until(a, "reached", func(n api.Node) bool { return n.Cluster.Error == "" })
-		if n := storm.asked.Load() - before; n > 60 {
+		if n := storm.Asked.Load() - before; n > 60 {
 			t.Errorf("status %d: %d requests, which is no back-off", code, n)
 		}
 	}

@@ -157,14 +157,14 @@ func TestReportsThroughStorms(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
 	install(t, p, cnrs, "CustomNodeResource", cnrVersion("v1alpha1"))
-	s := newStorm(t, p)
-	r := katalyst(t, s.kubeconfig, "n1")
+	s := controlplane.NewStorm(t, p, "")
+	r := katalyst(t, s.Kubeconfig, "n1")
 	takes(t, p, "n1", "")
 	for i, code := range []int{
 		http.StatusConflict, http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	} {
-		before, asked := r.Row(), s.asked.Load()
-		s.begin(code)
+		before, asked := r.Row(), s.Asked.Load()
+		s.Begin(code)
 		r.set(int64(3000 - 100*i))
 		p.Wait(fmt.Sprintf("%d is counted", code), func(context.Context) error {
 			if now := r.Row(); now.Failed < before.Failed+3 || now.Error == "" {
@@ -173,10 +173,10 @@ func TestReportsThroughStorms(t *testing.T) {
 			return nil
 		})
 		fails := int64(r.Row().Failed - before.Failed)
-		if n := s.asked.Load() - asked; n > 12*fails+12 { // client-go repeats by itself what has a Retry-After
+		if n := s.Asked.Load() - asked; n > 12*fails+12 { // client-go repeats by itself what has a Retry-After
 			t.Errorf("%d: %d requests for %d failures", code, n, fails)
 		}
-		s.end()
+		s.End()
 		takes(t, p, "n1", amount(1000+100*i))
 		r.says(t, p, "up to date")
 	}

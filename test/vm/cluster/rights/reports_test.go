@@ -92,12 +92,18 @@ type agent struct {
 	node  *conductor.Conductor
 	to    *events.Recorder
 	state atomic.Pointer[condition.State]
+	parts []kube.Part
 	stop  func()
 }
 
 func startAgent(t *testing.T, p *controlplane.Plane) *agent {
 	t.Helper()
-	client, err := kube.Connect(kube.Options{Kubeconfig: p.Kubeconfig("agent", token(t, p, "Pod", "agent-n1")), Node: "n1", Namespace: namespace})
+	return startAgentAt(t, p, p.Kubeconfig("agent", token(t, p, "Pod", "agent-n1")))
+}
+
+func startAgentAt(t *testing.T, p *controlplane.Plane, kubeconfig string) *agent {
+	t.Helper()
+	client, err := kube.Connect(kube.Options{Kubeconfig: kubeconfig, Node: "n1", Namespace: namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +114,7 @@ func startAgent(t *testing.T, p *controlplane.Plane) *agent {
 	troubles.Debounce, places.Debounce = 10*time.Millisecond, 10*time.Millisecond
 	keeps := condition.New(client, func() condition.State { return *a.state.Load() },
 		condition.Timing{Poll: 20 * time.Millisecond, Start: time.Millisecond, Change: time.Millisecond, Heartbeat: time.Hour})
+	a.parts = []kube.Part{a.to, places, keeps}
 	a.stop = run(t, func(ctx context.Context) { kube.Run(ctx, a.to, troubles, places, keeps) })
 	return a
 }

@@ -176,6 +176,7 @@ func attempts(t testing.TB, name string) []attempt {
 
 		patch("Pod", "default", "app-n1", "", placed, ""),
 		patch("Pod", "default", "app-n2", "", placed, own),
+		patch("Pod", "default", "app-n1", "", `{"metadata":{"uid":"a pod before","annotations":{"trimtab.io/placement":"{}"}}}`, "field is immutable"),
 		patch("Pod", "default", "app-n1", "", `{"metadata":{"annotations":{"note":"yours"}}}`, "trimtab.io/placement"),
 		patch("Pod", "default", "app-n1", "", `{"metadata":{"annotations":{"note":null}}}`, "trimtab.io/placement"),
 		patch("Pod", "default", "app-n1", "", `{"metadata":{"labels":{"a":"b"}}}`, "trimtab.io/placement"),

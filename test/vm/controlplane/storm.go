@@ -1,4 +1,4 @@
-package cluster_test
+package controlplane
 
 import (
 	"context"
@@ -15,16 +15,17 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// storm stands before an API server and answers every request with one status while it lasts.
-type storm struct {
-	kubeconfig string // reaches the API server through it, as the administrator
-	asked      atomic.Int64
-	status     atomic.Int64
-	under      sync.Map // the ends of requests under way, watches above all
+// Storm stands before an API server and answers every request with one status while it lasts.
+type Storm struct {
+	// Kubeconfig reaches the API server through it.
+	Kubeconfig string
+	// Asked counts the requests.
+	Asked atomic.Int64
+
+	status atomic.Int64
+	under  sync.Map // the ends of requests under way, watches above all
 }
 
 // reasons are those that an API server gives with a status.
@@ -33,20 +34,21 @@ var reasons = map[int]string{
 	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-func newStorm(t *testing.T, p *controlplane.Plane) *storm {
+// NewStorm starts one that answers nothing by itself yet. Requests are those of a token, "" for the administrator's.
+func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 	t.Helper()
 	target, err := url.Parse(p.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pass := httputil.NewSingleHostReverseProxy(target)
-	if pass.Transport, err = rest.TransportFor(p.Config(controlplane.Admin)); err != nil {
+	if pass.Transport, err = rest.TransportFor(p.Config(Admin)); err != nil {
 		t.Fatal(err)
 	}
 	pass.FlushInterval = -1
-	s := &storm{}
+	s := &Storm{}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked.Add(1)
+		s.Asked.Add(1)
 		if code := int(s.status.Load()); code != 0 {
 			if code == http.StatusTooManyRequests {
 				w.Header().Set("Retry-After", "1")
@@ -64,19 +66,21 @@ func newStorm(t *testing.T, p *controlplane.Plane) *storm {
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
 	k := clientcmdapi.NewConfig()
 	k.Clusters["c"] = &clientcmdapi.Cluster{Server: proxy.URL}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	k.CurrentContext = "x"
-	s.kubeconfig = filepath.Join(t.TempDir(), "proxy.kubeconfig")
-	if err := clientcmd.WriteToFile(*k, s.kubeconfig); err != nil {
+	s.Kubeconfig = filepath.Join(t.TempDir(), "proxy.kubeconfig")
+	if err := clientcmd.WriteToFile(*k, s.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// begin answers with a status from now on, and ends what is under way.
-func (s *storm) begin(code int) {
+// Begin answers with a status from now on, and ends what is under way.
+func (s *Storm) Begin(code int) {
 	s.status.Store(int64(code))
 	s.under.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
 }
 
-func (s *storm) end() { s.status.Store(0) }
+// End lets requests through again.
+func (s *Storm) End() { s.status.Store(0) }
