@@ -416,8 +416,9 @@ type ClusterConfig struct {
 	// this order.
 	Enabled bool `json:"enabled" default:"true"`
 	// AlsoRead lists other agents whose objects for this node are read, below the
-	// ConfigMaps: "koordinator" (NodeSLO, and annotations of the Node), "nri-plugins"
-	// (BalloonsPolicy, TopologyAwarePolicy: status names them, they have no effect).
+	// ConfigMaps: "koordinator" (NodeSLO, and annotations of the Node and of its
+	// NodeResourceTopology), "nri-plugins" (BalloonsPolicy, TopologyAwarePolicy: status
+	// names them, they have no effect).
 	AlsoRead []string `json:"alsoRead" check:"koordinator|nri-plugins"`
 }
 

@@ -1,5 +1,6 @@
 // Package koordinator reads what Koordinator's manager says of a node as a layer of
-// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node.
+// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of
+// its NodeResourceTopology.
 // Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It sends no request.
 package koordinator
 
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -227,15 +227,7 @@ func Node(name string, labels, annotations map[string]string) (config.Layer, boo
 	if err != nil {
 		missing("system-qos-resource", fmt.Sprintf(": %v", err))
 	}
-	if system != "" {
-		k.set(system, "pools", "system")
-		if isExclusive(annotations[prefix+"system-qos-resource"]) {
-			reserved = strings.TrimPrefix(reserved+","+system, ",")
-		}
-	}
-	if reserved != "" {
-		k.set(reserved, "pools", "reserved")
-	}
+	k.pools(reserved, system, isExclusive(annotations[prefix+"system-qos-resource"]))
 	if _, ok := annotations[prefix+"network-bandwidth"]; ok {
 		missing("network-bandwidth", "")
 	}

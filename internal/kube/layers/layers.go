@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
+	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
 // quiet is how long objects must be unchanged before they are passed on: `kubectl
@@ -220,6 +221,10 @@ func (f following) Gone(o *unstructured.Unstructured) {
 
 // keep keeps of an object what is needed. The caller holds mu.
 func (f following) keep(o *unstructured.Unstructured) {
+	if f.resource == topologies {
+		koordinator.Foreign(o)
+		o = &unstructured.Unstructured{Object: map[string]any{"metadata": o.Object["metadata"]}}
+	}
 	o.SetManagedFields(nil)
 	switch f.resource {
 	case mapsOf:

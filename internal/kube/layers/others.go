@@ -30,10 +30,14 @@ const (
 	ofNRIPlugins  = "nri-plugins"
 )
 
+// topologies are objects that Trimtab itself may write, too.
+const topologies = "noderesourcetopologies"
+
 func othersOf(alsoRead []string) []other {
 	policy := schema.GroupVersionResource{Group: "config.nri", Version: "v1alpha1"}
 	return slices.DeleteFunc([]other{
 		{ofKoordinator, schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}, true},
+		{ofKoordinator, schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: topologies}, true},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("balloonspolicies"), false},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("topologyawarepolicies"), false},
 	}, func(o other) bool { return !slices.Contains(alsoRead, o.agent) })
@@ -58,6 +62,8 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	for _, o := range w.also {
 		for _, object := range w.others[o.resource.Resource] {
 			switch {
+			case o.resource.Resource == topologies:
+				add(koordinator.Topology(object))
 			case o.agent == ofKoordinator:
 				add(koordinator.NodeSLO(object))
 			case w.selects(object):

@@ -327,7 +327,8 @@ func TestConfigThroughStorms(t *testing.T) {
 	}
 }
 
-// TestConfigOfOthers: Koordinator's NodeSLO and annotations of the Node stand between the file and the ConfigMaps, a policy
+// TestConfigOfOthers: Koordinator's NodeSLO and annotations of the Node and of its NodeResourceTopology stand between the file
+// and the ConfigMaps, a policy
 // of nri-plugins is named, an object of 1.4 MB is read, and a CRD that is not installed holds nothing up.
 func TestConfigOfOthers(t *testing.T) {
 	t.Parallel()
@@ -355,6 +356,16 @@ func TestConfigOfOthers(t *testing.T) {
 	if _, err := c.admin.Resource(nodesOf).Patch(t.Context(), "n1", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	c.crd(nrts, "NodeResourceTopology", "Cluster")
+	foreign := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": map[string]any{
+		"name": "n1", "annotations": map[string]any{
+			"node.koordinator.sh/cpu-shared-pools": `[{"socket":0,"node":0,"cpuset":"1-2"}]`, "kubelet.koordinator.sh/cpu-manager-policy": `{"policy":"none","reservedCPUs":"0"}`,
+			"node.koordinator.sh/new": "x",
+		},
+	}}}
+	if _, err := c.admin.Resource(nrts).Create(t.Context(), foreign, metav1.CreateOptions{FieldManager: "koordlet"}); err != nil {
+		t.Fatal(err)
+	}
 	c.put(configmaps.Cluster, "", "hooks: {groupIdentity: {be: 0}}\n")
 	c.also = "koordinator, nri-plugins"
 	a, _ := c.agent()
@@ -362,9 +373,11 @@ func TestConfigOfOthers(t *testing.T) {
 	c.key(a, "hooks.groupIdentity.ls", "1", "NodeSLO n1")
 	c.key(a, "hooks.groupIdentity.be", "0", "ConfigMap trimtab/trimtab-cluster")
 	c.key(a, "hooks.normalization.ratio", `"1.20"`, "Node n1")
+	c.key(a, "pools.shared", `"1-2"`, "NodeResourceTopology n1")
+	c.key(a, "pools.reserved", `"0"`, "NodeResourceTopology n1")
 	c.until(a, "not understood", func(n api.Node) bool {
 		missing := strings.Join(n.Cluster.Config.NotUnderstood, ", ")
-		return strings.Contains(missing, "NodeSLO n1: spec.extensions") && strings.Contains(missing, "BalloonsPolicy trimtab/default") && n.ConfigError == ""
+		return strings.Contains(missing, "NodeSLO n1: spec.extensions") && strings.Contains(missing, "BalloonsPolicy trimtab/default") && strings.Contains(missing, "node.koordinator.sh/new") && n.ConfigError == ""
 	})
 
 	patch = []byte(`{"spec":{"resourceQOSStrategy":{"lsClass":{"cpuQOS":{"groupIdentity":7}}}}}`)
@@ -387,7 +400,7 @@ func (c *configured) crd(r schema.GroupVersionResource, kind, scope string) {
 	c.t.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": r.Resource + "." + r.Group},
+		"metadata": map[string]any{"name": r.Resource + "." + r.Group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a test"}},
 		"spec": map[string]any{
 			"group": r.Group, "scope": scope, "names": map[string]any{"plural": r.Resource, "kind": kind},
 			"versions": []any{map[string]any{

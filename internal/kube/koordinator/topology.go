@@ -1,0 +1,133 @@
+package koordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Annotations of a NodeResourceTopology. What the CPUs of a node are, and what of them
+// pods have, are reports and no configuration.
+const (
+	managerPolicy = "kubelet.koordinator.sh/cpu-manager-policy"
+	systemQoS     = prefix + "system-qos-resource"
+	sharedPools   = prefix + "cpu-shared-pools"
+	batchPools    = prefix + "be-cpu-shared-pools"
+)
+
+// reportsOf are annotations that configure nothing.
+var reportsOf = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
+
+// us is Trimtab's name among the writers of an object's fields.
+const us = "trimtab"
+
+// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself
+// wrote: they are its report. It needs the object's managed fields.
+func Foreign(o *unstructured.Unstructured) {
+	annotations := o.GetAnnotations()
+	for _, m := range o.GetManagedFields() {
+		if m.Manager == us {
+			for key := range annotationsOf(m) {
+				delete(annotations, strings.TrimPrefix(key, "f:"))
+			}
+		}
+	}
+	o.SetAnnotations(annotations)
+}
+
+func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
+	if m.FieldsV1 == nil {
+		return nil
+	}
+	var fields struct {
+		Metadata struct {
+			Annotations map[string]any `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
+		return nil
+	}
+	return fields.Metadata.Annotations
+}
+
+// Topology returns the layer that annotations of a NodeResourceTopology hold, false if
+// there are none for Trimtab; and what of them is not understood.
+func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
+	k, source := keys{}, "NodeResourceTopology "+o.GetName()
+	annotations := o.GetAnnotations()
+	var unknown []string
+	missing := func(key string, why error) { unknown = append(unknown, fmt.Sprintf("%s: %s: %v", source, key, why)) }
+	reserved, err := cpusOf(annotations[managerPolicy], "reservedCPUs")
+	if err != nil {
+		missing(managerPolicy, err)
+	}
+	system, err := cpusOf(annotations[systemQoS], "cpuset")
+	if err != nil {
+		missing(systemQoS, err)
+	}
+	k.pools(reserved, system, isExclusive(annotations[systemQoS]))
+	for key, pool := range map[string]string{sharedPools: "shared", batchPools: "reclaimed"} {
+		cpus, err := poolOf(annotations[key])
+		switch {
+		case err != nil:
+			missing(key, err)
+		case cpus != "":
+			k.set(cpus, "pools", pool)
+		}
+	}
+	known := append([]string{managerPolicy, systemQoS, sharedPools, batchPools}, reportsOf...)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "koordinator.sh") && !slices.Contains(known, key) {
+			missing(key, errors.New("not known"))
+		}
+	}
+	slices.Sort(unknown)
+	l, ok := k.layer(source, "")
+	return l, ok, unknown
+}
+
+// poolOf reads the CPUs of a pool, which are given by NUMA node.
+func poolOf(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	var parts []struct {
+		CPUs string `json:"cpuset"`
+	}
+	if err := json.Unmarshal([]byte(text), &parts); err != nil {
+		return "", fmt.Errorf("not JSON: %w", err)
+	}
+	var lists []string
+	for _, p := range parts {
+		if _, err := topology.ParseList(p.CPUs); err != nil {
+			return "", fmt.Errorf("cpuset: %w", err)
+		}
+		if p.CPUs != "" {
+			lists = append(lists, p.CPUs)
+		}
+	}
+	return strings.Join(lists, ","), nil
+}
+
+// pools sets CPUs that are reserved, and those of the system, which are reserved, too,
+// where they are exclusive.
+func (k keys) pools(reserved, system string, exclusive bool) {
+	if system != "" {
+		k.set(system, "pools", "system")
+		if exclusive {
+			reserved = strings.TrimPrefix(reserved+","+system, ",")
+		}
+	}
+	if reserved != "" {
+		k.set(reserved, "pools", "reserved")
+	}
+}
