@@ -26,6 +26,8 @@ const usageEvery = 15 * time.Second
 
 // usageMeter measures what the node and its pods use. It is a kube.Service.
 type usageMeter struct {
+	// gate says why pods are not known, so that nothing is measured; nil where they are.
+	gate  func() error
 	read  func() (nodemetric.Reading, error)
 	every time.Duration
 	note  func(error) // a reading that failed
@@ -33,15 +35,16 @@ type usageMeter struct {
 	mu      sync.Mutex // guards all below
 	history nodemetric.History
 	policy  nodemetric.Policy
-	status  map[string]any // what is reported; nil before the first report
-	made    time.Time      // when that was made
+	status  map[string]any // what is reported
+	made    time.Time      // when that was made; zero for nothing to report
 	failed  error          // of the last reading
+	held    error          // by gate
 	changed chan struct{}  // closed with the next report
 }
 
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
-		read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
+		gate: a.reportable, read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
 		note: func(err error) { a.log.Warn("what the node uses is not measured", logkey.Err, err) },
 	}
 }
@@ -69,11 +72,25 @@ func (m *usageMeter) nodeMetric() publish.Report {
 // Run reads usage until ctx ends.
 func (m *usageMeter) Run(ctx context.Context) {
 	for {
-		m.take(m.read())
+		if m.open() {
+			m.take(m.read())
+		}
 		if !sleep.For(ctx, m.every) {
 			return
 		}
 	}
+}
+
+// open reports whether pods are known. Where they are not, what was measured before is
+// forgotten: it is of other pods.
+func (m *usageMeter) open() bool {
+	err := m.gate()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held = err; err != nil {
+		m.history, m.made = nodemetric.History{}, time.Time{}
+	}
+	return err == nil
 }
 
 // take keeps a reading, and makes a report where one is due.
@@ -102,9 +119,11 @@ func (m *usageMeter) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
+	case m.held != nil:
+		return m.held
 	case m.failed != nil:
 		return m.failed
-	case m.status == nil:
+	case m.made.IsZero():
 		return errors.New("usage was not measured for long enough")
 	}
 	return nil

@@ -54,4 +54,18 @@ func TestUsageMeter(t *testing.T) {
 	if err := m.ready(); err != nil {
 		t.Error(err)
 	}
+
+	// Another agent takes the node over, and gives it back.
+	m.gate = func() error { return errors.New("standby: another") }
+	if err := m.ready(); m.open() || m.ready() == nil || err != nil {
+		t.Errorf("on standby: %v", m.ready())
+	}
+	m.gate = func() error { return nil }
+	if err := m.ready(); !m.open() || m.ready() == nil || strings.Contains(m.ready().Error(), "standby") {
+		t.Errorf("after it: %v, %v", err, m.ready())
+	}
+	read(2)
+	if err := m.ready(); err != nil {
+		t.Error(err)
+	}
 }
