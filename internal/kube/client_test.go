@@ -3,13 +3,15 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestNote: a refusal of one part's request does not say that the server is away.
+// TestNote: a refusal of one part's request does not say that the server is away; a refusal
+// of the token does, since nothing works then.
 func TestNote(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	for name, tt := range map[string]struct {
@@ -22,12 +24,12 @@ func TestNote(t *testing.T) {
 		"conflict":     {apierrors.NewConflict(nodes, "n1", errors.New("old")), true},
 		"expired":      {apierrors.NewResourceExpired("too old"), true},
 		"overloaded":   {apierrors.NewTooManyRequests("later", 1), true},
-		"unknown user": {apierrors.NewUnauthorized("expired"), true},
+		"unknown user": {apierrors.NewUnauthorized("expired"), false},
 		"broken":       {apierrors.NewInternalError(errors.New("etcd")), false},
 		"unavailable":  {apierrors.NewServiceUnavailable("starting"), false},
 		"nobody there": {errors.New("connection refused"), false},
 	} {
-		c := &Client{failed: errors.New("not asked yet")}
+		c := &Client{failed: errors.New("not asked yet"), Log: slog.New(slog.DiscardHandler)}
 		c.Note(tt.err)
 		if at, err := c.State(); (err == nil) != tt.reached || at.IsZero() == tt.reached {
 			t.Errorf("%s: reached %v, %v", name, at, err)

@@ -83,7 +83,7 @@ var ofState = []struct {
 	{family{"trimtab_contested_lists", gauge, []string{"file"},
 		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
 	{family{"trimtab_cluster_reachable", gauge, nil,
-		"1 where the API server answered the last request, be it with a refusal; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
+		"1 where the API server accepts the agent's token and answered the last request, be it with a refusal; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
 		put(yes(c.Error == ""))
 	})},
 	{family{"trimtab_cluster_last_contact_timestamp_seconds", gauge, nil,
