@@ -32,7 +32,8 @@ All events are of type Warning. The field ` + code("reason") + ` is one of these
 
 A pod has one event for each reason and node. When there is more to say, its message and time are renewed and its count
 grows. A message has the first three texts; ` + code("trimtab explain") + ` has all. A pod gets at most ten events at once, and one
-more every five minutes. A node writes at most twenty at once, and one more every two seconds.
+more every five minutes. A node writes at most twenty at once, and one more every two seconds. The first one after a
+rest waits up to five seconds, so that a thousand nodes do not write at once.
 
 No pod waits for an event. While the API server is away the newest 256 wait, and are written when it is back. What was
 left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md](metrics.md)). ` + code("reportingInstance") + ` and
@@ -46,7 +47,7 @@ left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md
 		item("`True`, `ConfigurationRefused`: the same, and a newer configuration is invalid; the message says why") +
 		item("`False`, `NotReady`: why is in the message, as at `/readyz`") +
 		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep what they have") + `
-It is written on a change, after a random wait of at most 4 seconds (20 seconds at a start), and every ten minutes. An agent
+It is written on a change, after a random wait of at most 4 seconds (30 seconds at a start), and every ten minutes. An agent
 that was killed leaves its last condition: ` + code("lastHeartbeatTime") + ` is then older than 11 minutes. ` + code("trimtab release") + `
 removes condition and annotations.
 
