@@ -98,6 +98,7 @@ func others() []Panel {
 			Query{`sum(trimtab_config_from_copy{` + of + `})`, "from the copy"},
 			Query{`sum(rate(trimtab_config_refused_total{` + of + `}[$__rate_interval]))`, "refused a second"}),
 		series("Agents that do not reach the API server", "Their pods are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + of + `} == 0) or vector(0)`, "agents"}),
+		series("Reports left to other programs", "Nodes whose object another program writes, by report.", "short", Query{`sum by (part) (trimtab_cluster_part_left{` + of + `})`, "{{part}}"}),
 	}
 }
 
