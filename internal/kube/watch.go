@@ -32,7 +32,7 @@ type Handler interface {
 }
 
 // Follow lists and watches until ctx ends. Where the server is away or says that a
-// watch is too old (410), it tries again, with pauses that grow up to 30 s.
+// watch is too old (410), it tries again, with pauses of client-go that grow up to 60 s.
 func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
 	c.Begin(ctx)
 	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
