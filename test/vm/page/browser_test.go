@@ -233,7 +233,7 @@ func has(selector, part string) string {
 // press presses and releases a key.
 func (b *browser) press(key string) {
 	b.t.Helper()
-	codes := map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, "PoolNode": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+	codes := map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 	p := map[string]any{"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "type": "keyDown"}
 	if key == "Enter" {
 		p["text"] = "\r"

@@ -114,7 +114,7 @@ func keyboard(t *testing.T, b *browser) {
 	b.until(focused, "#cpu=32")
 	b.press("End")
 	b.until(focused, "#cpu=63")
-	b.press("PoolNode")
+	b.press("Home")
 	b.press("Enter")
 	b.until(text("#explanation h2"), "CPU 0")
 	b.until(has("#explanation .text", "Reserved"), "true")
