@@ -2,6 +2,7 @@ package scale
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -64,6 +65,13 @@ func (r reading) peak() (most, spread int) {
 		soFar += n
 	}
 	return most, spread
+}
+
+// String is what was counted so far, by kind.
+func (m *meter) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint(m.requests)
 }
 
 // seen waits until this many requests of a kind were answered well.

@@ -114,7 +114,7 @@ func (c *crowd) until(what string, done func() bool) {
 		if done() {
 			return nil
 		}
-		return fmt.Errorf("requests so far: %v", c.ours.requests)
+		return fmt.Errorf("requests so far: %s", c.ours)
 	})
 }
 
