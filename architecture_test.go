@@ -93,6 +93,7 @@ var arrows = map[string][]string{
 	"internal/tools/manpages":    {},
 	"internal/tools/size":        {},
 	"internal/cli":               {},
+	"internal/ociedit":           {},
 	"cmd/trimtab":                nil,
 	"cmd/kubectl-trimtab":        nil,
 	"examples/hookserver":        {"api/runtime/v1alpha1"},

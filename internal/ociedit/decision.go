@@ -1,0 +1,201 @@
+package ociedit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Version is the version of the decision files that are written, and the only one that
+// is read.
+const Version = 1
+
+// Decision is what to change in the config.json of one container. Absent fields change
+// nothing. Units and names are those of the OCI runtime spec.
+type Decision struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"` // of the container, as the OCI runtime is given it
+
+	// Args replace the arguments of the process.
+	Args []string `json:"args,omitempty"`
+	// Env are variables to set or remove.
+	Env []Env `json:"env,omitempty"`
+	// Mounts replace the mount at their destination, or are added at the end.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// Devices replace the device at their path, or are added, with a rule of the
+	// device cgroup that allows them.
+	Devices []Device `json:"devices,omitempty"`
+	// DeviceRules are added to the rules of the device cgroup.
+	DeviceRules []DeviceRule `json:"deviceRules,omitempty"`
+	// Rlimits replace the limit of their type, or are added.
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// Hooks are appended, by moment: prestart, createRuntime, createContainer,
+	// startContainer, poststart, poststop.
+	Hooks map[string][]Hook `json:"hooks,omitempty"`
+	// Annotations are set; null removes one.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+	// Sysctl are set.
+	Sysctl map[string]string `json:"sysctl,omitempty"`
+	// Namespaces replace the path of the namespace of their type, or are added.
+	Namespaces []Namespace `json:"namespaces,omitempty"`
+	// NetDevices are host network interfaces to move into the container, with their
+	// names there.
+	NetDevices   map[string]string `json:"netDevices,omitempty"`
+	IOPriority   *IOPriority       `json:"ioPriority,omitempty"`
+	Scheduler    *Scheduler        `json:"scheduler,omitempty"`
+	MemoryPolicy *MemoryPolicy     `json:"memoryPolicy,omitempty"`
+	RDT          *RDT              `json:"intelRdt,omitempty"`
+	OOMScoreAdj  *int              `json:"oomScoreAdj,omitempty"`
+	// Seccomp replaces linux.seccomp as it is.
+	Seccomp json.RawMessage `json:"seccomp,omitempty"`
+	// Resources are merged into linux.resources, member by member.
+	Resources json.RawMessage `json:"resources,omitempty"`
+}
+
+// Env is a variable of the process.
+type Env struct {
+	Name   string `json:"name"`
+	Value  string `json:"value,omitempty"`
+	Remove bool   `json:"remove,omitempty"`
+}
+
+// Mount is a mount of the container.
+type Mount struct {
+	Destination string   `json:"destination"`
+	Type        string   `json:"type,omitempty"`
+	Source      string   `json:"source,omitempty"`
+	Options     []string `json:"options,omitempty"`
+	Remove      bool     `json:"remove,omitempty"`
+}
+
+// Device is a device node of the container. Access is what the device cgroup allows,
+// rwm if it is empty.
+type Device struct {
+	Path     string  `json:"path"`
+	Type     string  `json:"type,omitempty"`
+	Major    int64   `json:"major,omitempty"`
+	Minor    int64   `json:"minor,omitempty"`
+	FileMode *uint32 `json:"fileMode,omitempty"`
+	UID      *uint32 `json:"uid,omitempty"`
+	GID      *uint32 `json:"gid,omitempty"`
+	Access   string  `json:"access,omitempty"`
+	Remove   bool    `json:"remove,omitempty"`
+}
+
+// DeviceRule is a rule of the device cgroup; an absent number stands for all.
+type DeviceRule struct {
+	Allow  bool   `json:"allow"`
+	Type   string `json:"type,omitempty"`
+	Major  *int64 `json:"major,omitempty"`
+	Minor  *int64 `json:"minor,omitempty"`
+	Access string `json:"access,omitempty"`
+}
+
+// Rlimit is a POSIX resource limit, such as RLIMIT_NOFILE.
+type Rlimit struct {
+	Type string `json:"type"`
+	Hard uint64 `json:"hard"`
+	Soft uint64 `json:"soft"`
+}
+
+// Hook is an OCI hook. Timeout is in seconds, 0 for none.
+type Hook struct {
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"`
+	Env     []string `json:"env,omitempty"`
+	Timeout int64    `json:"timeout,omitempty"`
+}
+
+// Namespace is a Linux namespace; an empty path asks for a new one.
+type Namespace struct {
+	Type string `json:"type"`
+	Path string `json:"path,omitempty"`
+}
+
+// IOPriority is the block I/O scheduling class (IOPRIO_CLASS_BE and others) and level.
+type IOPriority struct {
+	Class    string `json:"class"`
+	Priority int    `json:"priority"`
+}
+
+// Scheduler is the CPU scheduling of the process; times are in ns.
+type Scheduler struct {
+	Policy   string   `json:"policy"`
+	Nice     int32    `json:"nice,omitempty"`
+	Priority int32    `json:"priority,omitempty"`
+	Flags    []string `json:"flags,omitempty"`
+	Runtime  uint64   `json:"runtime,omitempty"`
+	Deadline uint64   `json:"deadline,omitempty"`
+	Period   uint64   `json:"period,omitempty"`
+}
+
+// MemoryPolicy is the NUMA memory policy of the process.
+type MemoryPolicy struct {
+	Mode  string   `json:"mode"`
+	Nodes string   `json:"nodes,omitempty"`
+	Flags []string `json:"flags,omitempty"`
+}
+
+// RDT is linux.intelRdt.
+type RDT struct {
+	ClosID           string   `json:"closID,omitempty"`
+	Schemata         []string `json:"schemata,omitempty"`
+	EnableMonitoring bool     `json:"enableMonitoring,omitempty"`
+}
+
+// moments are the OCI hooks of a container, in the order they run.
+var moments = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
+
+// Empty reports whether a decision changes nothing.
+func (d *Decision) Empty() bool {
+	text, err := json.Marshal(d)
+	bare, _ := json.Marshal(Decision{Version: d.Version, ID: d.ID})
+	return err == nil && string(text) == string(bare)
+}
+
+// Check returns what is wrong with a decision. A runtime would refuse the rest itself.
+func (d *Decision) Check() error {
+	if d.Version != Version {
+		return fmt.Errorf("version %d is not %d", d.Version, Version)
+	}
+	if err := CheckID(d.ID); err != nil {
+		return err
+	}
+	for _, e := range d.Env {
+		if e.Name == "" || strings.ContainsAny(e.Name, "=\x00") || strings.Contains(e.Value, "\x00") {
+			return fmt.Errorf("env: %q is no variable", e.Name)
+		}
+	}
+	for _, m := range d.Mounts {
+		if !strings.HasPrefix(m.Destination, "/") {
+			return fmt.Errorf("mounts: destination %q is no absolute path", m.Destination)
+		}
+	}
+	for _, dev := range d.Devices {
+		if !strings.HasPrefix(dev.Path, "/") || !dev.Remove && !slices.Contains([]string{"b", "c", "u", "p"}, dev.Type) {
+			return fmt.Errorf("devices: %q of type %q is no device", dev.Path, dev.Type)
+		}
+	}
+	for _, r := range d.Rlimits {
+		if !strings.HasPrefix(r.Type, "RLIMIT_") || r.Soft > r.Hard {
+			return fmt.Errorf("rlimits: %s with soft %d and hard %d is no limit", r.Type, r.Soft, r.Hard)
+		}
+	}
+	for moment, hooks := range d.Hooks {
+		for _, h := range hooks {
+			if !slices.Contains(moments, moment) || !strings.HasPrefix(h.Path, "/") {
+				return fmt.Errorf("hooks: %q at %q is no hook", h.Path, moment)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckID returns an error for an id that cannot be the name of a file.
+func CheckID(id string) error {
+	if len(id) > 200 || strings.Trim(id, ".") == "" || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+") != "" {
+		return fmt.Errorf("%q is no id of a container", id)
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package ociedit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxConfig limits a bundle's config.json, in bytes.
+const maxConfig = 16 << 20
+
+// configName is the file of a bundle that describes its container.
+const configName = "config.json"
+
+// EditBundle applies a decision to the config.json of a bundle, whole or not at all. A
+// config.json that is a link is refused.
+func EditBundle(bundle string, d *Decision) error {
+	root, err := os.OpenRoot(bundle)
+	if err != nil {
+		return fmt.Errorf("open the bundle: %w", err)
+	}
+	defer root.Close()
+	f, info, err := open(root, configName)
+	if err != nil {
+		return fmt.Errorf("open %s of %s: %w", configName, bundle, err)
+	}
+	defer f.Close()
+	if info.Size() > maxConfig {
+		return fmt.Errorf("%s of %s has more than %d bytes", configName, bundle, maxConfig)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return fmt.Errorf("read %s of %s: %w", configName, bundle, err)
+	}
+	text, err = Edit(text, d)
+	if err != nil {
+		return fmt.Errorf("edit %s of %s: %w", configName, bundle, err)
+	}
+	uid, gid := -1, -1
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		uid, gid = int(st.Uid), int(st.Gid)
+	}
+	if err := replaceIn(root, configName, text, info.Mode().Perm(), uid, gid); err != nil {
+		return fmt.Errorf("write %s of %s: %w", configName, bundle, err)
+	}
+	return nil
+}
+
+// Edit applies a decision to the text of a config.json. What the decision does not name
+// keeps its value, also members that this package does not know.
+func Edit(config []byte, d *Decision) ([]byte, error) {
+	spec, err := object(config)
+	if err != nil {
+		return nil, err
+	}
+	e := editor{spec: spec}
+	e.process(d)
+	e.linux(d)
+	e.mounts(d.Mounts)
+	e.hooks(d.Hooks)
+	e.annotations(d.Annotations)
+	if e.err != nil {
+		return nil, e.err
+	}
+	return json.Marshal(spec)
+}
+
+// object reads a JSON object. Numbers keep their text.
+func object(text []byte) (map[string]any, error) {
+	var o map[string]any
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.UseNumber()
+	if err := in.Decode(&o); err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, fmt.Errorf("it is no JSON object")
+	}
+	return o, nil
+}
+
+// editor is a config.json that is edited.
+type editor struct {
+	spec map[string]any
+	err  error // the first one
+}
+
+func (e *editor) fail(format string, args ...any) {
+	if e.err == nil {
+		e.err = fmt.Errorf(format, args...)
+	}
+}
+
+// member returns an object in another, which it makes if there is none.
+func (e *editor) member(in map[string]any, key string) map[string]any {
+	switch o := in[key].(type) {
+	case map[string]any:
+		return o
+	case nil:
+	default:
+		e.fail("%s is no object", key)
+	}
+	made := map[string]any{}
+	in[key] = made
+	return made
+}
+
+// list returns a list in an object.
+func (e *editor) list(in map[string]any, key string) []any {
+	switch l := in[key].(type) {
+	case []any:
+		return l
+	case nil:
+	default:
+		e.fail("%s is no list", key)
+	}
+	return nil
+}
+
+// text returns a text in an object; "" if there is none.
+func text(in any, key string) string {
+	o, _ := in.(map[string]any)
+	s, _ := o[key].(string)
+	return s
+}
+
+// tree is a value as the JSON that it is written as.
+func (e *editor) tree(v any) map[string]any {
+	b, err := json.Marshal(v)
+	if err != nil {
+		e.fail("%v", err)
+		return nil
+	}
+	o, err := object(b)
+	if err != nil {
+		e.fail("%v", err)
+	}
+	delete(o, "remove")
+	return o
+}
+
+// put replaces the entry of a list whose member key has the same text as that of a new
+// entry, adds the entry, or only removes that one.
+func (e *editor) put(in map[string]any, list, key string, entry map[string]any, remove bool) {
+	old := e.list(in, list)
+	at := slices.IndexFunc(old, func(o any) bool { return text(o, key) == text(entry, key) })
+	switch {
+	case at < 0 && remove:
+		return
+	case at < 0:
+		old = append(old, entry)
+	case remove:
+		old = slices.Delete(old, at, at+1)
+	default:
+		old[at] = entry
+	}
+	in[list] = old
+}
+
+func (e *editor) process(d *Decision) {
+	if len(d.Args)+len(d.Env)+len(d.Rlimits) == 0 && d.IOPriority == nil && d.Scheduler == nil && d.OOMScoreAdj == nil {
+		return
+	}
+	p := e.member(e.spec, "process")
+	if len(d.Args) > 0 {
+		p["args"] = d.Args
+	}
+	for _, v := range d.Env {
+		e.env(p, v)
+	}
+	for _, r := range d.Rlimits {
+		e.put(p, "rlimits", "type", e.tree(r), false)
+	}
+	if d.IOPriority != nil {
+		p["ioPriority"] = d.IOPriority
+	}
+	if d.Scheduler != nil {
+		p["scheduler"] = d.Scheduler
+	}
+	if d.OOMScoreAdj != nil {
+		p["oomScoreAdj"] = *d.OOMScoreAdj
+	}
+}
+
+func (e *editor) env(p map[string]any, v Env) {
+	old := e.list(p, "env")
+	is := func(o any) bool {
+		s, _ := o.(string)
+		return strings.HasPrefix(s, v.Name+"=")
+	}
+	switch at := slices.IndexFunc(old, is); {
+	case v.Remove:
+		old = slices.DeleteFunc(old, is)
+	case at >= 0:
+		old[at] = v.Name + "=" + v.Value
+	default:
+		old = append(old, v.Name+"="+v.Value)
+	}
+	p["env"] = old
+}
+
+func (e *editor) linux(d *Decision) {
+	if len(d.Devices)+len(d.DeviceRules)+len(d.Sysctl)+len(d.Namespaces)+len(d.NetDevices)+len(d.Seccomp)+len(d.Resources) == 0 && d.MemoryPolicy == nil && d.RDT == nil {
+		return
+	}
+	l := e.member(e.spec, "linux")
+	e.devices(l, d)
+	for k, v := range d.Sysctl {
+		e.member(l, "sysctl")[k] = v
+	}
+	for _, n := range d.Namespaces {
+		e.put(l, "namespaces", "type", e.tree(n), false)
+	}
+	for host, name := range d.NetDevices {
+		e.member(l, "netDevices")[host] = map[string]any{"name": name}
+	}
+	if d.MemoryPolicy != nil {
+		l["memoryPolicy"] = d.MemoryPolicy
+	}
+	if d.RDT != nil {
+		maps.Copy(e.member(l, "intelRdt"), e.tree(d.RDT))
+	}
+	if len(d.Seccomp) > 0 {
+		l["seccomp"] = d.Seccomp
+	}
+	if len(d.Resources) > 0 {
+		more, err := object(d.Resources)
+		if err != nil {
+			e.fail("resources: %w", err)
+		}
+		merge(e.member(l, "resources"), more)
+	}
+}
+
+// merge puts the members of one object into another, objects member by member.
+func merge(into, more map[string]any) {
+	for k, v := range more {
+		to, isObject := into[k].(map[string]any)
+		if from, both := v.(map[string]any); isObject && both {
+			merge(to, from)
+			continue
+		}
+		into[k] = v
+	}
+}
+
+func (e *editor) devices(l map[string]any, d *Decision) {
+	allow := func(r DeviceRule) {
+		in := e.member(l, "resources")
+		in["devices"] = append(e.list(in, "devices"), e.tree(r))
+	}
+	for _, dev := range d.Devices {
+		access := dev.Access
+		if dev.Access = ""; access == "" {
+			access = "rwm"
+		}
+		e.put(l, "devices", "path", e.tree(dev), dev.Remove)
+		if !dev.Remove && dev.Type != "p" {
+			allow(DeviceRule{Allow: true, Type: dev.Type, Major: &dev.Major, Minor: &dev.Minor, Access: access})
+		}
+	}
+	for _, r := range d.DeviceRules {
+		allow(r)
+	}
+}
+
+func (e *editor) mounts(all []Mount) {
+	for _, m := range all {
+		e.put(e.spec, "mounts", "destination", e.tree(m), m.Remove)
+	}
+}
+
+func (e *editor) hooks(all map[string][]Hook) {
+	for _, moment := range moments {
+		for _, h := range all[moment] {
+			in := e.member(e.spec, "hooks")
+			in[moment] = append(e.list(in, moment), e.tree(h))
+		}
+	}
+}
+
+func (e *editor) annotations(all map[string]*string) {
+	for k, v := range all {
+		if in := e.member(e.spec, "annotations"); v == nil {
+			delete(in, k)
+		} else {
+			in[k] = *v
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package ociedit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Directory is where decision files are if nothing else is configured. It is emptied by
+// a restart of the machine, as containers are.
+const Directory = "/run/trimtab/oci"
+
+// maxFile limits a decision file, in bytes.
+const maxFile = 1 << 20
+
+// Write stores a decision in a directory, which it makes if there is none. A reader sees
+// the earlier file or the new one, whole.
+func Write(dir string, d Decision) error {
+	d.Version = Version
+	if err := d.Check(); err != nil {
+		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
+	}
+	if len(text) > maxFile {
+		return fmt.Errorf("write the decision of container %s: it has %d bytes, more than %d", d.ID, len(text), maxFile)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
+	}
+	if err := replace(dir, d.ID+".json", text, 0o600); err != nil {
+		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
+	}
+	return nil
+}
+
+// Remove deletes the decision of a container, if there is one.
+func Remove(dir, id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, id+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the decision of container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Read returns the decision of a container. The error is fs.ErrNotExist if there is no
+// file. A file or directory that another user than root and the caller could have
+// written is refused, as is a link.
+func Read(dir, id string) (d Decision, err error) {
+	if err := CheckID(id); err != nil {
+		return d, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return d, fmt.Errorf("open the directory of decisions: %w", err)
+	}
+	defer root.Close()
+	if info, err := root.Stat("."); err != nil {
+		return d, fmt.Errorf("read %s: %w", dir, err)
+	} else if err := trusted(info); err != nil {
+		return d, fmt.Errorf("%s: %w", dir, err)
+	}
+	text, err := readFile(root, id+".json")
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return d, fmt.Errorf("read the decision of container %s: %w", id, err)
+	}
+	if err := d.Check(); err != nil {
+		return d, fmt.Errorf("read the decision of container %s: %w", id, err)
+	}
+	if d.ID != id {
+		return d, fmt.Errorf("the decision of container %s names container %s", id, d.ID)
+	}
+	return d, nil
+}
+
+// open opens a regular file of a directory. It refuses a link: os.Root follows those
+// that stay inside.
+func open(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
+	named, err := root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !named.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is no regular file", name)
+	}
+	if f, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil && !os.SameFile(named, info) {
+		err = fmt.Errorf("%s was replaced while it was opened", name)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// readFile reads a trusted regular file of a directory.
+func readFile(root *os.Root, name string) ([]byte, error) {
+	f, info, err := open(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := trusted(info); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	}
+	return text, err
+}
+
+// trusted refuses a file or directory that others than root and the caller could write.
+func trusted(info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return errors.New("its owner is not known")
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, not to root", st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("its mode %v lets others write it", info.Mode().Perm())
+	}
+	return nil
+}
+
+// replace writes a file of a directory by a temporary file and a rename.
+func replace(dir, name string, text []byte, mode fs.FileMode) (err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return replaceIn(root, name, text, mode, -1, -1)
+}
+
+// replaceIn is replace in an open directory. It gives the new file to an owner, if uid
+// is not -1.
+func replaceIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
+	temp := fmt.Sprintf(".%s.%d", name, os.Getpid())
+	_ = root.Remove(temp) // of a process that ended and had this id
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(temp)
+		}
+	}()
+	_, err = f.Write(text)
+	if err == nil && uid != -1 {
+		err = f.Chown(uid, gid)
+	}
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return root.Rename(temp, name)
+}
