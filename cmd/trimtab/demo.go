@@ -1,33 +1,51 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/scenarios"
 )
 
 func newDemo() *cobra.Command {
 	var svg string
+	var serve bool
+	var to stay
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See the agent at work, without root, runtime or cluster",
 		Long: `Plays the scenario test/scenarios/demo.yaml, which is built in, just as 'trimtab sim
 run' does with a file: a node with two sockets on which an online service, batch
 work, a database with CPUs of its own and a GPU job arrive, the configuration
-changes, and agent and runtime restart.`,
-		Example: "  trimtab demo\n  trimtab demo --svg node.svg",
+changes, and agent and runtime restart.
+
+With --serve the agent stays on that node until interrupted, as with 'trimtab sim serve
+--agent': try status, top, explain, plan, events and the web page.`,
+		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --svg node.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := scenario.Parse(scenarios.Demo)
 			if err != nil {
 				return fmt.Errorf("the built-in demo: %w", err)
 			}
-			return play(cmd.Context(), s, cmd.OutOrStdout(), svg)
+			if !serve && to != (stay{}) {
+				return &misuse{errors.New("--http and --dir are for --serve")}
+			}
+			if !serve {
+				return play(cmd.Context(), s, cmd.OutOrStdout(), svg)
+			}
+			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to, func(o *sim.RunOptions) {
+				o.AtEnd = func(n api.Node) error { return picture(svg, n) }
+			})
 		},
 	}
 	addPicture(cmd, &svg)
+	cmd.Flags().BoolVar(&serve, "serve", false, "keep the agent running on the described node until interrupted")
+	to.add(cmd)
 	return cmd
 }

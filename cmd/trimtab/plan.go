@@ -1,30 +1,120 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
 func newPlan() *cobra.Command {
-	return planCommand(&cobra.Command{
+	cmd := planCommand(&cobra.Command{
 		Use:   "plan PODS.yaml",
 		Short: "Show where pods would be placed on this node now",
 		Long: `Asks the running agent what it would decide for pods if they came now, one after
 another: their class, their CPUs and every value, what it would refuse, and which
 running containers would get other CPUs. Nothing is placed or written.
 
-The file has pods, lists of pods, or workloads (one pod of each); - is standard
-input. The exit code is 1 if something would be refused.`,
-		Example: "  trimtab plan pods.yaml\n  kubectl get pod db -o yaml | trimtab plan -",
+The file has pods, lists of pods, or workloads (one pod of each), as 'helm template' and
+'kubectl get -o yaml' print them; - is standard input. Objects of other kinds are passed
+over and counted. The exit code is 4 if something would be refused.
+
+With --node no agent is needed: the pods come to an empty node with these CPUs, with the
+configuration that --config names, or to the node of a scenario after its last step.`,
+		Example: `  trimtab plan pods.yaml
+  kubectl get pod db -o yaml | trimtab plan -
+  helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
+  trimtab plan --node test/scenarios/demo.yaml pods.yaml`,
 	}, "PODS.yaml", (*status.Client).PlanPods)
+	node := cmd.Flags().String("node", "", "a `node` to plan for: CPUs such as \"2s x 4n x 8c x 2t\", or the file of a scenario")
+	ask, connect := cmd.RunE, cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if *node == "" {
+			return connect(cmd, args)
+		}
+		if cmd.Flags().Changed("socket") {
+			return &misuse{errors.New("--node and --socket exclude each other: --node asks no agent that runs")}
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *node == "" {
+			return ask(cmd, args)
+		}
+		s, err := describedNode(*node, cmd.Flag("config").Value.String())
+		if err != nil {
+			return &misuse{err}
+		}
+		return onNode(cmd.Context(), s, func(socket string) error {
+			if err := cmd.Flags().Set("socket", socket); err != nil {
+				return err
+			}
+			return ask(cmd, args)
+		})
+	}
+	return cmd
+}
+
+// describedNode is a scenario in which nothing happens, on a node of these CPUs under the
+// configuration of a file (the defaults if it is ""); or the scenario of a file.
+func describedNode(node, file string) (*scenario.Scenario, error) {
+	if _, err := os.Stat(node); err == nil {
+		if file != "" {
+			return nil, errors.New("--config is for a node of CPUs alone: a scenario has a configuration of its own")
+		}
+		return scenario.Load(node)
+	}
+	s := &scenario.Scenario{Name: "plan", Node: scenario.Node{CPUs: node, Cgroup: "v2", Driver: string(sim.Systemd)}}
+	if file == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	if _, err := config.Parse(file, text); err != nil {
+		return nil, err
+	}
+	var keys map[string]any
+	if err := yamlv3.NewDecoder(bytes.NewReader(text)).Decode(&keys); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("--config %s: %w", file, err)
+	}
+	delete(keys, "apiVersion")
+	delete(keys, "kind")
+	if text, err = yamlv3.Marshal(keys); err == nil {
+		s.Config, err = yaml.YAMLToJSON(text)
+	}
+	return s, err
+}
+
+// onNode plays a scenario with an agent and calls do with its status socket.
+func onNode(ctx context.Context, s *scenario.Scenario, do func(socket string) error) error {
+	var result error
+	err := play(ctx, s, io.Discard, "", func(o *sim.RunOptions) {
+		o.Out = nil
+		o.Stay = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
+			result = do(c.Paths.StatusSocket)
+			return nil
+		}
+	})
+	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
+		return &misuse{fmt.Errorf("--node: %w", err)}
+	}
+	return result
 }
 
 func newConfigPlan() *cobra.Command {
@@ -50,19 +140,27 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)
 			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return badInput(fmt.Errorf("%s: %w", args[0], err))
 			}
 			w := cmd.OutOrStdout()
 			if err := out.Print(w, o, func() error { return status.RenderOutlook(w, o) }); err != nil {
 				return err
 			}
 			if n := len(o.Rejected); n > 0 {
-				return fmt.Errorf("%d would be refused", n)
+				return &refusal{n}
 			}
 			return nil
 		})
 	}
 	return cmd
+}
+
+// badInput marks an error as misuse if the agent says that what it was asked is wrong.
+func badInput(err error) error {
+	if answer := (*status.Refused)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
+		return &misuse{err}
+	}
+	return err
 }
 
 // read reads a file, or standard input for -.

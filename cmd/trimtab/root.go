@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -23,6 +24,7 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitUnreachable = 3
+	exitRefused     = 4
 )
 
 // exitCodes is the text of help exit-codes.
@@ -32,7 +34,8 @@ const exitCodes = `Every subcommand ends with one of these exit codes:
   1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met,
      a problem found by doctor
   2  wrong use or bad input: an unknown flag or command, a refused configuration or scenario
-  3  the agent is not reachable: it does not run, or its status socket is elsewhere or not ours to use`
+  3  the agent is not reachable: it does not run, or its status socket is elsewhere or not ours to use
+  4  'plan' found pods or containers that would be refused`
 
 // invocation is how the program was started.
 type invocation struct {
@@ -48,6 +51,12 @@ type misuse struct{ err error }
 
 func (m *misuse) Error() string { return m.err.Error() }
 func (m *misuse) Unwrap() error { return m.err }
+
+// refusal is the error of a question whose answer is that so many pods or containers would
+// be refused.
+type refusal struct{ count int }
+
+func (r *refusal) Error() string { return fmt.Sprintf("%d would be refused", r.count) }
 
 // pluginName is what runtimes want the file of a pre-installed plugin called.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
@@ -86,6 +95,7 @@ func exitCode(err error, begun bool) int {
 		wrong       *misuse
 		bad         *config.Error
 		unreachable *status.Unreachable
+		refusal     *refusal
 	)
 	switch {
 	case err == nil:
@@ -94,6 +104,8 @@ func exitCode(err error, begun bool) int {
 		return exitUsage
 	case errors.As(err, &unreachable):
 		return exitUnreachable
+	case errors.As(err, &refusal):
+		return exitRefused
 	}
 	return exitFailure
 }
@@ -112,6 +124,7 @@ promise before the first instruction of the container runs.
 'trimtab demo' shows it at work without root, runtime or cluster.`,
 		Args:              group,
 		RunE:              showHelp,
+		Version:           cli.ThisBuild().Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },

@@ -53,35 +53,55 @@ says so and the exit code is 1.`,
 }
 
 // play runs a scenario against the real agent, and draws how the node is at its end to the file svg, if there is one.
-func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string) error {
+func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string, more ...func(*sim.RunOptions)) error {
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
 	width, _ := terminal(out)
 	version := cli.ThisBuild().Version
-	return sim.Run(ctx, s, sim.RunOptions{
+	o := sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
 		AtEnd: func(n api.Node) error { return picture(svg, n) },
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 		},
-	})
+	}
+	for _, change := range more {
+		change(&o)
+	}
+	return sim.Run(ctx, s, o)
 }
 
 func newSimServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [SCENARIO.yaml]",
-		Short: "Offer the embedded runtime's NRI socket to any plugin",
-		Long: `Offers an NRI socket to any NRI plugin. Each time one connects, it creates, changes
-and removes pods: those of the scenario, or a few of its own. It shows each event,
-the plugin's answer, and the result. It continues until interrupted.`,
-		Example: `  trimtab sim serve --socket /tmp/nri.sock
+		Short: "Offer the embedded runtime to any NRI plugin, or keep an agent running on it",
+		Long: `With --socket it offers an NRI socket to any NRI plugin. Each time one connects, it
+creates, changes and removes pods: those of the scenario, or a few of its own. It shows
+each event, the plugin's answer, and the result.
+
+With --agent it plays the scenario, or the demo, with Trimtab's own agent, and keeps
+that agent running on the described node. Then status, top, explain, plan, events and
+the web page work as on a real node. It prints what to type.
+
+Both continue until interrupted.`,
+		Example: `  trimtab sim serve --agent
+  trimtab sim serve --agent test/scenarios/pools-dedicated.yaml
+  trimtab sim serve --socket /tmp/nri.sock
   my-plugin -idx 10 -socket-path /tmp/nri.sock`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	socket := cmd.Flags().String("socket", "", "path of the NRI socket to make (required)")
+	socket := cmd.Flags().String("socket", "", "path of the NRI socket to make for plugins")
+	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the described node, and keep it running")
+	var to stay
+	to.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *socket == "" {
-			return &misuse{errors.New("--socket is needed: a path for plugins to connect to")}
+		switch {
+		case *withAgent && *socket != "":
+			return &misuse{errors.New("--agent and --socket exclude each other: the agent connects to a socket of its own")}
+		case !*withAgent && *socket == "":
+			return &misuse{errors.New("--socket PATH is needed, for plugins to connect to; or --agent, to run Trimtab's own agent")}
+		case !*withAgent && to != (stay{}):
+			return &misuse{errors.New("--http and --dir are for --agent")}
 		}
 		var s *scenario.Scenario
 		if len(args) > 0 {
@@ -89,6 +109,9 @@ the plugin's answer, and the result. It continues until interrupted.`,
 			if s, err = scenario.Load(args[0]); err != nil {
 				return &misuse{err}
 			}
+		}
+		if *withAgent {
+			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to)
 		}
 		quiet := slog.New(slog.DiscardHandler)
 		sim.SetNRILog(quiet)

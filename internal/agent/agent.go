@@ -363,6 +363,7 @@ func (s source) Status() api.Node {
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
 	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
+	n.Described = s.a.described()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.Kept())
 	n.Cluster = s.a.clusterStatus() // before the lock: who changes the configuration takes it while this waits

@@ -55,13 +55,16 @@ func (a *Agent) page() http.Handler {
 		return nil
 	}
 	o := page.Options{Source: a.Source()}
-	// How busy the CPUs of a described machine are no file of this one says.
-	if a.opt.Machine == nil || a.opt.Proc != "" {
+	if !a.described() {
 		o.Proc = os.DirFS(cmp.Or(a.opt.Proc, "/proc"))
 	}
 	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // a page without a name is still one
 	return page.New(o)
 }
+
+// described reports whether the machine is a described one: no file of this node says
+// how busy its CPUs are.
+func (a *Agent) described() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
 
 // Ready reports why the agent is not ready; nil if a runtime is attached and its
 // list was decided and applied.

@@ -14,11 +14,13 @@ import (
 
 // PlanPods returns what would be decided for pods, given as manifests.
 func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
-	all, err := podspec.Manifests(manifests)
+	all, passed, err := podspec.Manifests(manifests)
 	if err != nil {
 		return api.Outlook{}, err
 	}
-	return nodeview.WhatIf(s.a.conductor, wishes(all)), nil
+	out := nodeview.WhatIf(s.a.conductor, wishes(all))
+	out.PassedOver = passed
+	return out, nil
 }
 
 // PlanConfig returns which containers a configuration file would move.

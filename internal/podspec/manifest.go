@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -33,10 +34,11 @@ type manifest struct {
 }
 
 // Manifests reads YAML or JSON documents: pods, lists of them, and workloads (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, Job), of which one pod is taken. Missing requests default to the limits, as in the API server, and the
-// QoS class follows from them. Errors name the document.
-func Manifests(text []byte) ([]Manifest, error) {
-	var all []Manifest
+// ReplicaSet, ReplicationController, Job, CronJob), of which one pod is taken. Missing requests default to the limits,
+// as in the API server, and the QoS class follows from them. Objects of other kinds are passed over; passed has how many
+// of each kind, such as "2 Service". Errors name the document.
+func Manifests(text []byte) (all []Manifest, passed []string, err error) {
+	others := map[string]int{}
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
 		var doc any
@@ -49,23 +51,28 @@ func Manifests(text []byte) ([]Manifest, error) {
 		}
 		var some []Manifest
 		if err == nil {
-			some, err = fromDocument(doc)
+			some, err = fromDocument(doc, others)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
+			return nil, nil, fmt.Errorf("document %d: %w", n, err)
 		}
 		all = append(all, some...)
 	}
-	if len(all) == 0 {
-		return nil, errors.New("no pod in it")
+	for _, kind := range slices.Sorted(maps.Keys(others)) {
+		passed = append(passed, fmt.Sprintf("%d %s", others[kind], kind))
 	}
-	if len(all) > maxPods {
-		return nil, fmt.Errorf("more than %d pods", maxPods)
+	switch {
+	case len(all) == 0 && len(passed) > 0:
+		return nil, nil, fmt.Errorf("no pod and no workload in it, only %s", strings.Join(passed, ", "))
+	case len(all) == 0:
+		return nil, nil, errors.New("no pod in it")
+	case len(all) > maxPods:
+		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}
-	return all, nil
+	return all, passed, nil
 }
 
-func fromDocument(doc any) ([]Manifest, error) {
+func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
 	text, err := yamlv3.Marshal(doc)
 	if err != nil {
 		return nil, err
@@ -74,10 +81,11 @@ func fromDocument(doc any) ([]Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fromJSON(raw)
+	return fromJSON(raw, others)
 }
 
-func fromJSON(raw []byte) ([]Manifest, error) {
+// fromJSON reads one object, and counts it in others if it has no pods.
+func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
@@ -89,28 +97,41 @@ func fromJSON(raw []byte) ([]Manifest, error) {
 	case "List", "PodList":
 		var all []Manifest
 		for i, item := range m.Items {
-			some, err := fromJSON(item)
+			some, err := fromJSON(item, others)
 			if err != nil {
 				return nil, fmt.Errorf("item %d: %w", i+1, err)
 			}
 			all = append(all, some...)
 		}
 		return all, nil
-	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job":
-		return m.template()
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job":
+		return m.template(m.Spec)
+	case "CronJob":
+		var spec struct {
+			JobTemplate struct {
+				Spec json.RawMessage `json:"spec"`
+			} `json:"jobTemplate"`
+		}
+		if err := json.Unmarshal(m.Spec, &spec); err != nil {
+			return nil, err
+		}
+		return m.template(spec.JobTemplate.Spec)
+	case "":
+		return nil, errors.New("it has no kind: neither a pod, a workload nor a list of them")
 	}
-	return nil, fmt.Errorf("kind %.60q is no Pod, nor a workload or a list of pods", m.Kind)
+	others[fmt.Sprintf("%.60s", m.Kind)]++
+	return nil, nil
 }
 
-// template is one pod of a workload, with its name.
-func (m *manifest) template() ([]Manifest, error) {
+// template is one pod of a workload with this spec, with the workload's name.
+func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	var spec struct {
 		Template struct {
 			Metadata v1Metadata      `json:"metadata"`
 			Spec     json.RawMessage `json:"spec"`
 		} `json:"template"`
 	}
-	if err := json.Unmarshal(m.Spec, &spec); err != nil {
+	if err := json.Unmarshal(workload, &spec); err != nil {
 		return nil, err
 	}
 	meta := spec.Template.Metadata

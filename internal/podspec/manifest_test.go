@@ -39,7 +39,7 @@ func TestManifests(t *testing.T) {
 		{"a list in JSON", `{"kind":"List","items":[{"kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}]}`, "BestEffort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, err := Manifests([]byte("---\n" + c.text + "\n---\n"))
+			all, _, err := Manifests([]byte("---\n" + c.text + "\n---\n"))
 			if err != nil || len(all) != 1 {
 				t.Fatalf("%d pods, %v", len(all), err)
 			}
@@ -48,9 +48,12 @@ func TestManifests(t *testing.T) {
 			}
 		})
 	}
-	all, err := Manifests([]byte(workload + "---\n" + pod("{limits: {cpu: 1}}")))
+	all, passed, err := Manifests([]byte(workload + "---\nkind: Service\n---\n" + pod("{limits: {cpu: 1}}") + "---\nkind: List\nitems: [{kind: Service}, {kind: Secret}]\n"))
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%d pods, %v", len(all), err)
+	}
+	if d := cmp.Diff([]string{"1 Secret", "2 Service"}, passed); d != "" {
+		t.Errorf("passed over (-want +got):\n%s", d)
 	}
 	web := all[0]
 	want := lifecycle.Amounts{"cpu": 500, "memory": 1 << 30}
@@ -65,18 +68,28 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+func TestCronJob(t *testing.T) {
+	all, _, err := Manifests([]byte("kind: CronJob\nmetadata: {name: nightly, namespace: batch}\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c}]}}}}}"))
+	if err != nil || len(all) != 1 || all[0].Spec.Name != "nightly" || all[0].Spec.Namespace != "batch" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
 func TestManifestsRefused(t *testing.T) {
 	for text, reason := range map[string]string{
 		"":                          "no pod",
 		"---\n---\n":                "no pod",
-		"kind: Service":             `kind "Service" is no Pod`,
+		"kind: Service":             "no workload in it, only 1 Service",
 		"a: [":                      "document 1",
 		"kind: Pod\n---\nkind: Pod": "no spec",
 		"kind: Pod\nmetadata: {name: x}\nspec: {containers: 7}":                                          "pod default/x",
 		"kind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {limits: {cpu: x}}}]}": `"cpu"`,
-		"kind: List\nitems: [{kind: Secret}]":                                                            "item 1",
+		"kind: List\nitems: [{kind: Secret}]":                                                            "only 1 Secret",
+		"kind: List\nitems: [{kind: Pod}]":                                                               "item 1",
+		"a: b":                                                                                           "no kind",
+		"kind: CronJob\nspec: {jobTemplate: 7}":                                                          "document 1",
 	} {
-		if _, err := Manifests([]byte(text)); err == nil || !strings.Contains(err.Error(), reason) {
+		if _, _, err := Manifests([]byte(text)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q gives %v, want %q", text, err, reason)
 		}
 	}
@@ -152,7 +165,7 @@ func FuzzManifests(f *testing.F) {
 	f.Add(strings.Repeat("---\nkind: Pod\n", 5_000))
 	f.Fuzz(func(t *testing.T, text string) {
 		clock.Bound(t, 5*len(text), func() { // YAML takes its time for each byte
-			all, err := Manifests([]byte(text))
+			all, _, err := Manifests([]byte(text))
 			if err != nil {
 				return
 			}

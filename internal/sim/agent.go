@@ -73,6 +73,9 @@ func (p *player) configOf(document []byte) (config.Config, error) {
 		c.Paths.StatusSocket = ""
 	}
 	p.seat.Configure(&c, p.dir)
+	if p.o.Configure != nil {
+		p.o.Configure(&c)
+	}
 	return c, err
 }
 

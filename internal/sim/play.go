@@ -34,6 +34,12 @@ type RunOptions struct {
 	Patience time.Duration
 	// AtEnd is given what the agent reports of the node after the last step; its error is the run's.
 	AtEnd func(api.Node) error
+	// Configure changes the agent's configuration before it starts and at each
+	// reconfiguration; nil for no change.
+	Configure func(*config.Config)
+	// Stay is called after the last step, while agent and runtime run; they end when
+	// it returns. dir is the directory of their files. nil ends them at once.
+	Stay func(ctx context.Context, dir string, c config.Config, node api.Node) error
 	// Seat is where the agent sits; nil for a plugin of the runtime.
 	Seat Seat
 	// Kind is the runtime that the embedded one behaves like, and Sent is called with
@@ -124,6 +130,11 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 		}
 	}
 	p.view.end(len(s.Steps), p.wants, len(p.unmet), time.Since(started))
+	if o.Stay != nil {
+		if err := o.Stay(ctx, p.dir, p.config, p.agent.agent.Source().Status()); err != nil {
+			return err
+		}
+	}
 	if len(p.unmet) > 0 {
 		return &Unmet{s.Name, p.unmet}
 	}

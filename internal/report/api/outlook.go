@@ -9,6 +9,8 @@ type Outlook struct {
 	Rejected   []Rejected  `json:"rejected,omitempty"`
 	// Moves are running containers that would get other CPUs.
 	Moves []Move `json:"moves,omitempty"`
+	// PassedOver are objects of the manifests that have no pods, as "2 Service".
+	PassedOver []string `json:"passedOver,omitempty"`
 	// CPUs are the node's then.
 	CPUs NodeCPUs `json:"cpus"`
 }

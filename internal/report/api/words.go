@@ -11,6 +11,9 @@ import (
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
 	Version string `json:"version"`
+	// Described: the machine is a described one, so that no file of this machine's /proc
+	// says how busy its CPUs are.
+	Described bool `json:"described,omitempty"`
 	// Agent is the process that answers.
 	Agent nodelock.Holder `json:"agent,omitzero"`
 	// Standby is why it decides nothing: another agent works on this node. It takes

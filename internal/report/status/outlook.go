@@ -63,6 +63,9 @@ func RenderOutlook(w io.Writer, out api.Outlook) error {
 	for _, r := range out.Rejected {
 		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), term.Clean(r.Reason))
 	}
+	if len(out.PassedOver) > 0 {
+		fmt.Fprintf(&b, "\npassed over, for they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
+	}
 	if len(out.Moves) == 0 {
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
 	} else {

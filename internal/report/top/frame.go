@@ -106,6 +106,9 @@ func (f Frame) head() []string {
 	if len(waits) > 0 {
 		lines = append(lines, f.cut("pressure, last 10 s   "+strings.Join(waits, "   ")))
 	}
+	if n.Described {
+		lines = append(lines, f.cut("a described node: nothing runs on its CPUs, so their use is not shown"))
+	}
 	if f.Paused {
 		lines = append(lines, f.paint(term.Yellow, f.cut("paused; space goes on")))
 	}

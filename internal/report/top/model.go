@@ -93,6 +93,10 @@ func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
 		return m
 	}
 	m.frame.Trouble, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
+	if node.Described { // the readings are of another machine
+		m.frame.Busy, m.frame.Pressure, m.frame.History, m.last = nil, nil, nil, nil
+		return m
+	}
 	if m.last != nil {
 		m.frame.Busy = r.Since(*m.last)
 		m.frame.History = remember(m.frame.History, Rows(node), m.frame.Busy)

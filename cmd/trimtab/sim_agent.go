@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/page"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/test/scenarios"
+)
+
+// pageAddress is where the web page of a described node is by default.
+const pageAddress = "127.0.0.1:9464"
+
+// stay says how an agent on a described node can be reached.
+type stay struct {
+	http string // where the web page is served; "none" for nowhere, "" for the default
+	dir  string // where the configuration file is written; "" for the agent's own directory
+}
+
+// add gives a command the flags.
+func (s *stay) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file (default a temporary one)")
+	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
+}
+
+// playAndStay plays a scenario, the demo if s is nil, and keeps its agent running until
+// ctx ends. It prints the commands that reach the agent.
+func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to stay, more ...func(*sim.RunOptions)) (err error) {
+	if s == nil {
+		if s, err = scenario.Parse(scenarios.Demo); err != nil {
+			return fmt.Errorf("the built-in demo: %w", err)
+		}
+	}
+	address, err := freeAddress(to.http)
+	if err != nil {
+		return &misuse{err}
+	}
+	more = append(more, func(o *sim.RunOptions) {
+		o.Configure = func(c *config.Config) {
+			c.HTTP.Address, c.HTTP.Page = address, address != ""
+		}
+		o.Stay = func(ctx context.Context, dir string, c config.Config, node api.Node) error {
+			file, err := filepath.Abs(filepath.Join(cmp.Or(to.dir, dir), "config.yaml"))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(file, config.Print(c), 0o600); err != nil {
+				return err
+			}
+			if err := cli.Write(out, []byte(invitation(file, address, node))); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		}
+	})
+	err = play(ctx, s, out, "", more...)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // the user ended it
+	}
+	return err
+}
+
+// invitation says what can be typed while the agent runs.
+func invitation(file, address string, node api.Node) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe agent stays on this node. In another terminal:\n\n  export %s=%s\n", configVariable, file)
+	commands := []string{"status", "top", "events", "plan PODS.yaml"}
+	if len(node.Containers) > 0 {
+		commands = append(commands, "explain "+node.Containers[0].Pod)
+	}
+	for _, command := range commands {
+		fmt.Fprintf(&b, "  trimtab %s\n", command)
+	}
+	if address != "" {
+		fmt.Fprintf(&b, "\nIts web page: http://%s%s\n", address, page.Path)
+	}
+	b.WriteString("It ends with an interrupt (Ctrl-C).\n")
+	return b.String()
+}
+
+// freeAddress is the address that the page can be served at: what was asked for, or else
+// the default one, or a free port of this host where that one is taken. It is "" for none.
+func freeAddress(asked string) (string, error) {
+	switch asked {
+	case "none":
+		return "", nil
+	case "":
+		if free, err := tryAddress(pageAddress); err == nil {
+			return free, nil
+		}
+		return tryAddress("127.0.0.1:0")
+	}
+	free, err := tryAddress(asked)
+	if err != nil {
+		return "", fmt.Errorf("--http %s: %w", asked, err)
+	}
+	return free, nil
+}
+
+// tryAddress opens and closes an address.
+func tryAddress(address string) (string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
