@@ -24,52 +24,51 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// ErrDetached is the error of Update while the runtime is away.
+// ErrDetached is the error of Update while the runtime does not answer.
 var ErrDetached = errors.New("no runtime attached")
 
 // Options configure an Attachment. Socket, Runtime, Handler and Log are
 // required.
 type Options struct {
-	Socket  string // that the kubelet is given
-	Runtime string // the runtime's
-	// Images is the socket of an image service of its own; it is relayed on
-	// ImageSocket. Empty means that the runtime has both.
+	Socket  string // the socket that the kubelet connects to
+	Runtime string // the runtime's socket
+	// Images is the socket of a separate image service. The attachment relays it on
+	// ImageSocket. Empty: the runtime serves both.
 	Images string
-	// Listeners are sockets that are open already, for the runtime and then for
-	// images; Socket is not opened where there is one.
+	// Listeners are sockets that are already open: the runtime's first, then the image
+	// service's. The attachment does not open Socket if there is one.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
 	// Fail refuses to create containers while the agent does not know the node's
 	// state, and if an error of the agent kept it from deciding (failurePolicy.agent).
 	Fail bool
-	// Hooks, where not nil, has the attachment asked by a runtime proxy; Socket
-	// is not served then.
+	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. It does
+	// not serve Socket then.
 	Hooks *HookService
 	// Disabled are the calls whose answers change nothing.
 	Disabled []runtimes.Call
-	// Look is how often the runtime's list is compared with what is known from calls:
-	// containers end by themselves, and the agent must know within a second.
-	// containerd's stream of events would tell sooner, but in 1.7 each event goes
-	// to one listener alone, and so would be lost to the kubelet. Default: 800 ms.
-	Look time.Duration
-	// Patience is how long to wait for the runtime before the socket opens.
-	// Default: 5 s.
-	Patience time.Duration
-	// Admit is asked before anything is decided; while it returns an error every
-	// call passes, whatever Fail says. nil admits always.
+	// ListInterval is how often the runtime's lists are compared with what the calls
+	// reported. Containers end by themselves, and the agent must know within a second.
+	// containerd's event stream would report it sooner, but 1.7 sends each event to one
+	// listener only, and the kubelet would miss it. Default: 800 ms.
+	ListInterval time.Duration
+	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
+	RuntimeTimeout time.Duration
+	// Admit is called before anything is decided. While it returns an error every call
+	// passes, also with Fail. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }
 
-// Attachment is Trimtab between a kubelet and its runtime. It is a
-// conductor.Carrier and, while the runtime is there, a conductor.Runtime.
+// Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier
+// and, while the runtime answers, a conductor.Runtime.
 type Attachment struct {
-	*parts
+	*shared
 
 	o     Options
 	calls *calls
-	front *front
+	front *frontend
 }
 
 var (
@@ -79,35 +78,35 @@ var (
 
 // New returns an Attachment that does nothing until Run.
 func New(o Options) *Attachment {
-	o.Look, o.Patience = cmp.Or(max(o.Look, 0), 800*time.Millisecond), cmp.Or(max(o.Patience, 0), 5*time.Second)
+	o.ListInterval, o.RuntimeTimeout = cmp.Or(max(o.ListInterval, 0), 800*time.Millisecond), cmp.Or(max(o.RuntimeTimeout, 0), 5*time.Second)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	p := &parts{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Admit), store: newStore(), retries: newRetries()}
+	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Admit), store: newStore(), retries: newRetries()}
 	p.order = newOrder(o.Log, &p.store.serial)
-	p.paths = &paths{parts: p, forms: map[string]pathForm{}}
-	p.lists = &lists{parts: p, unannounced: newUnannounced(time.Now)}
+	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
+	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now)}
 	if o.Hooks != nil {
-		p.hookService = &hookService{parts: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
+		p.hookService = &hookService{shared: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
 	}
-	a := &Attachment{parts: p, o: o, calls: &calls{parts: p, fail: o.Fail}}
-	p.events = &events{parts: p, handler: o.Handler, from: a}
-	a.front = &front{log: o.Log, dial: o.Dial, order: p.order, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
+	a := &Attachment{shared: p, o: o, calls: &calls{shared: p, fail: o.Fail}}
+	p.events = &events{shared: p, handler: o.Handler, from: a}
+	a.front = &frontend{log: o.Log, dial: o.Dial, order: p.order, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
 	return a
 }
 
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 
-// Capabilities are what calls can do with the runtime that answers. Values of pods
-// are never carried.
+// Capabilities are what calls to the connected runtime can change. Values of pods are
+// never carried.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.link.met.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
 
-// About names the runtime and its version; empty before it was first asked.
+// About names the runtime and its version; empty until it has answered once.
 func (a *Attachment) About() string { return a.Capabilities().About }
 
 // Status returns the state of the attachment, the runtime, and the last error
@@ -117,8 +116,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Update brings values into the runtime's copy of containers, one call each. It
-// returns the ids of those the runtime does not know or refuses.
+// Update writes values to the runtime's copy of containers, one call each. It returns
+// the ids of containers that the runtime does not know or whose update it refuses.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if !a.link.live.Load() {
 		return nil, ErrDetached
@@ -138,9 +137,9 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// Run serves until ctx ends. The socket opens when it is known what runs, or when
-// the runtime does not answer; then every call passes until it does. It is called
-// once.
+// Run serves until ctx ends. It opens the socket when the running containers are known,
+// or when the runtime does not answer; every call then passes until it does. Run is
+// called once.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.link.enter(StateIdle, nil)
 	var err error
@@ -153,14 +152,14 @@ func (a *Attachment) Run(ctx context.Context) error {
 	defer stop()
 
 	a.link.enter(StateListing, nil)
-	first, cancel := context.WithTimeout(ctx, a.o.Patience)
+	first, cancel := context.WithTimeout(ctx, a.o.RuntimeTimeout)
 	a.noteLive(false, a.lists.synchronise(first))
 	cancel()
 
 	if a.o.Hooks != nil {
 		return a.runHooks(ctx, stop)
 	}
-	sockets, err := opened(ctx, a, a.listen)
+	sockets, err := openWhenAdmitted(ctx, a, a.listen)
 	if err != nil || ctx.Err() != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
@@ -170,7 +169,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 		accepting.Go(func() { a.front.accept(s) })
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { a.follow(ctx); return nil })
+	group.Go(func() error { a.watchRuntime(ctx); return nil })
 	<-ctx.Done()
 	_ = closeAll(sockets)
 	accepting.Wait()
@@ -182,9 +181,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 	return err
 }
 
-// follow keeps up with the runtime until ctx ends: first until it is known what
-// runs, then by comparing its list with what is known.
-func (a *Attachment) follow(ctx context.Context) {
+// watchRuntime runs until ctx ends: it synchronises first, and then compares the
+// runtime's lists with the store.
+func (a *Attachment) watchRuntime(ctx context.Context) {
 	for ctx.Err() == nil {
 		live := a.link.live.Load()
 		var err error
@@ -197,14 +196,14 @@ func (a *Attachment) follow(ctx context.Context) {
 			break
 		}
 		a.noteLive(live, err)
-		sleep.For(ctx, a.o.Look)
+		sleep.For(ctx, a.o.ListInterval)
 	}
 	if a.link.live.Swap(false) {
 		connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
 	}
 }
 
-// noteLive notifies the handler of a runtime that comes or goes.
+// noteLive notifies the handler when the runtime connects or disconnects.
 func (a *Attachment) noteLive(live bool, err error) {
 	a.link.live.Store(err == nil)
 	switch {
@@ -221,7 +220,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 		}
 	default:
 		if a.link.isNew(err) {
-			a.log.Warn("it is not known what runs; every call passes", logkey.Err, err)
+			a.log.Warn("the running containers are not known yet; every call passes undecided", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {

@@ -15,21 +15,22 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// services are those whose calls are held. v1alpha2 (Kubernetes before 1.26)
-// has the same fields under the same numbers.
+// services are the services whose calls are held. v1alpha2 (Kubernetes before 1.26) has
+// the same fields with the same numbers.
 var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
 // calls decides the calls that are held.
 type calls struct {
-	*parts
+	*shared
 
 	fail bool // Options.Fail
 }
 
-// heldCall is what is done with a held call.
+// heldCall says how a held call is handled.
 type heldCall struct {
 	hook func(c *calls, ctx context.Context, msg []byte) relay.Verdict
-	// ends: nothing is decided. What follows from it follows the runtime's answer.
+	// ends: the call ends something. Nothing is decided; the event is handled after the
+	// runtime's answer.
 	ends bool
 }
 
@@ -46,8 +47,8 @@ var held = map[string]heldCall{
 	"RemoveContainer":           {ends: true, hook: decode((*calls).removeContainer)},
 }
 
-// decode decodes a request for a call. What is malformed is left to the runtime to
-// complain of.
+// decode decodes a request for a call. It passes a malformed request on, and the
+// runtime refuses it.
 func decode[M any, P interface {
 	*M
 	proto.Message
@@ -61,7 +62,7 @@ func decode[M any, P interface {
 	}
 }
 
-// pick says which calls are held: none, while it is not known what runs.
+// pick decides whether a call is held. It holds none until the running containers are known.
 func (c *calls) pick(path string) relay.Held {
 	for _, service := range services {
 		method, ours := strings.CutPrefix(path, service)
@@ -79,7 +80,7 @@ func (c *calls) pick(path string) relay.Held {
 			}}
 		case c.fail && !c.link.standby.Load() && method == "CreateContainer":
 			return relay.Held{Quick: true, Hook: func(context.Context, []byte) relay.Verdict {
-				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent allows no container without a decision")
+				return refuse(codes.Unavailable, "trimtab: the running containers are not known yet; failurePolicy.agent is Fail, so no container starts without a decision. Try again, or set it to Ignore")
 			}}
 		}
 		return relay.Held{}
@@ -91,20 +92,20 @@ func refuse(code codes.Code, text string) relay.Verdict {
 	return relay.Verdict{Refuse: &relay.Status{Code: code, Text: text}}
 }
 
-// decide makes one call's verdict. A fault of ours lets the call pass, unless
-// the policy is to fail.
+// decide makes the verdict for one call. After a fault of ours the call passes, unless
+// Fail is set.
 func (c *calls) decide(ctx context.Context, method string, call heldCall, msg []byte) (v relay.Verdict) {
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
 		if c.fail && method == "CreateContainer" {
-			v = refuse(codes.Internal, "trimtab: deciding failed; failurePolicy.agent allows no container without a decision")
+			v = refuse(codes.Internal, "trimtab: deciding failed; failurePolicy.agent is Fail, so no container starts without a decision. See the agent's log")
 		}
 	}
 	return v
 }
 
-// confirmed does f once the runtime has confirmed a call.
-func confirmed(f func()) relay.Verdict {
+// onConfirmed runs f after the runtime has confirmed a call.
+func onConfirmed(f func()) relay.Verdict {
 	return relay.Verdict{Done: func(o relay.Outcome) {
 		if o.Answered && o.Code == codes.OK {
 			f()
@@ -112,8 +113,8 @@ func confirmed(f func()) relay.Verdict {
 	}}
 }
 
-// answerIn decodes what the runtime answered to a call that it has done.
-func answerIn(o relay.Outcome, into proto.Message) bool {
+// decodeAnswer decodes the runtime's answer to a successful call.
+func decodeAnswer(o relay.Outcome, into proto.Message) bool {
 	return o.Answered && o.Code == codes.OK && proto.Unmarshal(o.Message, into) == nil
 }
 
@@ -123,7 +124,7 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 	}
 	v := relay.Verdict{Done: func(o relay.Outcome) {
 		resp := &cri.RunPodSandboxResponse{}
-		if !answerIn(o, resp) || resp.PodSandboxId == "" {
+		if !decodeAnswer(o, resp) || resp.PodSandboxId == "" {
 			return
 		}
 		p := criclient.PodOfConfig(req.Config, resp.PodSandboxId, req.RuntimeHandler)
@@ -143,7 +144,7 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 
 func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {
 	c.order.await(ctx, req.PodSandboxId)
-	return confirmed(func() {
+	return onConfirmed(func() {
 		c.order.after(req.PodSandboxId, func(ctx context.Context) {
 			p := c.store.pod(req.PodSandboxId)
 			if p == nil {
@@ -164,11 +165,11 @@ func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResource
 }
 
 func (c *calls) stopPod(_ context.Context, req *cri.StopPodSandboxRequest) relay.Verdict {
-	return confirmed(func() { c.events.endPod(req.PodSandboxId, lifecycle.StopPodSandbox) })
+	return onConfirmed(func() { c.events.endPod(req.PodSandboxId, lifecycle.StopPodSandbox) })
 }
 
 func (c *calls) removePod(_ context.Context, req *cri.RemovePodSandboxRequest) relay.Verdict {
-	return confirmed(func() { c.events.endPod(req.PodSandboxId, lifecycle.RemovePodSandbox) })
+	return onConfirmed(func() { c.events.endPod(req.PodSandboxId, lifecycle.RemovePodSandbox) })
 }
 
 func (c *calls) stopContainer(_ context.Context, req *cri.StopContainerRequest) relay.Verdict {
@@ -184,11 +185,11 @@ func (c *calls) endContainer(id string, kind lifecycle.Kind) relay.Verdict {
 	if k == nil {
 		return relay.Verdict{}
 	}
-	return confirmed(func() { c.events.endContainer(k, p, kind) })
+	return onConfirmed(func() { c.events.endContainer(k, p, kind) })
 }
 
-// podOf is the pod of a container that is to be created. Of one whose own call
-// passed, and of one that the runtime could not describe, the kubelet says more.
+// podOf returns the pod of a container that is to be created. If the pod's own call
+// passed, or the runtime could not describe it, the request completes it.
 func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
 	c.order.await(ctx, req.pod)
 	known := c.store.pod(req.pod)
@@ -227,20 +228,20 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	return v
 }
 
-// created follows a container to the id the runtime gave it, or forgets it. A
-// creation without an answer is forgotten too: if the runtime did it, the container
-// is found in its list.
+// created notes the id that the runtime gave a container, or forgets the container. It
+// also forgets a creation without an answer: if the runtime did create the container,
+// the next list has it.
 func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container) {
 	resp := &cri.CreateContainerResponse{}
-	if !answerIn(o, resp) || resp.ContainerId == "" {
+	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
 		c.events.after(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p, Container: decided})
 		return
 	}
-	made := lean(decided)
+	made := trimmed(decided)
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
 	c.order.after(p.ID, func(ctx context.Context) {
-		// Before it starts others may be given its CPUs: it is found by its cgroup.
+		// Others may get its CPUs before it starts: its cgroup must be known by then.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID})
 	})
 }
@@ -283,7 +284,7 @@ func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerRes
 		if req.Linux == nil {
 			req.Linux = &cri.LinuxContainerResources{}
 		}
-		values, left := c.link.taken(runtimes.Request, ans.Values)
+		values, left := c.link.splitSupported(runtimes.Request, ans.Values)
 		c.events.report(k.Name, append(left, update(req.Linux, values)...))
 		c.store.updatePending(k.ID, ans.Values)
 		v.Message = c.events.encode(req)

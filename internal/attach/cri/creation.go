@@ -20,15 +20,15 @@ const (
 	creationSandbox protowire.Number = 3 // sandbox_config
 )
 
-// creation is a request for a container. Kubelet and caller wait while it is
-// read: what it says of the pod, which is known already, is passed over.
+// creation is a CreateContainerRequest. The kubelet waits while it is read, so the part
+// about the pod, which is known already, is skipped.
 type creation struct {
 	msg   []byte
 	pod   string
 	asked *lifecycle.Container // without id
 }
 
-// creationIn reads a request; ok is false where it is none.
+// creationIn reads a request; ok is false for a malformed one.
 func creationIn(msg []byte) (c creation, ok bool) {
 	c.msg = msg
 	var config []byte
@@ -39,7 +39,7 @@ func creationIn(msg []byte) (c creation, ok bool) {
 			c.pod = string(b)
 		case n == creationConfig && config == nil:
 			config = b
-		case n == creationConfig: // what is said twice is laid over what was said before
+		case n == creationConfig: // protobuf merges a message that occurs twice
 			config = append(config[:len(config):len(config)], b...)
 		}
 		return nil
@@ -51,7 +51,7 @@ func creationIn(msg []byte) (c creation, ok bool) {
 	return c, ok
 }
 
-// podIn is the pod as the request reports it.
+// podIn returns the pod as the request describes it.
 func (c creation) podIn() *lifecycle.Pod {
 	p := &cri.PodSandboxConfig{}
 	_ = criclient.EachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
@@ -63,11 +63,12 @@ func (c creation) podIn() *lifecycle.Pod {
 	return criclient.PodOfConfig(p, c.pod, "")
 }
 
-// changed puts values into a request. Mostly they only add to it: then they are
-// what is to follow it, as protobuf lays what comes later over what came before.
-// Otherwise the message is made again. What the CRI cannot carry is returned.
+// changed puts values into a request. Most values only add to it: more is then appended
+// to the original message, because protobuf merges a later occurrence into an earlier
+// one. Otherwise the message is encoded again. left are the values that the CRI cannot
+// carry.
 func (c *calls) changed(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
-	values, refused := c.link.taken(runtimes.Create, values)
+	values, refused := c.link.splitSupported(runtimes.Create, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.asked, v) }) {
 		added := &pCtr{}
 		left = adjust(added, values)
@@ -78,14 +79,14 @@ func (c *calls) changed(req creation, values []lifecycle.Value) (message, more [
 	}
 	whole := &cri.CreateContainerRequest{}
 	if proto.Unmarshal(req.msg, whole) != nil {
-		return nil, nil, nil // the runtime will say what is wrong with it
+		return nil, nil, nil // the runtime refuses the malformed request
 	}
 	left = adjust(whole.Config, values)
 	return c.events.encode(whole), nil, append(left, refused...)
 }
 
-// replaces reports whether a value changes an entry of a list, or sets a number
-// to what stands for none: neither can be said by adding to a message.
+// replaces reports whether a value changes an entry of a list, or sets a number to its
+// zero value. Appending to a message can do neither.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
 	s := settingOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)

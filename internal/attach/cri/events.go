@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// parts are what held calls, a proxy's questions and the comparison of lists
-// share. Each guards its own.
-type parts struct {
+// shared is what held calls, hook calls and the comparison of lists use. Each part has
+// its own lock.
+type shared struct {
 	log         *slog.Logger
 	client      *criclient.Client // from Run on
 	link        *link
@@ -30,21 +30,20 @@ type parts struct {
 	hookService *hookService // nil where no proxy asks
 }
 
-// beforePod is a handler that wants to be asked before a sandbox is made.
+// beforePod is a handler that is called before a sandbox is created.
 type beforePod interface {
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error)
 }
 
-// events brings events to the handler, and what it decides for containers that
-// exist to the runtime.
+// events passes events to the handler, and its values for existing containers to the runtime.
 type events struct {
-	*parts
+	*shared
 
 	handler conductor.Handler
 	from    conductor.Carrier
 }
 
-// beforePod asks what hook servers want of a pod. The error is a no.
+// beforePod asks hook servers what to change in a pod. The error is a rejection.
 func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Outside, error) {
 	if h, ok := e.handler.(beforePod); ok {
 		return h.BeforePod(ctx, e.from, p)
@@ -52,7 +51,7 @@ func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Out
 	return lifecycle.Outside{}, nil
 }
 
-// handle asks the handler. Only a policy's no comes out as an error.
+// handle calls the handler. Only a rejection is returned as an error.
 func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
 	ans, err := e.handler.Handle(ctx, e.from, ev)
 	var rejected *conductor.Rejection
@@ -67,19 +66,19 @@ func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answ
 	return ans, nil
 }
 
-// notify is handle for what has happened already.
+// notify is handle for an event that cannot be refused any more.
 func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 	if _, err := e.handle(ctx, ev); err != nil {
-		e.log.Warn("what has happened cannot be refused", logkey.Event, ev.Kind.String(), logkey.Err, err)
+		e.log.Warn("a policy refused an event that has already happened", logkey.Event, ev.Kind.String(), logkey.Err, err)
 	}
 }
 
-// after notifies of an event once everything else that is queued of its pod has run.
+// after passes an event on when everything that is queued for its pod has run.
 func (e *events) after(ev lifecycle.Event) {
 	e.order.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
-// endPod notifies of a pod's end, after everything else that is queued of it.
+// endPod passes a pod's end on, when everything that is queued for it has run.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
 	e.order.after(id, func(ctx context.Context) {
 		p := e.store.pod(id)
@@ -97,8 +96,8 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 	})
 }
 
-// endContainer notifies of a container's end, once, after everything else that is
-// queued of its pod.
+// endContainer passes a container's end on, once, when everything that is queued for
+// its pod has run.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
 	e.order.after(p.ID, func(ctx context.Context) {
 		again := true
@@ -113,8 +112,8 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 	})
 }
 
-// others takes values for containers that exist: those that have not started
-// get them before they do, those that are starting at once.
+// others sends values to existing containers: at once to those that start or run,
+// before their start to those that were only created.
 func (e *events) others(all []conductor.Settings) {
 	for _, s := range all {
 		late := false
@@ -126,20 +125,20 @@ func (e *events) others(all []conductor.Settings) {
 		if late {
 			e.order.work.Go(func() {
 				if err := e.send(e.order.ctx, s.Container, s.Values); err != nil {
-					e.log.Warn("the runtime's copy could not be changed", append(e.whose(s.Container), logkey.Err, err)...)
+					e.log.Warn("the runtime refused an update of its copy of a container", append(e.logAttrs(s.Container), logkey.Err, err)...)
 				}
 			})
 		}
 	}
 }
 
-// starting handles that a container is about to start, brings what waited for that to
-// the runtime, and has one that owns CPUs wait for those that start before it. end is
-// called when it has started. The error is a no.
+// starting handles a StartContainer call. It sends the pending values to the runtime. A
+// container that owns CPUs waits for those whose start began earlier. end is called
+// when the container has started. The error is a rejection.
 func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
 	serial, started := e.order.start()
 	defer func() {
-		if end == nil { // nobody else ends it
+		if end == nil { // on a return before end is handed out
 			started()
 		}
 	}()
@@ -148,7 +147,7 @@ func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecy
 		return nil, err
 	}
 	if err := e.sendPending(ctx, c.ID); err != nil {
-		e.log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(e.whose(c.ID), logkey.Err, err)...)
+		e.log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
 	}
 	if ans.Owns {
 		e.order.awaitStarts(ctx, serial)
@@ -156,8 +155,7 @@ func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecy
 	return started, nil
 }
 
-// sendPending notes that a container starts, and brings what waited for that to
-// the runtime.
+// sendPending notes that a container starts, and sends its pending values to the runtime.
 func (e *events) sendPending(ctx context.Context, id string) error {
 	var pending []lifecycle.Value
 	e.store.change(id, func(c *ctr) { pending, c.pending, c.started = c.pending, nil, true })
@@ -167,10 +165,10 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 	return e.send(ctx, id, pending)
 }
 
-// send makes one update of our own.
+// send makes one UpdateContainerResources call of our own.
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &cri.LinuxContainerResources{}
-	values, left := e.link.taken(runtimes.Push, values)
+	values, left := e.link.splitSupported(runtimes.Push, values)
 	e.report(id, left)
 	if left := update(r, values); len(left) == len(values) {
 		return nil
@@ -178,25 +176,25 @@ func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) 
 	return e.client.Update(ctx, id, r)
 }
 
-// encode is the changed message, with the fields that are unknown here.
+// encode encodes a changed message, with its unknown fields.
 func (e *events) encode(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		e.log.Error("a changed request cannot be encoded; the original goes on", logkey.Err, err)
+		e.log.Error("a changed request cannot be encoded; the original is sent", logkey.Err, err)
 		return nil
 	}
 	return b
 }
 
-// report logs values that were handed to us though we cannot carry them.
+// report logs values that the handler returned though Capabilities excludes them.
 func (e *events) report(id string, left []lifecycle.Value) {
 	for _, v := range left {
-		e.log.Warn("value not carried by the cri", append(e.whose(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
+		e.log.Warn("value not carried by the cri", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}
 }
 
-// whose names a container in a log line, with its pod where that is known.
-func (e *events) whose(id string) []any {
+// logAttrs names a container in a log line, with its pod if that is known.
+func (e *events) logAttrs(id string) []any {
 	c, p := e.store.container(id)
 	if c == nil || p == nil {
 		return []any{logkey.Container, id}

@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// front relays callers' connections to the runtime.
-type front struct {
+// frontend accepts callers' connections and relays them to the runtime.
+type frontend struct {
 	log   *slog.Logger
 	dial  socket.Dialer
 	order *order
@@ -26,25 +26,25 @@ type front struct {
 	mu       sync.Mutex // guards all below; never held across I/O
 	conns    map[*relay.Conn]struct{}
 	dialling int  // callers that were accepted and have no connection to the runtime yet
-	frozen   bool // no call begins any more
+	frozen   bool // no new call is accepted
 }
 
-// freeze has callers open no more calls on the connections they have. Those who
-// connect again wait for the next agent, where systemd holds the socket.
-func (f *front) freeze() {
+// freeze stops new calls on the open connections. Callers that connect again wait for
+// the next agent, if systemd holds the socket.
+func (f *frontend) freeze() {
 	f.mu.Lock()
 	f.frozen = true
 	all := slices.Collect(maps.Keys(f.conns))
 	f.mu.Unlock()
 	var draining sync.WaitGroup
 	for _, c := range all {
-		draining.Go(c.Drain) // one that is not read holds up no other
+		draining.Go(c.Drain) // a connection that is not read delays no other
 	}
 	draining.Wait()
 }
 
 // accept serves connections until the listener closes.
-func (f *front) accept(s served) {
+func (f *frontend) accept(s served) {
 	for {
 		c, err := s.listener.Accept()
 		switch {
@@ -52,7 +52,7 @@ func (f *front) accept(s served) {
 			return
 		case err != nil: // too many open files, for example
 			f.log.Error("a connection cannot be accepted", logkey.Err, err)
-			sleep.For(f.order.ctx, acceptAgain)
+			sleep.For(f.order.ctx, acceptRetry)
 			continue
 		}
 		f.mu.Lock()
@@ -62,9 +62,9 @@ func (f *front) accept(s served) {
 	}
 }
 
-// serve relays one connection. While the runtime is away its caller sees what it
-// would see without us: a connection that ends.
-func (f *front) serve(caller net.Conn, to string) {
+// serve relays one connection. While the runtime does not answer, it closes the
+// connection, as the runtime's own socket would.
+func (f *frontend) serve(caller net.Conn, to string) {
 	limited, cancel := context.WithTimeout(f.order.ctx, dialTimeout)
 	b, err := f.dial.Dial(limited, to)
 	cancel()
@@ -73,7 +73,7 @@ func (f *front) serve(caller net.Conn, to string) {
 		f.dialling--
 		f.mu.Unlock()
 		_ = caller.Close()
-		f.log.Debug("the runtime is not there for a caller", logkey.Err, err)
+		f.log.Debug("cannot connect to the runtime for a caller", logkey.Err, err)
 		return
 	}
 	conn := relay.New(caller, b, relay.Options{Pick: f.pick})
@@ -93,15 +93,15 @@ func (f *front) serve(caller net.Conn, to string) {
 	f.mu.Unlock()
 }
 
-// drain lets calls under way end, within bounds.
-func (f *front) drain() {
+// drain waits, within bounds, until running calls have ended.
+func (f *frontend) drain() {
 	begun := time.Now()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for {
-		passing, held := f.underWay()
+		passing, held := f.inFlight()
 		waited := time.Since(begun)
-		if !passing && !held || !held && waited > grace || waited > mostGrace {
+		if !passing && !held || !held && waited > grace || waited > maxGrace {
 			f.log.Info("handing over", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
 			return
 		}
@@ -109,9 +109,9 @@ func (f *front) drain() {
 	}
 }
 
-// underWay reports whether a connection is open, and whether a held call is still
-// running, or the handler has not yet been notified of one.
-func (f *front) underWay() (passing, held bool) {
+// inFlight reports whether a connection is open, and whether a held call still runs or
+// its event is still queued.
+func (f *frontend) inFlight() (passing, held bool) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Keys(f.conns))
 	passing = len(f.conns) > 0 || f.dialling > 0

@@ -117,7 +117,7 @@ func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 		t.Fatalf("%x became %x: %v", msg, changed, err)
 	}
 	ans, _ := a.o.Handler.Handle(context.Background(), nil, lifecycle.Event{})
-	values, _ := a.link.taken(runtimes.Create, ans.Values)
+	values, _ := a.link.splitSupported(runtimes.Create, ans.Values)
 	adjust(want.Config, values)
 	if !proto.Equal(got, want) {
 		t.Errorf("%x became\n%v, want\n%v", msg, got, want)

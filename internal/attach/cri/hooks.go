@@ -14,22 +14,21 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookService has the attachment asked by a runtime proxy that is there already,
-// in place of standing between kubelet and runtime itself: it serves
-// runtime.v1alpha1.RuntimeHookService. What the proxy does not report it asks the
-// runtime for.
+// HookService makes the attachment the hook server of an existing runtime proxy,
+// instead of a proxy itself. It serves runtime.v1alpha1.RuntimeHookService. It asks the
+// runtime for what the proxy does not send.
 type HookService struct {
-	// Socket is where it serves.
+	// Socket is the socket that it serves.
 	Socket string
-	// Register is the file that tells proxies of it; "" writes none.
+	// Register is the file by which proxies find it; "" writes none.
 	Register string
-	// Without are the stages that the file does not name.
+	// Without are the stages that the file leaves out.
 	Without []string
 }
 
 // runHooks serves hook calls until ctx ends.
 func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) error {
-	l, err := opened(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
+	l, err := openWhenAdmitted(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
 	if err != nil {
 		return fmt.Errorf("hook service: %w", err)
 	}
@@ -46,11 +45,11 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	a.log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)
 	if a.o.Hooks.Register != "" {
 		if err := Register(*a.o.Hooks, a.o.Fail); err != nil {
-			// Somebody may have written it by hand.
+			// An operator may have written the file by hand.
 			a.log.Error("the file by which runtime proxies find the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
 		}
 	}
-	group.Go(func() error { a.follow(ctx); return nil })
+	group.Go(func() error { a.watchRuntime(ctx); return nil })
 	<-ctx.Done()
 	stopWithin(server, grace)
 	stop()
@@ -59,8 +58,8 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	return err
 }
 
-// stopWithin waits for calls under way, for bound at most: without a bound, a proxy that
-// does not read its answer would keep the agent from ending.
+// stopWithin waits for running calls, at most for bound. Otherwise a proxy that does
+// not read its answer would keep the agent from ending.
 func stopWithin(s *grpc.Server, bound time.Duration) {
 	cut := time.AfterFunc(bound, s.Stop)
 	defer cut.Stop()

@@ -19,20 +19,20 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// hookService is the attachment as proxies see it.
+// hookService is the gRPC service that proxies call.
 type hookService struct {
 	hooks.UnimplementedRuntimeHookServiceServer
-	*parts
+	*shared
 
 	mu       sync.Mutex                         // guards all below
 	creating map[attemptOf]*lifecycle.Container // decided, and without an id yet
-	sandbox  map[string]string                  // ready ones, by their pods' UID
+	sandbox  map[string]string                  // ids of ready sandboxes, by pod UID
 }
 
 // attemptOf names a container that has no id.
 type attemptOf struct{ pod, name string }
 
-// intercept keeps a panic from taking the agent down; the proxy gets an error.
+// intercept turns a panic into an error for the proxy.
 func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	if !connect.RecoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
 		return nil, status.Error(codes.Internal, "trimtab: deciding failed")
@@ -40,18 +40,18 @@ func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnarySe
 	return resp, err
 }
 
-// ready is an error until it is known what runs.
+// ready returns an error until the running containers are known.
 func (f *hookService) ready() error {
 	if !f.link.known.Load() {
-		return status.Error(codes.Unavailable, "trimtab: it is not known yet what runs")
+		return status.Error(codes.Unavailable, "trimtab: the running containers are not known yet; try again")
 	}
 	return nil
 }
 
-// aside reports whether another agent decides: then answers change nothing.
-func (f *hookService) aside() bool { return f.link.standby.Load() && !f.link.known.Load() }
+// onStandby reports whether another agent decides: then answers change nothing.
+func (f *hookService) onStandby() bool { return f.link.standby.Load() && !f.link.known.Load() }
 
-// podFor is the pod as the runtime knows it; the proxy reports no sandbox's id.
+// podFor returns the pod as the runtime knows it; the proxy sends no sandbox id.
 func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
 	uid := m.GetUid()
 	f.mu.Lock()
@@ -82,14 +82,14 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 	return p, nil
 }
 
-// PreRunPodSandboxHook answers with what was asked, and what hook servers of our
-// own want of the pod.
+// PreRunPodSandboxHook answers with the request and what our own hook servers change in
+// the pod.
 func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	f.mu.Lock()
-	delete(f.sandbox, r.GetPodMeta().GetUid()) // another is to come
+	delete(f.sandbox, r.GetPodMeta().GetUid()) // a new sandbox follows
 	f.mu.Unlock()
 	resp := echoPod(r)
-	if f.aside() {
+	if f.onStandby() {
 		return resp, nil
 	}
 	m := r.GetPodMeta()
@@ -104,7 +104,7 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	return resp, nil
 }
 
-// forget forgets a sandbox that went: the proxy may have been away when it did.
+// forget forgets a removed sandbox: the proxy may have been down when it was removed.
 func (f *hookService) forget(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	id := f.sandbox[uid]
 	f.mu.Unlock()
 	if id == "" {
-		id = f.store.podOfUID(uid) // of before our start
+		id = f.store.podOfUID(uid) // of a pod from before our start
 	}
 	f.forget(id)
 	if id != "" {
@@ -128,15 +128,15 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	return echoPod(r), nil
 }
 
-// echoPod is the answer about a pod that changes nothing.
+// echoPod is the answer that changes nothing in a pod.
 func echoPod(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookResponse {
 	return &hooks.PodSandboxHookResponse{
 		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
 	}
 }
 
-// echo is the answer that changes nothing: proxies take cpusets and oom_score_adj
-// of an answer even where they are empty or 0.
+// echo is the answer that changes nothing. It repeats the request: proxies apply
+// cpusets and oom_score_adj of an answer even if they are empty or 0.
 func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookResponse {
 	out := &hooks.ContainerResourceHookResponse{
 		ContainerAnnotations: maps.Clone(r.ContainerAnnotations), PodCgroupParent: r.PodCgroupParent, ContainerEnvs: maps.Clone(r.ContainerEnvs),
@@ -147,9 +147,9 @@ func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookRes
 	return out
 }
 
-// PreCreateContainerHook decides a container. It has no id yet.
+// PreCreateContainerHook decides the values of a container. It has no id yet.
 func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	if f.aside() {
+	if f.onStandby() {
 		return echo(r), nil
 	}
 	if err := f.ready(); err != nil {
@@ -168,28 +168,27 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 	f.creating[attemptOf{p.ID, asked.Name}] = asked
 	f.mu.Unlock()
 	resp := echo(r)
-	values, left := f.link.taken(runtimes.Create, ans.Values)
-	f.events.report(asked.Name, append(left, answer(resp, values)...))
+	values, left := f.link.splitSupported(runtimes.Create, ans.Values)
+	f.events.report(asked.Name, append(left, putAnswer(resp, values)...))
 	return resp, nil
 }
 
-// PreStartContainerHook follows a container to its id, and has the runtime's
-// copy changed before it starts.
+// PreStartContainerHook notes the id of a container, and updates the runtime's copy
+// before it starts.
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil {
-		return echo(r), nil // the sandbox is found in the runtime's list
+		return echo(r), nil // the next list has the sandbox
 	}
 	end, err := f.events.starting(ctx, c, p)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	end() // the proxy may never report that it has started
+	end() // the proxy may never call PostStartContainerHook
 	return echo(r), nil
 }
 
-// located returns a container the proxy names by its id, taken in where it is
-// new.
+// located returns the container with the id that the proxy sent. It stores one that is new.
 func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
 	if f.ready() != nil || id == "" {
@@ -223,25 +222,25 @@ func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.Conta
 	return echo(r), nil
 }
 
-// PreUpdateContainerResourcesHook answers what a kubelet asks for again. The
-// proxy reports all resources there are: those the runtime has already are not
-// asked for.
+// PreUpdateContainerResourcesHook answers an update of the kubelet's. The proxy sends
+// all resources, not only the changed ones; those that the runtime has already do not
+// count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
-	if c == nil || r.ContainerResources == nil { // a proxy that was started again knows none
+	if c == nil || r.ContainerResources == nil { // a restarted proxy sends none
 		return echo(r), nil
 	}
 	asked := hookResources(r.ContainerResources)
 	if full, err := f.client.Container(ctx, c.ID, p.ID); err == nil {
-		asked = onlyNew(asked, full.Resources)
+		asked = withoutStored(asked, full.Resources)
 	}
 	ans, err := f.events.handle(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p, Container: c, Requested: &asked})
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	resp := echo(r)
-	values, left := f.link.taken(runtimes.Request, ans.Values)
-	f.events.report(c.Name, append(left, answer(resp, values)...))
+	values, left := f.link.splitSupported(runtimes.Request, ans.Values)
+	f.events.report(c.Name, append(left, putAnswer(resp, values)...))
 	f.store.updatePending(c.ID, ans.Values)
 	written := hookResources(resp.ContainerResources)
 	f.order.work.Go(func() {
@@ -250,27 +249,27 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	return resp, nil
 }
 
-// mostUpdate bounds the wait for an update that a proxy was answered. updatePause
-// is between two looks, at first.
+// maxUpdateWait bounds the wait for an update that a proxy was answered. updatePause is
+// the first pause between two polls.
 const (
-	mostUpdate  = 3 * time.Second
-	updatePause = 5 * time.Millisecond
+	maxUpdateWait = 3 * time.Second
+	updatePause   = 5 * time.Millisecond
 )
 
-// awaitUpdate reports that a container was updated once the runtime has what the
-// proxy was answered: nobody says when, and values that the kernel takes only
-// beside the new ones would be refused before. A proxy may also give up; then it
-// is notified of at the end.
+// awaitUpdate polls until the runtime has what the proxy was answered, and then reports
+// the update. No call reports when that is, and until then the kernel would refuse
+// values that are only valid beside the new ones. A proxy may also give up: then the
+// update is reported at the end of the wait.
 func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
-	limited, cancel := context.WithTimeout(ctx, mostUpdate)
+	limited, cancel := context.WithTimeout(ctx, maxUpdateWait)
 	defer cancel()
 	for pause := updatePause; ; pause *= 2 {
 		full, err := f.client.Container(limited, c.ID, p.ID)
 		if criclient.Gone(err) {
-			return // its end is noticed by itself
+			return // the comparison of lists reports its end
 		}
 		if err == nil {
-			if left := onlyNew(want, full.Resources); left.CPU == (lifecycle.CPU{}) && !left.Memory.Limit.Set {
+			if left := withoutStored(want, full.Resources); left.CPU == (lifecycle.CPU{}) && !left.Memory.Limit.Set {
 				break
 			}
 		}

@@ -18,16 +18,16 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// recast reads resources as the other protocol's: hook servers' and the CRI's have the same
-// fields under the same numbers. What cannot be encoded leaves to as it is.
-func recast[T proto.Message](from proto.Message, to T) T {
+// convertProto converts between hook server messages and CRI messages, which have the
+// same fields with the same numbers. If from cannot be encoded, to stays as it is.
+func convertProto[T proto.Message](from proto.Message, to T) T {
 	if b, err := proto.Marshal(from); err == nil {
 		_ = proto.Unmarshal(b, to)
 	}
 	return to
 }
 
-// hookedIn is a container as a proxy reports it.
+// hookedIn converts a proxy's request to a container.
 func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: id, PodID: pod, Name: r.GetContainerMeta().GetName(), State: lifecycle.StateCreated, Annotations: maps.Clone(r.ContainerAnnotations),
@@ -42,13 +42,13 @@ func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.
 	return c
 }
 
-// hookResources translates resources that are not nil.
+// hookResources converts resources that are not nil.
 func hookResources(r *hooks.LinuxContainerResources) lifecycle.Resources {
-	return *criclient.Resources(recast(r, &cri.LinuxContainerResources{}))
+	return *criclient.Resources(convertProto(r, &cri.LinuxContainerResources{}))
 }
 
-// onlyNew leaves of what is asked for what the runtime does not have.
-func onlyNew(asked, has lifecycle.Resources) lifecycle.Resources {
+// withoutStored removes from the requested resources those that the runtime has already.
+func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	if asked.CPU.Shares.V == has.CPU.Shares.V {
 		asked.CPU.Shares = lifecycle.Opt[uint64]{}
 	}
@@ -67,26 +67,24 @@ func onlyNew(asked, has lifecycle.Resources) lifecycle.Resources {
 	if m := has.Memory.Limit.V; asked.Memory.Limit.V == m || asked.Memory.Limit.V < 0 && m <= 0 {
 		asked.Memory.Limit = lifecycle.Opt[int64]{}
 	}
-	asked.Hugepages = nil // no proxy changes them
+	asked.Hugepages = nil // proxies change no hugepage limits
 	return asked
 }
 
-// putHooked is criclient.Put for an answer to a proxy. Numbers of 0 and empty lists
-// say nothing, and a limit of memory below 0 is passed over by proxies: the
-// keeper lifts it.
+// putHooked is criclient.Put for an answer to a proxy. 0 and an empty list mean unset.
+// Proxies ignore a memory limit below 0: the keeper writes it.
 func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	switch {
 	case v.Field == lifecycle.OOMScoreAdj:
 		r.OomScoreAdj = v.Int
 		return true
 	case v.Field == lifecycle.MemoryLimit && v.Int < 0:
-		return r.MemoryLimitInBytes <= 0 // as it is
+		return r.MemoryLimitInBytes <= 0 // unchanged
 	}
 	return criclient.Put(r, v)
 }
 
-// CarriesHooks says whether an answer to a proxy's call of this kind can hold
-// the field of a container.
+// CarriesHooks reports whether an answer to a proxy's call of this kind can set the field.
 func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
 	resource := criclient.Puts(f) || f == lifecycle.OOMScoreAdj
 	switch kind {
@@ -98,11 +96,11 @@ func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// answer puts values into the answer to a proxy, which has the requested resources
-// already. Where the request had no resources the answer has none: proxies would
-// apply fields that are missing in them as zero.
-func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
-	r := recast(resp.ContainerResources, &cri.LinuxContainerResources{})
+// putAnswer puts values into an answer to a proxy, which already has the requested
+// resources. If the request had no resources, neither has the answer: proxies would
+// apply its missing fields as zero.
+func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
+	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {
 		switch {
 		case v.Scope != lifecycle.OfContainer:
@@ -119,13 +117,13 @@ func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value)
 		left = append(left, v)
 	}
 	if resp.ContainerResources != nil {
-		recast(r, resp.ContainerResources)
+		convertProto(r, resp.ContainerResources)
 	}
 	return left
 }
 
-// Register tells proxies of the hook service, by a file of the form they read.
-// It is put in place at once, whole, and only where it says something else.
+// Register writes the file by which proxies find the hook service. It replaces the file
+// atomically, and only if the content differs.
 func Register(s HookService, fail bool) error {
 	file := s.Register
 	policy := "Ignore"

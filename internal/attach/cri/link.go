@@ -26,21 +26,21 @@ func States() []string {
 	return []string{StateIdle, StateStandby, StateListing, StatePassing, StateSynchronised, StateLost}
 }
 
-// link is how the attachment stands to its runtime.
+// link is the state of the connection to the runtime.
 type link struct {
 	log   *slog.Logger
-	hooks bool         // a runtime proxy asks
+	hooks bool         // a runtime proxy calls us
 	admit func() error // whether this agent may decide
 	state connect.State
 
-	met     atomic.Pointer[met]
-	known   atomic.Bool // what runs; from then on calls are held
+	met     atomic.Pointer[lastRuntime]
+	known   atomic.Bool // the running containers are known; from then on calls are held
 	standby atomic.Bool // another agent decides
 	live    atomic.Bool // the runtime answers
 }
 
-// met is the runtime that answered last, and what calls can do with it.
-type met struct {
+// lastRuntime is the runtime that answered last, and what calls to it can change.
+type lastRuntime struct {
 	kind runtimes.Runtime
 	can  conductor.Capabilities
 }
@@ -59,7 +59,7 @@ func nameOf(hooks bool) string {
 	return "cri"
 }
 
-// capabilities are those with one runtime.
+// capabilities are what calls to this kind of runtime can change.
 func capabilities(hooks bool, kind runtimes.Runtime) conductor.Capabilities {
 	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
 		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
@@ -82,34 +82,34 @@ func capabilities(hooks bool, kind runtimes.Runtime) conductor.Capabilities {
 	}
 }
 
-// meet takes in which runtime answers.
+// meet stores which runtime answers.
 func (l *link) meet(r criclient.Runtime) {
 	can := capabilities(l.hooks, r.Kind)
 	can.About = r.About
-	l.met.Store(&met{r.Kind, can})
+	l.met.Store(&lastRuntime{r.Kind, can})
 }
 
-// admitted asks whether this agent may decide.
+// admitted returns why this agent may not decide; nil if it may.
 func (l *link) admitted() error {
 	err := l.admit()
 	l.standby.Store(err != nil)
 	return err
 }
 
-// enter moves to a state; an error stays for people to read until it works.
+// enter moves to a state; Status returns the error until the attachment works again.
 func (l *link) enter(state string, err error) {
 	_ = l.state.Enter(l.log, "cri attachment", state, err)
 }
 
-// isNew reports whether an error is not the one that Status has.
+// isNew reports whether an error differs from the one in Status.
 func (l *link) isNew(err error) bool {
 	_, last := l.state.Get()
 	return last == nil || last.Error() != err.Error()
 }
 
-// taken parts values into those the runtime takes in a call and those that would
-// fail the call or be dropped.
-func (l *link) taken(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
+// splitSupported splits values into those that the runtime supports in a call, and
+// those that would fail the call or be dropped.
+func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
 	kind := l.met.Load().kind
 	for _, v := range values {
 		if kind.Takes(runtimes.CRI, c, v) == "" {

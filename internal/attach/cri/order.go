@@ -11,16 +11,16 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// order runs the functions that follow a call. Those of one pod run one after another.
-// Containers start in the order in which their StartContainer calls came.
+// order runs functions after a call's answer. Those of one pod run one after another.
+// Containers start in the order of their StartContainer calls.
 type order struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
-	ctx    context.Context // of everything Run started
+	ctx    context.Context // of everything that Run started
 	work   workerpool.Pool
 
 	mu     sync.Mutex               // guards all below
-	queues map[string]chan struct{} // by pod: closed when the last of its queue is done
+	queues map[string]chan struct{} // by pod: closed when the last function of its queue has run
 	starts map[uint64]chan struct{} // containers that are starting
 }
 
@@ -28,8 +28,8 @@ func newOrder(log *slog.Logger, serial *atomic.Uint64) *order {
 	return &order{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
-// after queues f behind the other functions of a pod. It does not block, so that it
-// does not delay the runtime's answer.
+// after queues f behind the other functions of a pod. It does not block, so that the
+// runtime's answer is not delayed.
 func (o *order) after(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()
@@ -48,11 +48,11 @@ func (o *order) after(pod string, f func(ctx context.Context)) {
 		if before != nil {
 			<-before
 		}
-		connect.RecoverPanic(o.log, "telling of a pod", func() { f(o.ctx) })
+		connect.RecoverPanic(o.log, "passing on a pod's event", func() { f(o.ctx) })
 	})
 }
 
-// await returns when all that is queued of a pod has run.
+// await returns when everything that is queued for a pod has run.
 func (o *order) await(ctx context.Context, pod string) {
 	o.mu.Lock()
 	last := o.queues[pod]
@@ -66,11 +66,11 @@ func (o *order) await(ctx context.Context, pod string) {
 	}
 }
 
-// mostStart bounds the wait for containers that are starting.
-const mostStart = 5 * time.Second
+// maxStartWait bounds the wait for containers that are starting.
+const maxStartWait = 5 * time.Second
 
-// start notes that a container is about to start. The function returned ends
-// that; serial orders starts.
+// start notes that a container is about to start. The caller calls end when it has
+// started; serial orders starts.
 func (o *order) start() (serial uint64, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,11 +85,11 @@ func (o *order) start() (serial uint64, end func()) {
 	}
 }
 
-// awaitStarts waits for all starts before this one. A container that owns CPUs
-// must not run its first instruction while another is still being started with
-// them: until that one has its cgroup, nobody can take them away.
+// awaitStarts waits for all starts before this one. A container that owns CPUs must not
+// run its first instruction while another container starts with those CPUs: they can be
+// taken from that one only when it has a cgroup.
 func (o *order) awaitStarts(ctx context.Context, serial uint64) {
-	ctx, cancel := context.WithTimeout(ctx, mostStart)
+	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()
 	o.mu.Lock()
 	var earlier []chan struct{}
@@ -108,7 +108,7 @@ func (o *order) awaitStarts(ctx context.Context, serial uint64) {
 	}
 }
 
-// busy reports whether something is queued or starts.
+// busy reports whether a function is queued or a container starts.
 func (o *order) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

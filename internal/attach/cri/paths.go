@@ -10,18 +10,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// pathForm is how a runtime names the cgroup of a container, from its pod's and its
-// id. Containerd joins cgroupParent and id, or writes "slice:cri-containerd:id"
-// for systemd (1.6 to 2.x, internal/cri/server, getCgroupsPath); CRI-O does
-// likewise with prefixes of its own. It is the same for all containers of a
-// runtime handler, so that the runtime is asked once and not for each: what it
-// reports one is the whole OCI spec.
+// pathForm is how a runtime names the cgroup of a container, from the pod's cgroup
+// parent and the container's id. containerd joins both, or writes
+// "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
+// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a
+// runtime handler have the same form. So the runtime is asked for one container only:
+// its answer has the whole OCI spec.
 type pathForm struct {
-	base           bool // begins with the last element of the pod's alone
+	base           bool // begins with only the last element of the pod's path
 	between, after string
 }
 
-// formOf reads it off a container's path. Paths that are not made so have none.
+// formOf derives the form from a container's path; ok is false for a path of another form.
 func formOf(at, parent, id string) (pathForm, bool) {
 	before, after, found := strings.Cut(at, id)
 	if !found || id == "" || parent == "" || strings.Contains(after, id) {
@@ -36,7 +36,7 @@ func formOf(at, parent, id string) (pathForm, bool) {
 	return pathForm{}, false
 }
 
-// path is that of a container.
+// path returns the cgroup path of a container.
 func (s pathForm) path(parent, id string) string {
 	if s.base {
 		parent = path.Base(parent)
@@ -44,15 +44,15 @@ func (s pathForm) path(parent, id string) string {
 	return parent + s.between + id + s.after
 }
 
-// paths learns where runtimes make cgroups.
+// paths learns the form of cgroup paths.
 type paths struct {
-	*parts
+	*shared
 
 	mu    sync.Mutex
 	forms map[string]pathForm // by runtime handler; guarded by mu
 }
 
-// complete finds out where the cgroup of a created container will be.
+// complete sets the cgroup path of a created container.
 func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
 	if c.CgroupsPath != "" {
 		return c
@@ -65,8 +65,8 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 		at = known.path(p.CgroupParent, c.ID)
 	} else {
 		var err error
-		if at, err = s.client.Place(ctx, c.ID); err != nil {
-			s.log.Warn("the runtime does not report a container that it created, so its cgroup is not known", logkey.Container, c.ID, logkey.Err, err)
+		if at, err = s.client.CgroupsPath(ctx, c.ID); err != nil {
+			s.log.Warn("the runtime has no verbose status of a container that it created, so its cgroup is unknown", logkey.Container, c.ID, logkey.Err, err)
 			return c
 		}
 		if form, ok := formOf(at, p.CgroupParent, c.ID); ok {
@@ -75,7 +75,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 			s.mu.Unlock()
 		}
 	}
-	with := func(c *lifecycle.Container) *lifecycle.Container { // what is in the store is replaced, not changed
+	with := func(c *lifecycle.Container) *lifecycle.Container { // values in the store are replaced, not changed
 		n := *c
 		n.CgroupsPath = at
 		return &n
@@ -85,14 +85,13 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 		placed = with(k.value)
 		k.value = placed
 	})
-	if placed == nil { // it has gone meanwhile
+	if placed == nil { // it has ended meanwhile
 		placed = with(c)
 	}
 	return placed
 }
 
-// forget is called when the runtime is away: it may come back with another
-// configuration.
+// forget is called when the runtime disconnects: it may come back with another configuration.
 func (s *paths) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

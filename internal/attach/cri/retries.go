@@ -8,27 +8,27 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
-// firstRetry and lastRetry bound the pause before the runtime is asked again about
-// what it could not describe.
+// firstRetry and lastRetry bound the pause before the runtime is asked again about a
+// pod or container that it could not describe.
 const firstRetry, lastRetry = time.Second, 30 * time.Second
 
-// retries is when the runtime is asked again about pods and containers that it
-// could not describe.
+// retries is when to ask the runtime again about pods and containers that it could not
+// describe.
 type retries struct {
 	mu sync.Mutex
 	of map[string]retry // by id; guarded by mu
 }
 
-// retry is when something is asked about next.
+// retry is when to ask about one of them.
 type retry struct {
 	at    time.Time
 	pause time.Duration
-	busy  bool // it is being asked about
+	busy  bool // the question is being asked
 }
 
 func newRetries() *retries { return &retries{of: map[string]retry{}} }
 
-// begin reports whether the time has come to ask; end follows.
+// begin reports whether it is time to ask; end follows.
 func (r *retries) begin(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +50,7 @@ func (r *retries) end(id string) {
 	}
 }
 
-// later has a pod or container asked about again after a while, which doubles
-// each time.
+// later schedules another question about a pod or container. The pause doubles each time.
 func (r *retries) later(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +60,7 @@ func (r *retries) later(id string) {
 	r.of[id] = n
 }
 
-// keep forgets all but those that are listed.
+// keep forgets all that are not in the lists.
 func (r *retries) keep(lists ...[]criclient.Listed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +76,7 @@ func (r *retries) keep(lists ...[]criclient.Listed) {
 	maps.DeleteFunc(r.of, func(id string, _ retry) bool { return !there[id] })
 }
 
-// drop forgets some: what is asked about again is asked about at once.
+// drop forgets the given ids, so that a next question is asked at once.
 func (r *retries) drop(ids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// grace is how long calls under way may take when the agent ends, and
-	// mostGrace how long held ones and notices of pods may: the next agent finds
-	// nothing half done.
-	grace     = 3 * time.Second
-	mostGrace = 15 * time.Second
+	// grace is how long running calls may take when the agent ends, and maxGrace how long
+	// held calls and queued events may, so that the next agent finds nothing half done.
+	grace    = 3 * time.Second
+	maxGrace = 15 * time.Second
 	// dialTimeout bounds connecting to the runtime for a caller.
 	dialTimeout = 5 * time.Second
-	// acceptAgain is the pause after a connection that could not be accepted.
-	acceptAgain = 50 * time.Millisecond
-	// firstSystemdFD is where systemd hands down sockets (sd_listen_fds(3)).
+	// acceptRetry is the pause after an error of Accept.
+	acceptRetry = 50 * time.Millisecond
+	// firstSystemdFD is the first descriptor of sockets from systemd (sd_listen_fds(3)).
 	firstSystemdFD = 3
 )
 
-// ImageSocket is where an image service of its own is relayed, beside socket.
+// ImageSocket is the socket, beside socket, on which a separate image service is relayed.
 func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".sock") + "-images.sock" }
 
-// served is a socket that is served.
+// served is a listener, and the socket that its connections are relayed to.
 type served struct {
 	listener net.Listener
 	to       string
 }
 
-// listen opens what is served: sockets systemd holds for us, or our own.
+// listen returns the sockets to serve: those that systemd holds for us, or our own.
 func (a *Attachment) listen() ([]served, error) {
 	targets := []served{{to: a.o.Runtime}}
 	paths := []string{a.o.Socket}
@@ -64,10 +63,9 @@ func (a *Attachment) listen() ([]served, error) {
 	return targets, nil
 }
 
-// HandedDown are the sockets systemd listens on for this process, as the
-// environment says (sd_listen_fds(3)). It clears these variables, so that child
-// processes do not get them. The kubelet's connections wait in the sockets while no
-// agent serves.
+// HandedDown returns the sockets that systemd listens on for this process, from the
+// environment (sd_listen_fds(3)). It clears these variables, so that child processes do
+// not use them. The kubelet's connections wait in the sockets while no agent serves.
 func HandedDown() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {
@@ -75,16 +73,16 @@ func HandedDown() ([]net.Listener, error) {
 	}
 	for i, l := range all {
 		if l == nil {
-			return nil, fmt.Errorf("descriptor %d from systemd is no stream socket; the socket unit wants ListenStream alone", firstSystemdFD+i)
+			return nil, fmt.Errorf("descriptor %d from systemd is no stream socket; use only ListenStream= in the socket unit", firstSystemdFD+i)
 		}
 	}
 	return all, nil
 }
 
-// listenAt opens a socket of our own. A socket file that nobody serves any more
-// is removed; one that another process serves stays.
+// listenAt opens a socket of our own. It removes a socket file that no process serves
+// any more, and refuses one that another process serves.
 func listenAt(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // crictl's users look in; the socket itself is closed to them
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users of crictl may list the directory; the socket has mode 0660
 		return nil, fmt.Errorf("directory of the cri socket: %w", err)
 	}
 	if fi, err := os.Lstat(path); err == nil {

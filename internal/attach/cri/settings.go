@@ -18,22 +18,22 @@ type (
 	lCtr = lifecycle.Container
 )
 
-// setting is one row of the way out: a field decided values are carried in.
+// setting is one row of the table of fields that the CRI's requests can set.
 type setting struct {
 	field lifecycle.Field
 	proto string
-	// create sets what only a container that is being created can be given; it returns
-	// false for a value the CRI has no way to say. nil where criclient.Put sets the
-	// field, at creation and in updates.
+	// create sets a field that only CreateContainer can set. It returns false for a value
+	// that the CRI cannot express. nil: criclient.Put sets the field, at creation and in
+	// updates.
 	create func(c *pCtr, v lifecycle.Value) bool
 	note   string
-	// replaces reports whether create changes what is there instead of adding to
-	// it; nil where it never does.
+	// replaces reports whether create changes an existing entry instead of adding one; nil:
+	// never.
 	replaces func(c *lCtr, v lifecycle.Value) bool
 }
 
-// settings is the table of everything the CRI carries, and with that the
-// attachment's capabilities.
+// settings is the table of all fields that the CRI can set. The attachment's
+// capabilities are made from it.
 var settings = []setting{
 	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so 0 is never sent", nil},
 	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so 0 is never sent", nil},
@@ -44,15 +44,15 @@ var settings = []setting{
 		"0 means unset, so 0 is never sent; -1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
 	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", setOOMScore,
-		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
+		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "a variable that is there keeps its place", hasEnv},
-	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
+	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; of the options, only ro and the propagation", hasMount},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node must exist at the same path on the host", hasDevice},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 where enable_cdi is off: not sent to either, and reported as not applied", hasCDI},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 where enable_cdi is off: Trimtab sends it to neither, and it is reported as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
-		"at creation alone: containerd adds a limit to those of the same size when it updates", hasHugepages},
+		"only at creation: containerd adds a limit to those of the same size when it updates", hasHugepages},
 	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,
-		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on", nil},
+		"of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 
 // settingOf finds a field's row; nil for none.
@@ -65,8 +65,8 @@ func settingOf(f lifecycle.Field) *setting {
 	return nil
 }
 
-// Rows lists every field of the CRI's requests about containers and pods, with what
-// decided values travel back in.
+// Rows lists every field of the CRI's requests about containers and pods, and which of
+// them decided values set.
 func Rows() []criclient.Row {
 	rows := criclient.Rows()
 	for i := range rows {
@@ -80,8 +80,8 @@ func Rows() []criclient.Row {
 	return rows
 }
 
-// Carries says what calls to the newest runtime can hold, as
-// Attachment.Capabilities does of the one that is connected.
+// Carries reports what calls to the newest runtime can set. Attachment.Capabilities
+// reports it for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf(f)
 	switch kind {
@@ -93,8 +93,8 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// adjust puts values into a container that is to be created. What the CRI
-// cannot carry is returned.
+// adjust puts values into a container that is to be created, and returns those that the
+// CRI cannot carry.
 func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
@@ -120,7 +120,7 @@ func update(r *pRes, values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
-// resourcesOf returns the container's resources, made where there are none.
+// resourcesOf returns the container's resources, and creates them if there are none.
 func resourcesOf(c *pCtr) *pRes {
 	if c.Linux == nil {
 		c.Linux = &cri.LinuxContainerConfig{}
@@ -210,7 +210,7 @@ func addCDI(c *pCtr, v lifecycle.Value) bool {
 
 func addAnnotation(c *pCtr, v lifecycle.Value) bool { return criclient.PutPair(&c.Annotations, v) }
 
-// What follows reports whether a container has an entry that a value would change.
+// The functions below report whether a container has an entry that a value would change.
 
 func hasEnv(c *lCtr, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })

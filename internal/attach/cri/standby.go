@@ -8,10 +8,10 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// opened opens what is served. The agent that works on the node may serve the same
-// socket: then it is waited for, and callers wait in the socket until what runs is
-// known, or for as long as the patience with the runtime lasts.
-func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
+// openWhenAdmitted opens the sockets. Another agent on the node may still serve the
+// same socket: then it waits for that one to end. Callers wait in the socket until the
+// running containers are known, at most for RuntimeTimeout.
+func openWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
 		standby := a.link.admitted() != nil
@@ -22,7 +22,7 @@ func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error))
 			continue
 		}
 		if err == nil && waited {
-			a.catchUp(ctx)
+			a.synchroniseFirst(ctx)
 		}
 		return l, err
 	}
@@ -30,9 +30,9 @@ func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error))
 	return none, nil
 }
 
-// catchUp synchronises as soon as this agent may, within the patience.
-func (a *Attachment) catchUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, a.o.Patience)
+// synchroniseFirst synchronises as soon as this agent is admitted, within RuntimeTimeout.
+func (a *Attachment) synchroniseFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.o.RuntimeTimeout)
 	defer cancel()
 	for {
 		err := a.lists.synchronise(ctx)

@@ -8,8 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// store is what is known of pods and containers: calls after the first name ids
-// alone.
+// store has the pods and containers that are known: calls after the first have only ids.
 type store struct {
 	serial atomic.Uint64 // orders what is noted, and what starts
 
@@ -38,7 +37,7 @@ type ctr struct {
 
 func newStore() *store { return &store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
 
-// merge lays newer values over older ones.
+// merge merges newer values into older ones.
 func merge(have, more []lifecycle.Value) []lifecycle.Value {
 	for _, v := range more {
 		found := false
@@ -54,14 +53,14 @@ func merge(have, more []lifecycle.Value) []lifecycle.Value {
 	return have
 }
 
-// lean is a container as the store keeps it, without the fields that no call needs later.
-func lean(c *lifecycle.Container) *lifecycle.Container {
+// trimmed is a copy of a container without the fields that no later call needs.
+func trimmed(c *lifecycle.Container) *lifecycle.Container {
 	kept := *c
 	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil
 	return &kept
 }
 
-// creationID is the id of a container whose creation is asked for.
+// creationID makes the id of a container that the runtime has not created yet.
 func (s *store) creationID() string {
 	return "creating-" + strconv.FormatUint(s.serial.Add(1), 10)
 }
@@ -78,7 +77,7 @@ func (s *store) noteContainer(c *lifecycle.Container, started bool) {
 	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, addedAt: s.serial.Add(1), started: started}
 }
 
-// reset replaces all that is known by what a synchronisation found.
+// reset replaces everything by the result of a synchronisation.
 func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,11 +87,11 @@ func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
 		s.pods[p.ID] = &pod{value: p, addedAt: addedAt}
 	}
 	for _, c := range ev.Containers {
-		s.ctrs[c.ID] = &ctr{value: lean(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
+		s.ctrs[c.ID] = &ctr{value: trimmed(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
 	}
 }
 
-// replacePods takes pods as the handler keeps them, which is once for both.
+// replacePods stores the handler's pods, so that both share one copy.
 func (s *store) replacePods(pods []*lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,7 @@ func (s *store) pod(id string) *lifecycle.Pod {
 	return nil
 }
 
-// podOfLocked is a container's pod; of one that is not known, its id alone.
+// podOfLocked returns a container's pod; if the pod is unknown, one with only its id.
 func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
 	if p := s.pods[c.pod]; p != nil {
 		return p.value
@@ -163,7 +162,7 @@ func (s *store) change(id string, f func(c *ctr)) {
 	}
 }
 
-// updatePending lays values of an answer over those that wait for a container's start.
+// updatePending merges an answer's values into those that wait for a container's start.
 func (s *store) updatePending(id string, values []lifecycle.Value) {
 	s.change(id, func(c *ctr) {
 		if len(c.pending) > 0 {

@@ -11,15 +11,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// lists brings what is known in line with what the runtime lists.
+// lists updates the store from the runtime's lists.
 type lists struct {
-	*parts
+	*shared
 
 	unannounced unannounced // of the goroutine that compares
 }
 
-// synchronise rebuilds what is known from the runtime's lists, verbose statuses
-// and the records containers carry. From then on calls are held.
+// synchronise rebuilds the store from the runtime's lists, verbose statuses and the
+// records in containers. From then on calls are held.
 func (s *lists) synchronise(ctx context.Context) error {
 	if err := s.link.admitted(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (s *lists) synchronise(ctx context.Context) error {
 	return nil
 }
 
-// compare notifies of what ended, or went, without a call of the kubelet's, and
-// takes in what came while calls passed.
+// compare reports pods and containers that ended without a call of the kubelet's, and
+// adopts those that were created while calls passed.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
@@ -60,8 +60,8 @@ func (s *lists) compare(ctx context.Context) error {
 	return s.adopt(ctx, pods, ctrs)
 }
 
-// endUnlisted ends what was known before a list was asked for, and is not in it or
-// has exited there.
+// endUnlisted ends what was known before a list was requested and is not in it, or has
+// exited in it.
 func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
@@ -89,9 +89,9 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	}
 }
 
-// adopt takes in pods and running containers of which no call came: it was given up
-// by the kubelet, or passed. One that cannot be read holds up no other. Those the
-// runtime could not describe before are asked about again, beside the comparison.
+// adopt stores pods and running containers that no call announced: the kubelet gave the
+// call up, or it passed. One that cannot be read delays no other. It asks again, in
+// parallel, about those that the runtime could not describe before.
 func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error {
 	s.unannounced.begin()
 	var lost error
@@ -117,14 +117,13 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 	return lost
 }
 
-// find returns a container that is known, or asks the runtime for one that is not;
-// nil for one nobody knows.
+// find returns a container from the store, or else from the runtime; nil for an unknown one.
 func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
 	if c != nil && c.Unread != "" && p.Unread == "" {
 		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Unread == "" {
 			s.order.await(ctx, p.ID)
-			s.takeIn(ctx, full.Container, p, c)
+			s.addContainer(ctx, full.Container, p, c)
 		}
 	}
 	if c == nil {
@@ -137,6 +136,6 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 			return nil, nil
 		}
 	}
-	s.order.await(ctx, p.ID) // what is queued may say more of it, or that it is gone
+	s.order.await(ctx, p.ID) // queued functions may complete or end it
 	return s.store.container(id)
 }

@@ -19,11 +19,11 @@ func TestUnannouncedThroughSteps(t *testing.T) {
 			t.Errorf("a step by %v: old at once", step)
 		}
 		clk.Step(step)
-		if clk.Pass(longListed / 2); look() {
+		if clk.Pass(unannouncedAfter / 2); look() {
 			t.Errorf("a step by %v: old after half the time", step)
 		}
-		if clk.Pass(longListed/2 + 1); !look() {
-			t.Errorf("a step by %v: not old after %v", step, longListed)
+		if clk.Pass(unannouncedAfter/2 + 1); !look() {
+			t.Errorf("a step by %v: not old after %v", step, unannouncedAfter)
 		}
 		s.begin()
 		s.begin()

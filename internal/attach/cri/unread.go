@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// away is the error of a runtime that is not there, or of a context that ended;
-// nil for one that is about a single pod or container.
+// away returns the error if the runtime does not answer or the context ended, and nil
+// if the error is about a single pod or container.
 func away(ctx context.Context, err error) error {
 	if criclient.Away(ctx, err) {
 		return err
@@ -18,19 +18,18 @@ func away(ctx context.Context, err error) error {
 	return nil
 }
 
-// retry asks about something again that could not be described, once its time has
-// come.
+// retry asks again, when it is time, about something that the runtime could not describe.
 func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
 	}
 	s.order.work.Go(func() {
 		defer s.retries.end(id)
-		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // that a runtime is away the comparison says
+		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // compare reports that the runtime does not answer
 	})
 }
 
-// retryNow has the containers of a pod that can be read now asked about at once.
+// retryNow asks at once about the containers of a pod that can be read again.
 func (s *lists) retryNow(pod string) {
 	if p := s.store.pod(pod); p != nil && p.Unread == "" {
 		s.retries.drop(pod)
@@ -38,14 +37,14 @@ func (s *lists) retryNow(pod string) {
 	s.retries.drop(s.store.containersOf(pod)...)
 }
 
-// adoptPod takes in one pod, where it is still there; known is what was listed of one
-// that could not be described. The error is that of a runtime that is away.
+// adoptPod stores one pod if it still exists; known is its entry of the list if it
+// could not be described. It returns an error only if the runtime does not answer.
 func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {
 		return away(ctx, err)
 	}
-	if s.isNews(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Unread, known != nil) && s.store.pod(id) == known {
+	if s.readableChanged(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Unread, known != nil) && s.store.pod(id) == known {
 		s.store.notePod(p)
 		s.retryNow(id)
 		s.events.after(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
@@ -53,28 +52,28 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	return nil
 }
 
-// adoptContainer takes in one container; known is what was listed of one that could
-// not be described. The error is that of a runtime that is away.
+// adoptContainer stores one container; known is its entry of the list if it could not
+// be described. It returns an error only if the runtime does not answer.
 func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifecycle.Pod, known *lifecycle.Container) error {
 	found, err := s.client.DescribeContainer(ctx, l)
 	c := found.Container
 	if c == nil {
 		return away(ctx, err)
 	}
-	criclient.UnreadWith(c, p)
-	if s.isNews(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Unread, known != nil) {
-		s.order.after(p.ID, func(ctx context.Context) { s.takeIn(ctx, c, p, known) })
+	criclient.InheritUnread(c, p)
+	if s.readableChanged(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Unread, known != nil) {
+		s.order.after(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
 	}
 	return nil
 }
 
-// takeIn notifies of a container of which no call came, or says more of one that could
-// not be described, unless something else did meanwhile.
-func (s *lists) takeIn(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
+// addContainer reports a container that no call announced, or completes one that could
+// not be described, unless a call did so meanwhile.
+func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
 	if now, _ := s.store.container(c.ID); now != known {
 		return
 	}
-	kept, runs := lean(c), c.State == lifecycle.StateRunning
+	kept, runs := trimmed(c), c.State == lifecycle.StateRunning
 	if known == nil {
 		s.store.noteContainer(kept, runs)
 	} else {
@@ -83,14 +82,15 @@ func (s *lists) takeIn(ctx context.Context, c *lifecycle.Container, p *lifecycle
 	if c.Unread == "" {
 		s.retries.drop(c.ID)
 	}
-	if runs { // else its start notifies
+	if runs { // else its StartContainer call reports it
 		s.events.notify(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	}
 }
 
-// isNews reports whether something can be described that could not be before, or is found
-// for the first time, and logs that. What cannot be described is asked about later.
-func (s *lists) isNews(what, name, id, unread string, before bool) bool {
+// readableChanged reports whether something can be described that could not be before,
+// or is new, and logs that. It schedules another question about what cannot be
+// described.
+func (s *lists) readableChanged(what, name, id, unread string, before bool) bool {
 	criclient.LogRead(s.log, what, name, unread, before)
 	if unread != "" {
 		s.retries.later(id)

@@ -58,7 +58,7 @@ func TestUnread(t *testing.T) {
 			g.runtime.ran("other", "c-bad")
 			g.runtime.bad = map[string]error{"badly": err, "c-bad": err}
 			o := g.options(false)
-			o.Patience = 10 * time.Second
+			o.RuntimeTimeout = 10 * time.Second
 			g.attachWith(o)
 			checkSync(t, g.h)
 			// Not passing: the next is decided.

@@ -29,32 +29,32 @@ import (
 const (
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 10 * time.Second
-	// describeTimeout bounds the question about one pod or container: one that the
-	// runtime hangs on must not keep all others waiting.
+	// describeTimeout bounds the question about one pod or container. It is short, because
+	// a question that hangs delays the others.
 	describeTimeout = 2 * time.Second
-	// maxMessage is what a kubelet accepts: lists of a full node are large.
+	// maxMessage is the kubelet's limit: lists of a full node are large.
 	maxMessage = 16 << 20
-	// podUID is the label that every runtime keeps of a kubelet's pods.
+	// podUID is the label in which every runtime keeps the UID of a kubelet's pod.
 	podUID = "io.kubernetes.pod.uid"
 )
 
-// Client asks one runtime.
+// Client is a client of one runtime.
 type Client struct {
 	conn  *grpc.ClientConn
 	calls cri.RuntimeServiceClient
 	log   *slog.Logger
 
-	reading sync.Mutex // of a list
-	room    []byte     // where it lies
+	reading sync.Mutex // held while a list is read
+	buf     []byte     // of the list
 }
 
-// New returns a client of the runtime at a socket. It connects when it is first asked.
+// New returns a client of the runtime at a socket. It connects at the first call.
 func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return by.Dial(ctx, path) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// Attachments wait between attempts; gRPC's own backoff only hides that the
-		// socket is there again.
+		// Attachments back off between attempts. gRPC's own back-off would only delay the
+		// connection when the socket is there again.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
 		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", path, err)
@@ -66,10 +66,10 @@ func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
 func (c *Client) Close() { _ = c.conn.Close() }
 
 // Watch returns an error when the runtime closes the connection, and nil when ctx ends.
-// It calls relist where calls may have gone through another connection.
+// It calls relist if calls may have used another connection.
 func (c *Client) Watch(ctx context.Context, relist func()) error {
-	// The connection may call itself ready a little after the first calls went through it. Should it have been another
-	// one that they went through, the lists report what was missed.
+	// The connection may become ready a little after the first calls used it. If they used
+	// another connection, the lists report what was missed.
 	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return nil
@@ -87,7 +87,7 @@ func (c *Client) Watch(ctx context.Context, relist func()) error {
 	}
 }
 
-// ask makes one call within bounds. The error says what it was for.
+// ask makes one call with a timeout. what is its purpose, for the error.
 func ask[Q, A any](
 	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
 ) (A, error) {
@@ -100,8 +100,8 @@ func ask[Q, A any](
 	return a, nil
 }
 
-// Away reports whether an error is that of a runtime that is not there, or of a context
-// that ended, and not that of what was asked about.
+// Away reports whether an error means that the runtime does not answer, or that the
+// context ended, and not that the runtime refused the question.
 func Away(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
@@ -109,17 +109,17 @@ func Away(ctx context.Context, err error) bool {
 // Gone reports whether the runtime does not have what it was asked about.
 func Gone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// Runtime is the runtime that answers at the socket.
+// Runtime identifies the runtime that answers at the socket.
 type Runtime struct {
-	About string // its name and version, for people
+	About string // its name and version, for status
 	Kind  runtimes.Runtime
-	// Streams: it sends its events to several listeners at once. containerd does since
-	// 2.0; 1.7 hands each event to one of them, which would take it from the kubelet,
-	// and 1.6 has none.
+	// Streams: the runtime sends each event to all listeners, as containerd does since 2.0.
+	// containerd 1.7 sends each event to one listener only, so the kubelet would miss it.
+	// 1.6 has no events.
 	Streams bool
 }
 
-// About asks who the runtime is.
+// About asks for the runtime's name and version.
 func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, error) {
 	v, err := ask(ctx, callTimeout, c.calls.Version, "ask for the runtime's version", &cri.VersionRequest{}, o...)
 	if err != nil {
@@ -130,11 +130,11 @@ func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, erro
 	return Runtime{
 		About:   fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
 		Kind:    runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}),
-		Streams: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events says so
+		Streams: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events returns an error
 	}, nil
 }
 
-// Events listens to the runtime's events until ctx ends.
+// Events streams the runtime's events until ctx ends.
 func (c *Client) Events(ctx context.Context) (grpc.ServerStreamingClient[cri.ContainerEventResponse], error) {
 	return c.calls.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 }
@@ -144,37 +144,37 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	if uid == "" {
 		return nil, nil
 	}
-	all, err := ask(ctx, callTimeout, c.calls.ListPodSandbox, "look for the pod's sandbox", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
+	all, err := ask(ctx, callTimeout, c.calls.ListPodSandbox, "list the pod's sandboxes", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
 		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{podUID: uid},
 	}})
 	var newest *cri.PodSandbox
 	for _, l := range all.GetItems() {
-		if l.GetMetadata().GetUid() == uid && (newest == nil || later(l, newest)) {
+		if l.GetMetadata().GetUid() == uid && (newest == nil || newer(l, newest)) {
 			newest = l
 		}
 	}
 	return newest, err
 }
 
-// later reports whether one sandbox of a pod came after another. The kubelet counts
-// a pod's sandboxes; the wall clock may have been set back between two of them.
-func later(a, b *cri.PodSandbox) bool {
+// newer reports whether sandbox a of a pod was created after b. It compares the
+// kubelet's attempt: the wall clock may have been set back between the two.
+func newer(a, b *cri.PodSandbox) bool {
 	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
 
-// ListedPod is a pod as its list has it; nil where it is not there.
+// ListedPod returns the list's entry of a pod; nil if there is none.
 func (c *Client) ListedPod(ctx context.Context, id string) (*cri.PodSandbox, error) {
 	all, err := ask(ctx, describeTimeout, c.calls.ListPodSandbox, "list pod "+id, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
-	return called(all.GetItems(), id), err
+	return byID(all.GetItems(), id), err
 }
 
-// ListedContainer is a container as its list has it; nil where it is not there.
+// ListedContainer returns the list's entry of a container; nil if there is none.
 func (c *Client) ListedContainer(ctx context.Context, id string) (*cri.Container, error) {
 	all, err := ask(ctx, describeTimeout, c.calls.ListContainers, "list container "+id, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
-	return called(all.GetContainers(), id), err
+	return byID(all.GetContainers(), id), err
 }
 
-func called[L interface{ GetId() string }](all []L, id string) (none L) {
+func byID[L interface{ GetId() string }](all []L, id string) (none L) {
 	if at := slices.IndexFunc(all, func(l L) bool { return l.GetId() == id }); at >= 0 {
 		return all[at]
 	}
@@ -188,11 +188,12 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 	return err
 }
 
-// LogRead logs once that something cannot be described, and why, or that it can be again.
+// LogRead logs, once per change, that the runtime cannot describe something and why, or
+// that it can again.
 func LogRead(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:
-		log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, unread)
+		log.Warn("the runtime lists something that it cannot describe: its values stay, and the agent asks again", what, name, logkey.Err, unread)
 	case unread == "" && before:
 		log.Info("the runtime describes what it could not before", what, name)
 	}

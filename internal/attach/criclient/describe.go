@@ -20,30 +20,29 @@ import (
 )
 
 const (
-	// mostAsking is how many verbose statuses are asked for at once.
-	mostAsking = 4
-	// mostHung is how many questions may take all of their time while everything is
-	// asked about; what is left is asked about afterwards.
-	mostHung = 8
+	// maxConcurrent is how many verbose statuses are read at once.
+	maxConcurrent = 4
+	// maxTimeouts is how many questions may time out in All. The rest is asked later.
+	maxTimeouts = 8
 )
 
 // Container is a container as the runtime describes it.
 type Container struct {
 	*lifecycle.Container
-	// InStatus are its resources as its plain status has them; nil where it has none.
+	// InStatus are the resources in its plain status; nil if that has none.
 	InStatus *lifecycle.Resources
 	// StateUnknown: the runtime describes the container, and reports CONTAINER_UNKNOWN.
 	StateUnknown bool
 }
 
-// described is what lists and statuses say of pods and containers alike.
+// described are the methods that list entries and statuses of pods and containers share.
 type described interface {
 	GetId() string
 	GetLabels() map[string]string
 	GetAnnotations() map[string]string
 }
 
-// sandbox is what lists and statuses say of a pod.
+// sandbox are the methods that list entries and statuses of pods share.
 type sandbox interface {
 	described
 	GetMetadata() *cri.PodSandboxMetadata
@@ -58,7 +57,7 @@ func podOf(s sandbox) *lifecycle.Pod {
 	}
 }
 
-// container is what lists and statuses say of a container.
+// container are the methods that list entries and statuses of containers share.
 type container interface {
 	described
 	GetMetadata() *cri.ContainerMetadata
@@ -66,20 +65,20 @@ type container interface {
 	GetCreatedAt() int64
 }
 
-// containerOf takes what a runtime cannot tell the state of for running: nothing of its
-// is given away.
+// containerOf treats a container whose state is unknown as running, so that its CPUs
+// are not given to others.
 func containerOf(s container, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: states[s.GetState()],
 		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), CreatedAt: s.GetCreatedAt(),
 	}
 	if c.State == lifecycle.StateUnknown {
-		c.State, c.Unread = lifecycle.StateRunning, "the runtime says that its state is unknown"
+		c.State, c.Unread = lifecycle.StateRunning, "the runtime reports its state as CONTAINER_UNKNOWN"
 	}
 	return c
 }
 
-// Pod asks for all there is to know of a pod. One that is not ready is gone.
+// Pod reads a pod's verbose status. A pod that is not ready counts as removed.
 func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	s, err := ask(ctx, describeTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err == nil && s.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY {
@@ -90,14 +89,14 @@ func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	}
 	v, err := readVerbose(s.GetInfo())
 	if err != nil {
-		c.log.Debug("little is known of a pod", logkey.Pod, id, logkey.Err, err)
+		c.log.Debug("cannot read a pod's verbose status; its plain status is used", logkey.Pod, id, logkey.Err, err)
 	}
 	p := podOf(s.GetStatus())
 	v.podIn(p)
 	return p, nil
 }
 
-// Ready asks whether a pod is ready.
+// Ready reads whether a pod is ready.
 func (c *Client) Ready(ctx context.Context, id string) (bool, error) {
 	s, err := ask(ctx, callTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id})
 	return s.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY, err
@@ -107,7 +106,7 @@ func (c *Client) status(ctx context.Context, within time.Duration, id string, ve
 	return ask(ctx, within, c.calls.ContainerStatus, "ask for container "+id, &cri.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
 }
 
-// Container asks for all there is to know of a container; pod is "" where it is not known.
+// Container reads a container's verbose status; pod is "" if it is unknown.
 func (c *Client) Container(ctx context.Context, id, pod string) (Container, error) {
 	s, err := c.status(ctx, describeTimeout, id, true)
 	if err != nil {
@@ -128,8 +127,8 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	return out, nil
 }
 
-// Stored asks for a container's state, and for the resources that the runtime has stored
-// of it; nil where it does not report them. inStatus: its plain status has them.
+// Stored reads a container's state and the resources that the runtime stored for it;
+// nil if it does not report them. inStatus: they are in the plain status.
 func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
@@ -137,22 +136,22 @@ func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycl
 	}
 	has := Resources(s.GetStatus().GetResources().GetLinux())
 	if !inStatus {
-		v, _ := readVerbose(s.GetInfo()) // runtimes are free in what they report
+		v, _ := readVerbose(s.GetInfo()) // the content of a verbose status is up to the runtime
 		has = v.resources()
 	}
 	return states[s.GetStatus().GetState()], has, nil
 }
 
-// Place asks where a container's cgroup is, or will be; "" where the runtime does not
-// tell.
-func (c *Client) Place(ctx context.Context, id string) (string, error) {
+// CgroupsPath reads where a container's cgroup is, or will be; "" if the runtime does
+// not report it.
+func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	s, err := c.status(ctx, callTimeout, id, true)
 	v, _ := readVerbose(s.GetInfo())
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// UnreadPod is a pod as its list has it, where the runtime cannot describe it; nil where
-// it is gone.
+// UnreadPod makes a pod from its list entry, if the runtime cannot describe it; nil if
+// it was removed.
 func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
@@ -163,7 +162,7 @@ func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycl
 	return p, nil
 }
 
-// UnreadContainer is UnreadPod of a container.
+// UnreadContainer makes a container from its list entry, as UnreadPod does.
 func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
 	l, err := c.ListedContainer(ctx, id)
 	if l == nil || l.State == cri.ContainerState_CONTAINER_EXITED {
@@ -174,13 +173,13 @@ func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*li
 	return out, nil
 }
 
-// patience counts questions that took all their time.
-type patience struct{ hung atomic.Int32 }
+// timeouts counts questions that timed out.
+type timeouts struct{ hung atomic.Int32 }
 
-// ask asks, unless too many questions have taken all their time.
-func (p *patience) ask(question func() error) error {
-	if hung := p.hung.Load(); hung >= mostHung {
-		return fmt.Errorf("not asked yet: %d others were not answered within %v", hung, describeTimeout)
+// ask asks, unless too many questions have timed out.
+func (p *timeouts) ask(question func() error) error {
+	if hung := p.hung.Load(); hung >= maxTimeouts {
+		return fmt.Errorf("not asked yet: the runtime did not answer %d other questions within %v", hung, describeTimeout)
 	}
 	err := question()
 	if status.Code(err) == codes.DeadlineExceeded {
@@ -189,13 +188,13 @@ func (p *patience) ask(question func() error) error {
 	return err
 }
 
-// DescribePod asks about a pod of a list; nil where it is gone. One that the runtime
-// cannot describe is as it is listed.
+// DescribePod reads a listed pod; nil if it was removed. If the runtime cannot describe
+// it, the result is made from the list entry.
 func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, error) {
-	return c.describePod(ctx, id, &patience{})
+	return c.describePod(ctx, id, &timeouts{})
 }
 
-func (c *Client) describePod(ctx context.Context, id string, patient *patience) (p *lifecycle.Pod, err error) {
+func (c *Client) describePod(ctx context.Context, id string, patient *timeouts) (p *lifecycle.Pod, err error) {
 	err = patient.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
 	switch {
 	case err == nil || Away(ctx, err):
@@ -206,12 +205,12 @@ func (c *Client) describePod(ctx context.Context, id string, patient *patience) 
 	return c.UnreadPod(ctx, id, err)
 }
 
-// DescribeContainer is DescribePod of a container; it has no Container where it is gone.
+// DescribeContainer does the same for a container; Container is nil if it was removed.
 func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, error) {
-	return c.describeContainer(ctx, l, &patience{})
+	return c.describeContainer(ctx, l, &timeouts{})
 }
 
-func (c *Client) describeContainer(ctx context.Context, l Listed, patient *patience) (out Container, err error) {
+func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeouts) (out Container, err error) {
 	err = patient.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
 	switch {
 	case err == nil || Away(ctx, err):
@@ -227,17 +226,17 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, patient *patie
 	return Container{Container: unread}, nil
 }
 
-// All describes all that runs: pods that are ready, and their containers that have not
-// ended, in the order of their lists. Those that the runtime cannot describe are as they
-// are listed: what they own stays theirs.
+// All reads all ready pods and their containers that have not ended, in the order of
+// the lists. Those that the runtime cannot describe are made from their list entries,
+// so that they keep what they own.
 func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
 	listed, listedCtrs, err := c.List(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var patient patience
+	var patient timeouts
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(mostAsking)
+	group.SetLimit(maxConcurrent)
 	pods, ctrs = make([]*lifecycle.Pod, len(listed)), make([]Container, len(listedCtrs))
 	isReady := map[string]bool{}
 	for i, l := range listed {
@@ -257,7 +256,7 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 	for _, p := range pods {
 		LogRead(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Unread, false)
 	}
-	return pods, unite(c.logUnread(ctrs), pods), nil
+	return pods, matchPods(c.logUnread(ctrs), pods), nil
 }
 
 func (c *Client) logUnread(ctrs []Container) []Container {
@@ -268,10 +267,10 @@ func (c *Client) logUnread(ctrs []Container) []Container {
 	return ctrs
 }
 
-// unite has the containers of unread pods unread, too: their pods' facts are theirs. In
-// turn it finds where such a pod's cgroup is by those of its containers. Containers of
-// pods that went meanwhile are left out.
-func unite(ctrs []Container, pods []*lifecycle.Pod) []Container {
+// matchPods marks the containers of unread pods as unread, because the facts of their
+// pods are missing. It derives the cgroup of such a pod from those of its containers.
+// It drops containers whose pods were removed meanwhile.
+func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	byID := make(map[string]*lifecycle.Pod, len(pods))
 	for _, p := range pods {
 		byID[p.ID] = p
@@ -282,7 +281,7 @@ func unite(ctrs []Container, pods []*lifecycle.Pod) []Container {
 		if p.Unread == "" {
 			continue
 		}
-		UnreadWith(c.Container, p)
+		InheritUnread(c.Container, p)
 		if c.CgroupsPath == "" {
 			continue
 		}
@@ -295,9 +294,9 @@ func unite(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	return ctrs
 }
 
-// UnreadWith has the container of a pod that cannot be read not taken for read.
-func UnreadWith(c *lifecycle.Container, p *lifecycle.Pod) {
+// InheritUnread marks the container of an unread pod as unread.
+func InheritUnread(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Unread != "" && c.Unread == "" {
-		c.Unread = "of its pod: " + p.Unread
+		c.Unread = "its pod:  " + p.Unread
 	}
 }

@@ -1,4 +1,4 @@
-// Package criclient is how every attachment reads a CRI runtime: its client, what
-// verbose statuses say, lists, and the translation of the CRI's messages into
-// lifecycle words. It decides nothing, and keeps nothing of pods and containers.
+// Package criclient reads CRI runtimes for every attachment: the client, verbose
+// statuses, lists, and the conversion of the CRI's messages to lifecycle types. It
+// decides nothing, and stores no pods or containers.
 package criclient

@@ -12,15 +12,15 @@ import (
 // An attachment that sends decided values in a request fills in Setting, Create and Update.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
-	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty where not carried
-	Setting   string // name of the lifecycle.Field carried back in it, if any
-	Create    bool   // carried in CreateContainer
-	Update    bool   // carried in UpdateContainerResources
-	Note      string // what to know about it; the reason where not carried
+	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
+	Setting   string // name of the lifecycle.Field that requests set in it, if any
+	Create    bool   // set in CreateContainer
+	Update    bool   // set in UpdateContainerResources
+	Note      string // a remark, or why it is not converted
 }
 
-// row is one of a conversion table. A row without in is not carried, and
-// its note says why. A proto that ends in "." stands for all below it.
+// row is one row of a conversion table. A row without in is not converted, and its note
+// says why. A proto that ends in "." stands for all fields below it.
 type row[P, L any] struct {
 	proto, life string
 	in          func(p *P, l *L)
@@ -38,10 +38,10 @@ func convert[P, L any](table []row[P, L], p *P, l *L) {
 	}
 }
 
-// said is a number of the CRI: 0 is "not said" there.
-func said[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
+// nonZero converts a number of the CRI, where 0 means unset.
+func nonZero[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
 
-const passes = "passes untouched; no policy asks for it"
+const passesUntouched = "passes untouched; no policy asks for it"
 
 type (
 	pRes = cri.LinuxContainerResources
@@ -51,10 +51,10 @@ type (
 )
 
 var resourceTable = []row[pRes, lRes]{
-	{"cpu_period", "CPU.Period", func(p *pRes, l *lRes) { l.CPU.Period = said(uint64(max(p.CpuPeriod, 0))) }, ""},
-	{"cpu_quota", "CPU.Quota", func(p *pRes, l *lRes) { l.CPU.Quota = said(p.CpuQuota) }, ""},
-	{"cpu_shares", "CPU.Shares", func(p *pRes, l *lRes) { l.CPU.Shares = said(uint64(max(p.CpuShares, 0))) }, ""},
-	{"memory_limit_in_bytes", "Memory.Limit", func(p *pRes, l *lRes) { l.Memory.Limit = said(p.MemoryLimitInBytes) }, ""},
+	{"cpu_period", "CPU.Period", func(p *pRes, l *lRes) { l.CPU.Period = nonZero(uint64(max(p.CpuPeriod, 0))) }, ""},
+	{"cpu_quota", "CPU.Quota", func(p *pRes, l *lRes) { l.CPU.Quota = nonZero(p.CpuQuota) }, ""},
+	{"cpu_shares", "CPU.Shares", func(p *pRes, l *lRes) { l.CPU.Shares = nonZero(uint64(max(p.CpuShares, 0))) }, ""},
+	{"memory_limit_in_bytes", "Memory.Limit", func(p *pRes, l *lRes) { l.Memory.Limit = nonZero(p.MemoryLimitInBytes) }, ""},
 	{"oom_score_adj", "", nil, "read as the container's"},
 	{"cpuset_cpus", "CPU.CPUs", func(p *pRes, l *lRes) { l.CPU.CPUs = p.CpusetCpus }, ""},
 	{"cpuset_mems", "CPU.Mems", func(p *pRes, l *lRes) { l.CPU.Mems = p.CpusetMems }, ""},
@@ -64,51 +64,51 @@ var resourceTable = []row[pRes, lRes]{
 		}
 	}, ""},
 	{"unified", "Unified{}", func(p *pRes, l *lRes) { l.Unified = maps.Clone(p.Unified) }, ""},
-	{"memory_swap_limit_in_bytes", "Memory.Swap", func(p *pRes, l *lRes) { l.Memory.Swap = said(p.MemorySwapLimitInBytes) }, ""},
+	{"memory_swap_limit_in_bytes", "Memory.Swap", func(p *pRes, l *lRes) { l.Memory.Swap = nonZero(p.MemorySwapLimitInBytes) }, ""},
 }
 
 // containerTable is in the order of the CRI's fields. A row that is read names
 // the number of its field in ContainerConfig.
 var containerTable = []configRow{
 	{proto: "metadata.name", life: "Name", number: 1, read: (*reading).metadata},
-	{proto: "metadata.attempt", note: passes},
+	{proto: "metadata.attempt", note: passesUntouched},
 	{proto: "image.", life: "Image.Name", number: 2, read: (*reading).image, note: "of image.image, what the kubelet resolved it to, becomes Image.Digest"},
 	{proto: "command", life: "Args[]", number: 3, read: (*reading).command, note: "without what the image adds"},
 	{proto: "args", life: "Args[]", number: 4, read: (*reading).argument, note: "after command"},
-	{proto: "working_dir", note: passes},
+	{proto: "working_dir", note: passesUntouched},
 	{proto: "envs", life: "Env[]", number: 6, read: (*reading).env, note: "without what the image adds"},
-	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without those the runtime adds by itself"},
-	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "paths alone: the CRI has no device numbers"},
+	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without those that the runtime adds"},
+	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "only paths: the CRI has no device numbers"},
 	{proto: "labels", life: "Labels{}", number: 9, read: (*reading).label},
 	{proto: "annotations", life: "Annotations{}", number: 10, read: (*reading).annotation},
-	{proto: "log_path", note: passes},
-	{proto: "stdin", note: passes},
-	{proto: "stdin_once", note: passes},
-	{proto: "tty", note: passes},
+	{proto: "log_path", note: passesUntouched},
+	{proto: "stdin", note: passesUntouched},
+	{proto: "stdin_once", note: passesUntouched},
+	{proto: "tty", note: passesUntouched},
 	{
 		proto: "linux.resources.", life: "Resources", number: 15, read: (*reading).linux,
 		note: "fields as in LinuxContainerResources; oom_score_adj becomes OOMScoreAdj",
 	},
-	{proto: "linux.security_context.", note: passes},
+	{proto: "linux.security_context.", note: passesUntouched},
 	{proto: "windows.", note: "not carried: Trimtab serves Linux"},
 	{proto: "CDI_devices.", life: "CDIDevices[]", number: 17, read: (*reading).cdi},
-	{proto: "stop_signal", note: passes},
+	{proto: "stop_signal", note: passesUntouched},
 }
 
 var podTable = []row[pPod, lPod]{
 	{"metadata.name", "Name", func(p *pPod, l *lPod) { l.Name = p.GetMetadata().GetName() }, ""},
 	{"metadata.uid", "UID", func(p *pPod, l *lPod) { l.UID = p.GetMetadata().GetUid() }, ""},
 	{"metadata.namespace", "Namespace", func(p *pPod, l *lPod) { l.Namespace = p.GetMetadata().GetNamespace() }, ""},
-	{"metadata.attempt", "", nil, passes},
-	{"hostname", "", nil, passes},
-	{"log_directory", "", nil, passes},
-	{"dns_config.", "", nil, passes},
-	{"port_mappings.", "", nil, passes},
+	{"metadata.attempt", "", nil, passesUntouched},
+	{"hostname", "", nil, passesUntouched},
+	{"log_directory", "", nil, passesUntouched},
+	{"dns_config.", "", nil, passesUntouched},
+	{"port_mappings.", "", nil, passesUntouched},
 	{"labels", "Labels{}", func(p *pPod, l *lPod) { l.Labels = p.Labels }, ""},
 	{"annotations", "Annotations{}", func(p *pPod, l *lPod) { l.Annotations = p.Annotations }, ""},
 	{"linux.cgroup_parent", "CgroupParent", func(p *pPod, l *lPod) { l.CgroupParent = p.GetLinux().GetCgroupParent() }, ""},
-	{"linux.security_context.", "", nil, passes},
-	{"linux.sysctls", "", nil, passes},
+	{"linux.security_context.", "", nil, passesUntouched},
+	{"linux.sysctls", "", nil, passesUntouched},
 	{"linux.overhead.", "Overhead", func(p *pPod, l *lPod) { l.Overhead = Resources(p.GetLinux().GetOverhead()) }, "fields as in LinuxContainerResources"},
 	{"linux.resources.", "Resources", func(p *pPod, l *lPod) { l.Resources = Resources(p.GetLinux().GetResources()) }, "fields as in LinuxContainerResources"},
 	{"windows.", "", nil, "not carried: Trimtab serves Linux"},

@@ -13,9 +13,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Listed is what a comparison needs of one pod or container in a list. The rest
-// of a list, which is asked for all the time, is labels and annotations: it is
-// passed over, not decoded.
+// Listed is what a comparison needs of one list entry. Lists are requested all the time
+// and consist mostly of labels and annotations, which are skipped, not decoded.
 type Listed struct {
 	ID    string
 	Pod   string // of a container
@@ -29,8 +28,8 @@ const (
 	Exited  = int32(cri.ContainerState_CONTAINER_EXITED)
 )
 
-// shape says where a list's items have those fields (api.proto of the CRI, v1).
-// The list itself is field 1 of both answers.
+// shape has the field numbers of a list's items (api.proto of the CRI, v1). The list
+// itself is field 1 of both answers.
 type shape struct{ id, pod, state protowire.Number }
 
 var (
@@ -38,11 +37,11 @@ var (
 	ctrShape = shape{id: 1, pod: 2, state: 6} // Container
 )
 
-// List asks for all there is.
+// List lists all pods and containers.
 func (c *Client) List(ctx context.Context) (pods, ctrs []Listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Containers first: the pod of one that came in between is then in the other list.
+	// Containers first: the later list of pods then has the pod of every listed container.
 	if ctrs, err = c.readList(ctx, cri.RuntimeService_ListContainers_FullMethodName, ctrShape); err != nil {
 		return nil, nil, fmt.Errorf("list containers: %w", err)
 	}
@@ -55,37 +54,36 @@ func (c *Client) List(ctx context.Context) (pods, ctrs []Listed, err error) {
 func (c *Client) readList(ctx context.Context, method string, s shape) ([]Listed, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	l := &listing{shape: s, room: &c.room}
+	l := &listing{shape: s, buf: &c.buf}
 	// An empty request asks for all; it is the same for both.
 	err := c.conn.Invoke(ctx, method, &cri.ListContainersRequest{}, l, grpc.ForceCodecV2(listingCodec{encoding.GetCodecV2(proto.Name)}))
 	return l.items, err
 }
 
-// listing is a list while it is read. room is where it lies meanwhile: that is
-// kept from one to the next.
+// listing is a list while it is read. Its buffer is reused for the next list.
 type listing struct {
 	shape shape
 	items []Listed
-	room  *[]byte
+	buf   *[]byte
 }
 
-// listingCodec reads listings and leaves everything else to gRPC's own.
+// listingCodec decodes listings, and passes everything else to gRPC's own codec.
 type listingCodec struct{ encoding.CodecV2 }
 
-// Unmarshal takes an answer.
+// Unmarshal decodes an answer.
 func (c listingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	l, ok := v.(*listing)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	*l.room = slices.Grow((*l.room)[:0], data.Len())[:data.Len()]
-	items, err := itemsOf((*l.room)[:data.CopyTo(*l.room)], l.shape)
+	*l.buf = slices.Grow((*l.buf)[:0], data.Len())[:data.Len()]
+	items, err := itemsOf((*l.buf)[:data.CopyTo(*l.buf)], l.shape)
 	l.items = items
 	return err
 }
 
-// itemsOf reads the items of a list. As in all of protobuf the last of a field
-// counts, and fields that are not known are passed over.
+// itemsOf reads the items of a list. As everywhere in protobuf the last occurrence of a
+// field counts, and unknown fields are skipped.
 func itemsOf(b []byte, s shape) ([]Listed, error) {
 	var items []Listed
 	err := EachField(b, func(n protowire.Number, _ uint64, item []byte) error {
@@ -110,8 +108,7 @@ func itemsOf(b []byte, s shape) ([]Listed, error) {
 	return items, err
 }
 
-// EachField visits fields that are a number or bytes; bytes are not nil, even
-// where there are none.
+// EachField visits fields of the types varint and bytes. bytes is nil only for a varint.
 func EachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)

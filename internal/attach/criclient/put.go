@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// puts are the fields of resources that values can be put into, at creation and in
-// updates. 0 and "" are "not said" there: each function returns false for a value that
-// the CRI has no way to say.
+// puts are the fields of resources that values can set, at creation and in updates. 0
+// and "" mean unset in the CRI: a function returns false for a value that the CRI
+// cannot express.
 var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.CPUShares:   putNumber(func(r *pRes) *int64 { return &r.CpuShares }, 1),
 	lifecycle.CPUQuota:    putNumber(func(r *pRes) *int64 { return &r.CpuQuota }, -1),
@@ -19,17 +19,17 @@ var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.Unified:     func(r *pRes, v lifecycle.Value) bool { return PutPair(&r.Unified, v) },
 }
 
-// Puts reports whether resources have a field for values of a container.
+// Puts reports whether resources have a field for these values of a container.
 func Puts(f lifecycle.Field) bool { return puts[f] != nil }
 
-// Put puts a value into resources. It returns false for one that they have no way to say,
-// which is then left over instead of lost.
+// Put puts a value into resources. It returns false for a value that they cannot
+// express; the caller then reports it as left.
 func Put(r *pRes, v lifecycle.Value) bool {
 	put := puts[v.Field]
 	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)
 }
 
-// PutPair puts a value into m under its key. It returns false where it has none.
+// PutPair puts a value into m under its key. It returns false for a value without one.
 func PutPair(m *map[string]string, v lifecycle.Value) bool {
 	if v.Key != "" {
 		*m = WithPairs(*m, map[string]string{v.Key: v.Text})
@@ -37,7 +37,7 @@ func PutPair(m *map[string]string, v lifecycle.Value) bool {
 	return v.Key != ""
 }
 
-// WithPairs lays pairs over m, which may be nil.
+// WithPairs merges pairs into m, which may be nil.
 func WithPairs(m, more map[string]string) map[string]string {
 	if m == nil && len(more) > 0 {
 		m = make(map[string]string, len(more))

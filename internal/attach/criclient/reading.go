@@ -12,7 +12,8 @@ import (
 )
 
 // configRow describes one field of ContainerConfig. A row without read is not
-// carried, and its note says why. A proto that ends in "." stands for all below it.
+// converted, and its note says why. A proto that ends in "." stands for all fields
+// below it.
 type configRow struct {
 	proto, life string
 	number      protowire.Number // in ContainerConfig (api.proto of the CRI, v1)
@@ -20,7 +21,7 @@ type configRow struct {
 	note        string
 }
 
-// configFields finds rows that are read by their number.
+// configFields has the read functions by field number.
 var configFields = func() (of [32]func(r *reading, b []byte) error) {
 	for _, row := range containerTable {
 		if row.read != nil {
@@ -30,10 +31,10 @@ var configFields = func() (of [32]func(r *reading, b []byte) error) {
 	return of
 }()
 
-// reading decodes a ContainerConfig from the bytes of a request. A container is
-// created once and its kubelet waits, so it decodes without a message in between, and
-// its texts share one string. As in all of protobuf the last of a field counts, what is said twice
-// of a message is laid over, and what is not known is passed over.
+// reading decodes a ContainerConfig from the bytes of a request. The kubelet waits for
+// a creation, so it decodes into lifecycle types directly, and its strings share one
+// buffer. As everywhere in protobuf the last occurrence of a field counts, messages
+// that occur twice are merged, and unknown fields are skipped.
 type reading struct {
 	into  *lifecycle.Container
 	texts strings.Builder
@@ -47,12 +48,12 @@ type reading struct {
 
 var errText = errors.New("a text is not UTF-8")
 
-// ContainerOfConfig reads a container's configuration as it lies in a request. ok is false where the
-// configuration cannot be read.
+// ContainerOfConfig reads a container's configuration from the bytes of a request. ok
+// is false for a malformed one.
 func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bool) {
 	l = &lifecycle.Container{PodID: pod, State: lifecycle.StateCreated}
 	r := &reading{into: l}
-	r.makeRoom(config)
+	r.allocate(config)
 	err := EachField(config, func(n protowire.Number, _ uint64, b []byte) error {
 		if b == nil || int(n) >= len(configFields) || configFields[n] == nil {
 			return nil
@@ -70,12 +71,12 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a score
 	}
 	l.Args = append(r.commands, r.arguments...)
-	l.Together() // what outlives all else of it is apart
+	l.Together() // strings that are kept longer than the rest get their own buffer
 	return l, true
 }
 
-// makeRoom makes room for what comes often.
-func (r *reading) makeRoom(config []byte) {
+// allocate allocates the strings and the lists of common fields at once.
+func (r *reading) allocate(config []byte) {
 	var n [len(configFields)]int
 	size := 0
 	_ = EachField(config, func(number protowire.Number, _ uint64, b []byte) error {
@@ -85,7 +86,7 @@ func (r *reading) makeRoom(config []byte) {
 		}
 		return nil
 	})
-	r.texts.Grow(size) // and a little more than it takes
+	r.texts.Grow(size) // a little more than is needed
 	if n[6] > 0 {
 		r.into.Env = make([]string, 0, n[6])
 	}
@@ -100,7 +101,7 @@ func (r *reading) makeRoom(config []byte) {
 	}
 }
 
-// text is what a field says.
+// text returns a field as a string.
 func (r *reading) text(b []byte) (string, error) {
 	if !utf8.Valid(b) {
 		return "", errText
@@ -110,13 +111,13 @@ func (r *reading) text(b []byte) (string, error) {
 	return r.texts.String()[from:], nil
 }
 
-// field is where a text of a message goes, by its number.
+// field is the destination of a string field, by its number.
 type field struct {
 	number protowire.Number
 	to     *string
 }
 
-// named reads fields that are texts.
+// named reads string fields.
 func (r *reading) named(b []byte, into ...field) error {
 	return EachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
 		for _, f := range into {
@@ -128,7 +129,7 @@ func (r *reading) named(b []byte, into ...field) error {
 	})
 }
 
-// pair reads an entry of a map, and what looks like one.
+// pair reads an entry of a map, or a message of the same form.
 func (r *reading) pair(b []byte) (key, value string, err error) {
 	err = r.named(b, field{1, &key}, field{2, &value})
 	return key, value, err
@@ -153,7 +154,7 @@ func (r *reading) add(list *[]string, b []byte) error {
 	return err
 }
 
-// env reads a variable; its value is bytes of any kind.
+// env reads a variable; its value may be any bytes.
 func (r *reading) env(b []byte) error {
 	var key, value []byte
 	if err := EachField(b, func(n protowire.Number, _ uint64, b []byte) error {

@@ -14,8 +14,8 @@ import (
 )
 
 // verbose is what we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under
-// the key "info" of a verbose status. Of the OCI spec it has only the
-// fields that decisions need: its seccomp part alone is larger than all of them.
+// the key "info" of a verbose status. Of the OCI spec it has only the fields that
+// decisions need: its seccomp part alone is larger than all of them.
 type verbose struct {
 	SandboxID string `json:"sandboxID"`
 	PID       uint32 `json:"pid"`
@@ -43,7 +43,7 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// readVerbose reads what it can: runtimes are free in what they report. The error says
+// readVerbose reads what it can; the content is up to the runtime. The error is about
 // what it could not read.
 func readVerbose(info map[string]string) (v verbose, err error) {
 	text, ok := info["info"]
@@ -56,7 +56,7 @@ func readVerbose(info map[string]string) (v verbose, err error) {
 	return v, nil
 }
 
-// annotatedIn reads resources of an annotation; nil where there are none.
+// annotatedIn reads resources from an annotation; nil if it has none.
 func annotatedIn(text string) *lifecycle.Resources {
 	var r *cri.LinuxContainerResources
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
@@ -65,9 +65,9 @@ func annotatedIn(text string) *lifecycle.Resources {
 	return Resources(r)
 }
 
-// podIn adds what is said of a pod.
+// podIn adds the pod's part to p.
 func (v *verbose) podIn(p *lifecycle.Pod) {
-	// CRI-O says it in annotations of the spec alone.
+	// CRI-O has it only in annotations of the spec.
 	annotated := runtimes.AnnotatedOf(v.Spec.Annotations, p.Annotations, p.Labels)
 	linux := &v.Config.Linux
 	p.PID, p.CgroupParent = v.PID, cmp.Or(linux.CgroupParent, annotated.CgroupParent)
@@ -77,7 +77,7 @@ func (v *verbose) podIn(p *lifecycle.Pod) {
 	}
 }
 
-// containerIn adds what is said of a container. The OCI spec has annotations that NRI
+// containerIn adds the container's part to c. The OCI spec has annotations that NRI
 // plugins added, our record among them.
 func (v *verbose) containerIn(c *lifecycle.Container) {
 	spec := &v.Spec
@@ -101,7 +101,7 @@ func (v *verbose) containerIn(c *lifecycle.Container) {
 	}
 }
 
-// resources are those of the OCI spec; nil where it has none.
+// resources are those of the OCI spec; nil if it has none.
 func (v *verbose) resources() *lifecycle.Resources {
 	r := v.Spec.Linux.Resources
 	if r == nil {

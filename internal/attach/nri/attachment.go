@@ -51,55 +51,54 @@ type Options struct {
 	Index   string // two digits; plugins are called in their order. Default: 50
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// FailRequest asks the runtime to fail a request we do not answer in time,
-	// instead of going on without us. Runtimes before NRI 0.12.4 ignore it.
+	// FailRequest asks the runtime to fail a request that we do not answer in time, instead
+	// of continuing without us. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
 	// Disabled are the calls whose answers change nothing.
 	Disabled []runtimes.Call
-	// OnConfigure receives the configuration the runtime keeps for a launched
-	// plugin, if there is any. An error refuses the connection.
+	// OnConfigure receives the configuration that the runtime stores for a plugin it
+	// launched, if there is any. An error refuses the connection.
 	OnConfigure func(yaml string) error
-	// Admit is asked before each registration; an error keeps the attachment
-	// out, in StateStandby, until there is none. nil admits always.
+	// Admit is called before each registration. While it returns an error, the attachment
+	// stays unconnected, in StateStandby. nil always admits.
 	Admit func() error
 	// OnState is called with each state that is entered, in order, and the error that
-	// Status would give. It must not call back.
+	// Status would return. It must not call the attachment.
 	OnState   func(state string, err error)
 	Backoff   connect.Backoff // default: 0.5 s to 15 s
 	Handshake time.Duration   // how long registering may take; default: 10 s
-	// WriteTimeout is how long the runtime may leave what we send unread before the
-	// connection is given up; default: 10 s.
+	// WriteTimeout is how long a write to the runtime may take. The attachment then closes
+	// the connection; default: 10 s.
 	WriteTimeout time.Duration
-	// Again is the pause before Admit is asked again; default: 0.2 s.
-	Again time.Duration
-	Dial  socket.Dialer // to the runtime
-	// Polls: the attachment polls for the socket instead of watching it with inotify.
+	// AdmitInterval is the pause between calls of Admit; default: 0.2 s.
+	AdmitInterval time.Duration
+	Dial          socket.Dialer // to the runtime
+	// Polls: the attachment polls for the socket and does not use inotify.
 	Polls bool
 }
 
-// Attachment is Trimtab's seat at a runtime: an NRI plugin that stays
-// connected. It is a conductor.Carrier and, while connected, a
-// conductor.Runtime.
+// Attachment is an NRI plugin that reconnects whenever the connection ends. It is a
+// conductor.Carrier and, while connected, a conductor.Runtime.
 type Attachment struct {
 	o     Options
 	state connect.State
 
-	met  atomic.Pointer[met]
+	met  atomic.Pointer[lastRuntime]
 	live atomic.Pointer[session] // synchronised, else nil
 }
 
-// met is the runtime that configured us last.
-type met struct {
+// lastRuntime is the runtime that sent the last Configure.
+type lastRuntime struct {
 	peer peer
 	can  conductor.Capabilities // with peer
-	// What it said it waits; 0 where it did not say.
+	// The timeouts that Configure had; 0 where it had none.
 	registration, request time.Duration
 }
 
-func newMet(p peer, registration, request time.Duration) *met {
+func newLastRuntime(p peer, registration, request time.Duration) *lastRuntime {
 	can := p.capabilities()
 	can.AnswersWithin = cmp.Or(max(request, 0), stub.DefaultRequestTimeout)
-	return &met{p, can, registration, request}
+	return &lastRuntime{p, can, registration, request}
 }
 
 var (
@@ -111,13 +110,13 @@ var (
 func New(o Options) *Attachment {
 	o.Socket, o.Name, o.Index = cmp.Or(o.Socket, api.DefaultSocketPath), cmp.Or(o.Name, "trimtab"), cmp.Or(o.Index, "50")
 	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
-	o.Again = cmp.Or(max(o.Again, 0), connect.AdmitAgain)
+	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.AdmitAgain)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
 	o.Handshake, o.WriteTimeout = cmp.Or(max(o.Handshake, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
 	a := &Attachment{o: o}
-	a.met.Store(newMet(peer{}, 0, 0))
+	a.met.Store(newLastRuntime(peer{}, 0, 0))
 	return a
 }
 
@@ -128,22 +127,21 @@ func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "nri" }
 
-// Capabilities are what can be done with the runtime that is connected. Values of
-// pods are never carried: NRI has no way to change a pod.
+// Capabilities are what the connected runtime supports. Values of pods are never
+// carried: NRI has no call that changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.met.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
 
-// Lacks lists the fields that a newer runtime would carry and the one last
-// connected to does not.
-func (a *Attachment) Lacks() []lifecycle.Field { return a.about().lacks() }
+// Lacks lists the fields that newer runtimes carry and the last connected one does not.
+func (a *Attachment) Lacks() []lifecycle.Field { return a.peer().lacks() }
 
-func (a *Attachment) about() peer { return a.met.Load().peer }
+func (a *Attachment) peer() peer { return a.met.Load().peer }
 
 // About names the runtime and its NRI release; empty while there is none.
-func (a *Attachment) About() string { return a.about().about }
+func (a *Attachment) About() string { return a.peer().about }
 
 // Status returns the state of the connection, the runtime it is or was last
 // connected to, and the last error since it last worked.
@@ -152,8 +150,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Timeouts returns how long the runtime waits for a registration and for an
-// answer, as it said when it last configured us; 0 where it did not say.
+// Timeouts returns how long the runtime waits for a registration and for an answer, as
+// its last Configure had it; 0 where it had none.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	m := a.met.Load()
 	return m.registration, m.request
@@ -164,10 +162,10 @@ func States() []string {
 	return []string{StateIdle, StateWaiting, StateStandby, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
 }
 
-// Update sends unsolicited updates to the runtime and returns the ids it
-// refused. Calls are made one at a time, and end with ctx or after a bound of
-// ours. It must not be called while answering an event: where ctx shows that it
-// is, Update refuses with ErrInHandler.
+// Update sends unsolicited updates to the runtime and returns the ids it refused. It
+// makes one call at a time, which ends with ctx or after updateBound. It must not be
+// called while answering an event: where ctx shows that it is, Update refuses with
+// ErrInHandler.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if ctx.Value(handling{}) != nil {
 		return nil, ErrInHandler

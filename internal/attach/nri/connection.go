@@ -18,9 +18,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Run keeps the attachment connected until ctx ends; it then returns nil. In
-// launched mode it returns ErrRuntimeGone when the runtime closes the one
-// connection there is. It is called once.
+// Run keeps the attachment connected until ctx ends, and then returns nil. A launched
+// plugin has one connection: Run returns ErrRuntimeGone when the runtime closes it. Run
+// is called once.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	if Launched() {
@@ -38,13 +38,13 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 		watching.Go(func() { w.run(ctx, a.o.Log) })
 	}
 	connect.Attempts{
-		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, Again: a.o.Again, Attempt: a.attempt, Wake: w.appeared,
+		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, Again: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
 		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },
 	}.Run(ctx)
 	return nil
 }
 
-// absent is why the runtime's socket is not there.
+// absent returns why the runtime's socket does not exist.
 func (a *Attachment) absent() error {
 	_, err := os.Stat(a.o.Socket)
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Attachment) absent() error {
 	return err
 }
 
-// attempt dials and serves one connection until it ends. It reports whether the
-// connection got as far as synchronising.
+// attempt dials and serves one connection until it ends. worked reports whether the
+// runtime sent Synchronize.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	limited, cancel := context.WithTimeout(ctx, a.o.Handshake)
@@ -66,8 +66,8 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	return a.serve(ctx, conn)
 }
 
-// runLaunched serves the connection that the runtime handed down. When the runtime
-// ends, this connection closes; the runtime does not start this process again.
+// runLaunched serves the connection that the runtime passed to this process. When the
+// runtime ends, the connection closes; the runtime does not start this process again.
 func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
@@ -79,7 +79,7 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 		return fmt.Errorf("launched nri plugin: %w", err)
 	}
 	if refused := a.await(ctx); refused != nil && ctx.Err() == nil {
-		err = a.runMute(ctx, conn, refused)
+		err = a.runRegisteredOnly(ctx, conn, refused)
 	} else {
 		_, err = a.serve(ctx, conn)
 	}
@@ -89,35 +89,36 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	return errors.Join(ErrRuntimeGone, err)
 }
 
-// launchPatience is how long a launched plugin waits until it is admitted, within the
-// time that runtimes wait for it to register: the plugin of the runtime's last run may
-// be about to end.
-const launchPatience = 2 * time.Second
+// launchTimeout is how long a launched plugin waits until it is admitted. It is shorter
+// than runtimes wait for a registration. The plugin that the runtime launched before
+// may be about to exit.
+const launchTimeout = 2 * time.Second
 
-// await asks to be admitted until it is, or patience ends.
+// await calls Admit until it returns nil, or launchTimeout has passed.
 func (a *Attachment) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, launchPatience)
+	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
 	for {
 		err := a.o.Admit()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		sleep.For(ctx, a.o.Again)
+		sleep.For(ctx, a.o.AdmitInterval)
 	}
 }
 
-// runMute registers over a connection that the runtime handed down, since some runtimes
-// do not start without, and answers nothing there. A launched plugin registers once, so
-// when this agent is admitted it attaches through the socket, as any other plugin.
-func (a *Attachment) runMute(ctx context.Context, conn net.Conn, refused error) error {
+// runRegisteredOnly registers over the connection that the runtime passed to this
+// process, because some runtimes do not start otherwise, and changes nothing in its
+// answers. A launched plugin can register only once, so when this agent is admitted it
+// attaches through the socket, as an external plugin does.
+func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refused error) error {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {
 		_ = conn.Close()
 		return err
 	}
 	defer s.finish()
-	s.mute = true
+	s.registerOnly = true
 	a.enter(StateStandby, refused)
 	if err := s.start(); err != nil {
 		return err
@@ -135,12 +136,12 @@ func (a *Attachment) runMute(ctx context.Context, conn net.Conn, refused error) 
 // connection are unknown.
 var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize); those that it started before are not known")
 
-// attend is the working part of a connection, until it ends. A Synchronize may
+// serveEvents runs from the registration to the end of a connection. Synchronize may
 // come late.
-func (a *Attachment) attend(ctx context.Context, s *session) error {
+func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
 	a.live.Store(s)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
-	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
+	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	select {
 	case <-s.synced.ch:
 		a.enter(StateSynchronised, nil)
@@ -165,11 +166,11 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	select {
 	case <-s.synced.ch:
 		a.enter(StateSynchronised, nil)
-		worked, err = true, a.attend(ctx, s)
+		worked, err = true, a.serveEvents(ctx, s)
 	case <-s.working.ch:
 		a.enter(StateRegistered, errNoSynchronize)
 		a.o.Log.Warn("no synchronisation", logkey.Err, errNoSynchronize)
-		worked, err = true, a.attend(ctx, s)
+		worked, err = true, a.serveEvents(ctx, s)
 	case <-s.conn.dead.ch:
 		err = errors.New("runtime closed the connection before synchronising")
 	case <-ctx.Done():
@@ -177,7 +178,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	a.live.Store(nil)
 	s.finish()
 	if worked {
-		s.contain("Detached", func() { a.o.Handler.Detached(a, err) })
+		s.recoverPanic("Detached", func() { a.o.Handler.Detached(a, err) })
 	}
 	return worked, err
 }

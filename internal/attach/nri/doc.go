@@ -4,6 +4,6 @@
 // lifecycle types and decided values back into adjustments and updates, and
 // declares which fields NRI can carry.
 //
-// It decides nothing, keeps no state of pods or containers, and never lets a
-// fault of its own reach a pod: only a conductor.Rejection fails a request.
+// The package decides nothing and keeps no state of pods or containers. A fault
+// of its own never fails a pod: only a conductor.Rejection fails a request.
 package nri

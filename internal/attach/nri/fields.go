@@ -6,21 +6,20 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of NRI's messages, for the docs: what it becomes in
-// lifecycle words, since which NRI release runtimes can send it, and whether
-// decided values travel back in it.
+// Row describes one field of NRI's messages, for the docs: the lifecycle field it
+// becomes, the NRI release that added it, and whether answers set it.
 type Row struct {
 	Proto     string // e.g. Container.linux.resources.cpu.shares
-	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty where not carried
+	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
 	Since     string // NRI release that first has it as input
-	Setting   string // name of the lifecycle.Field carried back in it, if any
-	Adjust    bool   // carried in the answer to CreateContainer
-	Update    bool   // carried in updates of existing containers
-	Note      string // what to know about it; the reason where not carried
+	Setting   string // name of the lifecycle.Field that answers set in it, if any
+	Adjust    bool   // set in the answer to CreateContainer
+	Update    bool   // set in updates of existing containers
+	Note      string // a remark, or why it is not converted
 }
 
-// field is one row of a conversion table: one field of an NRI message, where
-// it goes, and how. A row without in is not carried, and its note says why.
+// field is one row of a conversion table: one field of an NRI message, where it goes,
+// and how. A row without in is not converted, and its note says why.
 type field[P, L any] struct {
 	proto string // field name; [] marks a list, {} a map
 	life  string // Go name; empty for a message whose fields land in L itself
@@ -30,11 +29,11 @@ type field[P, L any] struct {
 	note  string
 }
 
-// table converts one message type. The messages are ours once decoded, so maps
-// and lists of text are shared with them, not copied.
+// table converts one message type. After decoding we own the messages, so maps and
+// lists of strings are shared with them, not copied.
 type table[P, L any] []field[P, L]
 
-// nested is a table whose types do not matter.
+// nested is a table of any message type.
 type nested interface {
 	describe(parent Row, seen map[nested]string) []Row
 }
@@ -66,7 +65,7 @@ func list[P, L any](t *table[P, L], in []*P) []L {
 		return nil
 	}
 	out := make([]L, len(in))
-	for r := range *t { // row by row: the processor guesses repeated calls better
+	for r := range *t { // row by row: branch prediction works better with repeated calls
 		conv := (*t)[r].in
 		if conv == nil {
 			continue
@@ -80,7 +79,7 @@ func list[P, L any](t *table[P, L], in []*P) []L {
 	return out
 }
 
-// texts converts a repeated message to a text of each.
+// texts converts a repeated message to one string per element.
 func texts[P any](in []P, of func(P) string) []string {
 	if len(in) == 0 {
 		return nil
@@ -106,8 +105,8 @@ func opt[T comparable, W any, PW wrapper[T, W]](w PW) lifecycle.Opt[T] {
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below parent. A table met before is not
-// listed again: its parent's row points to the first place.
+// describe lists the table's rows below parent. It lists a table once: a second
+// parent's row refers to the first place.
 func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
 	seen[t] = parent.Proto
 	var rows []Row

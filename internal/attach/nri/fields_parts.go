@@ -60,8 +60,8 @@ var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
 	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
 }
 
-// opaque is why most of a seccomp filter is not carried.
-const opaque = "not carried: policies never rewrite a seccomp filter, so they see only its outline"
+// opaque is the note of the fields of a seccomp filter that are not converted.
+const opaque = "not carried: policies never change a seccomp filter, so they get only a summary"
 
 var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 	{"default_action", "DefaultAction", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.DefaultAction = p.DefaultAction }, nil, ""},

@@ -15,7 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// The stub registers a handler whose signature is off silently never.
+// The stub ignores a handler with a wrong signature and reports no error, so the
+// compiler checks them here.
 var (
 	_ stub.ConfigureInterface           = (*session)(nil)
 	_ stub.SynchronizeInterface         = (*session)(nil)
@@ -33,7 +34,7 @@ var (
 	_ stub.RemoveContainerInterface     = (*session)(nil)
 )
 
-// handling marks the context of an event being answered.
+// handling marks the context of a request that is being answered.
 type handling struct{}
 
 // Configure answers the runtime's first request with the events we want.
@@ -45,10 +46,10 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 		return 0, errAborted
 	}
 	p := newPeer(runtime, release, s.stub.RuntimeNRIVersion())
-	if s.mute {
+	if s.registerOnly {
 		return subscription(nil, p), s.launchedWith(config)
 	}
-	s.a.met.Store(newMet(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
+	s.a.met.Store(newLastRuntime(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
 	if err := s.launchedWith(config); err != nil {
 		return 0, err
 	}
@@ -56,31 +57,31 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	return subscription(s.a.o.Handler.Wants(), p), nil
 }
 
-// launchedWith takes the configuration that a runtime keeps for a plugin it starts.
+// launchedWith passes on the configuration that a runtime stores for a plugin it launches.
 func (s *session) launchedWith(config string) error {
 	if config == "" || s.a.o.OnConfigure == nil {
 		return nil
 	}
 	err := errors.New("configuration handler panicked")
-	s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
+	s.recoverPanic("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
 	if err != nil {
 		return fmt.Errorf("configuration from runtime: %w", err)
 	}
 	return nil
 }
 
-// Synchronize hands the runtime's pods and containers on. It answers without
-// updates, and after half the time the runtime allows even if the handler
-// is not done: a slow answer would have us dropped, repeatedly.
+// Synchronize passes the runtime's pods and containers to the handler. It answers
+// without updates. It answers after half of the runtime's timeout even if the handler
+// still runs: the runtime disconnects a plugin that answers late, again and again.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
-	if s.mute {
+	if s.registerOnly {
 		return nil, nil
 	}
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	s.mu.Lock()
 	s.asked = true
 	s.mu.Unlock()
-	peer := s.a.about()
+	peer := s.a.peer()
 	for _, p := range pods {
 		if p != nil {
 			pod := podIn(p)
@@ -114,12 +115,12 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	return nil, nil
 }
 
-// RunPodSandbox relays the event.
+// RunPodSandbox passes the event on.
 func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: podIn(p)})
 }
 
-// UpdatePodSandbox relays the event with the resources asked for.
+// UpdatePodSandbox passes the event on with the requested resources.
 func (s *session) UpdatePodSandbox(ctx context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
 	return s.pod(ctx, lifecycle.Event{
 		Kind: lifecycle.UpdatePodSandbox, Pod: podIn(p),
@@ -127,52 +128,51 @@ func (s *session) UpdatePodSandbox(ctx context.Context, p *api.PodSandbox, overh
 	})
 }
 
-// StopPodSandbox relays the event.
+// StopPodSandbox passes the event on.
 func (s *session) StopPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: podIn(p)})
 }
 
-// RemovePodSandbox relays the event.
+// RemovePodSandbox passes the event on.
 func (s *session) RemovePodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	defer s.known.ended(p.GetId())
 	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: podIn(p)})
 }
 
-// CreateContainer answers with the adjustment of the container, nil where
-// there is nothing to change.
+// CreateContainer answers with the adjustment of the container, nil if nothing changes.
 func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer}, p, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	adjust, left := s.a.about().adjustment(ans.Values, c)
+	adjust, left := s.a.peer().adjustment(ans.Values, c)
 	s.reportLeft(ans.Op, c.GetId(), left)
 	// Runtimes fail a creation that also asks to update what it creates.
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
-// PostCreateContainer handles the event that the runtime knows the container.
+// PostCreateContainer passes on that the runtime has stored the container.
 func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.PostCreateContainer, p, c)
 }
 
-// StartContainer relays the event.
+// StartContainer passes the event on.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
 
-// PostStartContainer reports that the container runs. Nothing is decided about
-// that; hook servers may want to know.
+// PostStartContainer reports that the container runs. The agent decides nothing then;
+// hook servers may need the event.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	told, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
-	if !ok || p == nil || c == nil || s.mute || !s.requests.begin() {
+	if !ok || p == nil || c == nil || s.registerOnly || !s.requests.begin() {
 		return nil
 	}
 	defer s.end()
 	ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: podIn(p), Container: containerIn(c)}
-	s.a.about().pod(ev.Pod)
+	s.a.peer().pod(ev.Pod)
 	s.known.complete(ev.Kind, ev.Pod, ev.Container)
-	s.contain(ev.Kind.String(), func() { told.Notify(ev) })
+	s.recoverPanic(ev.Kind.String(), func() { told.Notify(ev) })
 	return nil
 }
 
@@ -181,15 +181,15 @@ func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c 
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
-// UpdateContainer answers with our values for the container asserted again, so
-// that what was asked for does not overwrite them.
+// UpdateContainer answers with our values for the container, so that the kubelet's
+// request does not overwrite them.
 func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Requested: resourcesIn(res)}, p, c)
 	if err != nil {
 		return nil, err
 	}
 	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
-	own, left := s.a.about().update(c.GetId(), runtimes.Request, ans.Values)
+	own, left := s.a.peer().update(c.GetId(), runtimes.Request, ans.Values)
 	s.reportLeft(ans.Op, c.GetId(), left)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
@@ -198,7 +198,7 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return ups, nil
 }
 
-// StopContainer relays the event; others may be updated in the answer.
+// StopContainer passes the event on; the answer may update other containers.
 func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StopContainer}, p, c)
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 	return s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
-// RemoveContainer relays the event.
+// RemoveContainer passes the event on.
 func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.RemoveContainer, p, c)
 }
@@ -217,13 +217,13 @@ func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 		s.a.o.Log.Debug("event without pod ignored", logkey.Event, ev.Kind.String())
 		return nil
 	}
-	s.a.about().pod(ev.Pod)
+	s.a.peer().pod(ev.Pod)
 	_, err := s.handle(ctx, ev)
 	return err
 }
 
-// container completes and relays a container event. For a missing pod it
-// uses the pod id that the container names; without a container there is no event.
+// container completes a container event and passes it on. For a missing pod it uses the
+// pod id of the container; without a container it drops the event.
 func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
 		s.a.o.Log.Debug("event without container ignored", logkey.Event, ev.Kind.String())
@@ -233,30 +233,30 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 	if ev.Pod = podIn(p); ev.Pod == nil {
 		ev.Pod = &lifecycle.Pod{ID: c.GetPodSandboxId()}
 	}
-	s.a.about().pod(ev.Pod)
+	s.a.peer().pod(ev.Pod)
 	s.known.complete(ev.Kind, ev.Pod, ev.Container)
 	if ev.Container.ID == "" {
-		s.a.o.Log.Warn("nothing can be decided for a container without id and name", logkey.Event, ev.Kind.String(), logkey.Pod, ev.Pod.Name)
+		s.a.o.Log.Warn("the runtime sent a container without id and name; the agent decides nothing for it", logkey.Event, ev.Kind.String(), logkey.Pod, ev.Pod.Name)
 	}
 	return s.handle(ctx, ev)
 }
 
-// notify relays an event that has no answer.
+// notify passes on an event whose answer has no values.
 func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.container(ctx, lifecycle.Event{Kind: kind}, p, c)
 	return err
 }
 
-// handle asks the handler. Only a policy's no comes out as an error: a panic
-// or a fault of ours is answered with no change.
+// handle calls the handler. Only a Rejection is returned as an error: after a panic or
+// a fault of ours, the answer changes nothing.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
-	if s.mute || !s.requests.begin() {
+	if s.registerOnly || !s.requests.begin() {
 		return conductor.Answer{}, nil
 	}
 	defer s.end()
-	s.works(ev.Kind)
+	s.noteEventBeforeSync(ev.Kind)
 	ctx = context.WithValue(ctx, handling{}, true)
-	s.contain(ev.Kind.String(), func() {
+	s.recoverPanic(ev.Kind.String(), func() {
 		got, err := s.a.o.Handler.Handle(ctx, s.a, ev)
 		var rejected *conductor.Rejection
 		switch {
@@ -271,9 +271,9 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 	return ans, refusal
 }
 
-// updates translates settings of existing containers, one update for each:
-// a second for the same container would be a conflict with ourselves. Settings
-// without an id, or of the container except, cannot be sent.
+// updates translates settings of existing containers, one update for each container:
+// the runtime would report a second as a conflict. It drops settings without an id, and
+// those of the container except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
@@ -289,7 +289,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 		}
 		merged[id] = append(merged[id], w.Values...)
 	}
-	peer := s.a.about()
+	peer := s.a.peer()
 	for _, id := range order {
 		u, left := peer.update(id, runtimes.Push, merged[id])
 		s.reportLeft(op, id, left)
@@ -301,8 +301,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	return out
 }
 
-// reportLeft reports values that were handed to us though we declare that we
-// cannot carry them.
+// reportLeft logs values that the handler returned though Capabilities excludes them.
 func (s *session) reportLeft(op logkey.ID, id string, left []lifecycle.Value) {
 	for _, v := range left {
 		s.a.o.Log.Warn("value not carried by nri", logkey.Op, op, logkey.Container, id,

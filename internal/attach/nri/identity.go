@@ -8,19 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// The keys under which a kubelet sends names to the runtime; both are its own,
-// whatever a pod's author writes there.
+// The labels in which a kubelet sends names to the runtime. The kubelet overwrites what
+// a pod's author writes there.
 const (
 	containerNameKey = "io.kubernetes.container.name"
 	podNameKey       = "io.kubernetes.pod.name"
 )
 
-// identities completes what some runtimes report late or by another name. It
-// lives as long as a connection: what Synchronize tells is complete.
+// identities completes what some runtimes report late or under another name. It lives
+// as long as a connection: Synchronize reports complete containers.
 type identities struct {
 	mu sync.Mutex
-	// pending are ids we made up for a creation request without one, by pod and name;
-	// ours maps the ids that the runtime sent later to them, theirs back.
+	// pending are ids that we made up for a creation request without one, by pod and name.
+	// ours maps ids that the runtime sent later to them, theirs maps back.
 	pending      map[[2]string]string
 	ours, theirs map[string]string
 	pods         map[string]string // by the ids we made up
@@ -31,16 +31,16 @@ func newIdentities() *identities {
 	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}, pods: map[string]string{}}
 }
 
-// pod gives a pod its name in Kubernetes where the runtime reports one of its own,
-// as iSulad does.
+// pod replaces a pod's name by its Kubernetes name where the runtime reports another
+// one, as iSulad does.
 func (p peer) pod(pod *lifecycle.Pod) {
 	if pod != nil && p.name != "containerd" && p.name != "cri-o" {
 		pod.Name = cmp.Or(pod.Labels[podNameKey], pod.Name)
 	}
 }
 
-// complete gives the container of an event the name and the id under which it
-// is known. CRI-O up to 1.36 leaves out the name at creation, iSulad the id.
+// complete sets the name and the id of an event's container. CRI-O up to 1.36 leaves
+// out the name at creation, iSulad the id.
 func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecycle.Container) {
 	c.PodID = cmp.Or(c.PodID, pod.ID)
 	c.Name = cmp.Or(c.Name, c.Labels[containerNameKey], c.Annotations[containerNameKey])
@@ -77,8 +77,8 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 	c.ID = id
 }
 
-// ended forgets the containers of a pod that was removed: of a creation that failed,
-// and of a container that went with its pod, no end is reported.
+// ended forgets the containers of a removed pod: the runtime reports no end of a failed
+// creation, nor of a container that was removed with its pod.
 func (i *identities) ended(podID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// stubLog passes the stub's messages on for debugging: what an operator needs
-// to know is logged and kept in Status by the attachment itself.
+// stubLog logs the stub's messages at level debug. The attachment itself logs what an
+// operator needs, and keeps it in Status.
 type stubLog struct{ log *slog.Logger }
 
 var _ nrilog.Logger = stubLog{}
@@ -30,17 +30,17 @@ func (l stubLog) Debugf(ctx context.Context, format string, args ...any) {
 	l.print(ctx, "debug", format, args)
 }
 
-// Infof logs what the stub finds worth knowing.
+// Infof logs the stub's messages of level info.
 func (l stubLog) Infof(ctx context.Context, format string, args ...any) {
 	l.print(ctx, "info", format, args)
 }
 
-// Warnf logs what the stub finds odd.
+// Warnf logs the stub's warnings.
 func (l stubLog) Warnf(ctx context.Context, format string, args ...any) {
 	l.print(ctx, "warn", format, args)
 }
 
-// Errorf logs what the stub could not do.
+// Errorf logs the stub's errors.
 func (l stubLog) Errorf(ctx context.Context, format string, args ...any) {
 	l.print(ctx, "error", format, args)
 }

@@ -8,19 +8,18 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// peer is the runtime at the other end of a connection, as far as it decides
-// what an answer can hold. Runtimes drop fields they do not know without an
-// error, so of what is unknown the worst is assumed: the zero peer knows nothing
-// that came after the first release of this protocol.
+// peer is the runtime at the other end of a connection: what decides which fields an
+// answer can hold. Runtimes drop unknown fields without an error. So the zero peer, an
+// unknown runtime, supports only what the first release of this protocol had.
 type peer struct {
-	name  string  // as the runtime calls itself
+	name  string  // as the runtime reports it
 	nri   version // the NRI release in it; zero where it is unknown
 	kind  runtimes.Runtime
-	about string // for people
+	about string // name and versions, for Status
 }
 
-// newPeer is the runtime that says this of itself in Configure. stated is the
-// NRI release it states, or that the stub inferred.
+// newPeer is the runtime that sent these values in Configure. stated is the NRI release
+// that it sent, or that the stub inferred.
 func newPeer(name, release, stated string) peer {
 	nri := runtimeVersion(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
@@ -33,13 +32,13 @@ func newPeer(name, release, stated string) peer {
 	return p
 }
 
-// Runtime is what is known of a runtime by how it introduces itself.
+// Runtime identifies a runtime by the name and the release that it sends in Configure.
 func Runtime(name, release string) runtimes.Runtime { return newPeer(name, release, "").kind }
 
-// has reports whether the runtime's NRI library is of this release or a later one.
+// has reports whether the runtime's NRI library has this release or a later one.
 func (p peer) has(nri version) bool { return !p.nri.Before(nri) }
 
-// capabilities are what the attachment can do with this runtime.
+// capabilities are what the attachment can change in this runtime.
 func (p peer) capabilities() conductor.Capabilities {
 	updates := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.UpdateContainer, f) })
 	return conductor.Capabilities{
@@ -51,15 +50,14 @@ func (p peer) capabilities() conductor.Capabilities {
 	}
 }
 
-// piggybacks is true of containerd (1.7 to 2.4, internal/nri: they are applied
-// before the lock is let go, and a failure is logged) and of the embedded runtime,
-// which does the same. CRI-O fails the creation whose answer has an update that
-// fails.
+// piggybacks is true for containerd and for the embedded runtime: they apply updates of
+// other containers before they release their lock, and log a failure (containerd 1.7 to
+// 2.4, internal/nri). CRI-O fails the creation if such an update fails.
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == Embedded }
 
-// carries says what an answer to an event of this kind can hold: at creation
-// everything in the table that the runtime applies, in updates resources alone,
-// nothing elsewhere.
+// carries reports whether an answer to an event of this kind can set the field. At
+// creation these are all fields of the table that the runtime applies, in updates only
+// resources; other events carry none.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
 	if s == nil {
@@ -74,15 +72,14 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// Carries says what the newest runtime can be answered, as Attachment.Capabilities
-// does of the one that is connected.
+// Carries reports what an answer to the newest runtime can set. Attachment.Capabilities
+// reports it for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
 	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
 }
 
-// lacks lists the fields that other runtimes carry at creation, and this one
-// does not.
+// lacks lists the fields that other runtimes carry at creation and this one does not.
 func (p peer) lacks() []lifecycle.Field {
 	var out []lifecycle.Field
 	for _, s := range settings {

@@ -2,7 +2,7 @@ package nri
 
 import "sync"
 
-// signal is raised once, for all who wait for it.
+// signal is raised once, for all goroutines that wait for it.
 type signal struct {
 	ch   chan struct{}
 	once *sync.Once
@@ -12,18 +12,18 @@ func newSignal() signal { return signal{make(chan struct{}), &sync.Once{}} }
 
 func (s signal) raise() { s.once.Do(func() { close(s.ch) }) }
 
-// requests are the runtime's that are being answered.
+// requests counts the runtime's requests that are being answered.
 type requests struct {
 	idle signal // raised when the connection has ended and none is left
 
 	mu       sync.Mutex
 	running  int
-	answered bool  // one was
-	written  int64 // writes of the connection when the last one was
+	answered bool  // a request was answered
+	written  int64 // writes of the connection when the last answer was made
 	ended    bool
 }
 
-// begin counts one in; it is false when the connection has ended.
+// begin counts a request in. It returns false after the connection has ended.
 func (r *requests) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +34,7 @@ func (r *requests) begin() bool {
 	return true
 }
 
-// end counts one out, at so many writes of the connection.
+// end counts a request out; writes is the connection's count at that time.
 func (r *requests) end(writes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *requests) end(writes int64) {
 	r.raise()
 }
 
-// finish lets no more begin.
+// finish refuses all further requests.
 func (r *requests) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,8 +57,8 @@ func (r *requests) raise() {
 	}
 }
 
-// state reports whether one is being answered, whether one was, and at how many writes of the
-// connection the last.
+// state reports whether a request is being answered, whether any was, and the
+// connection's count of writes when the last answer was made.
 func (r *requests) state() (running, answered bool, written int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,47 +25,47 @@ const grace = 5 * time.Second
 
 var errAborted = errors.New("handshake abandoned")
 
-// session is one connection with its own stub: a stub whose Start failed can
-// never be started again. It is also the plugin that stub serves.
+// session is one connection with its own stub, because a stub whose Start failed cannot
+// be started again. The session is also the plugin that the stub serves.
 type session struct {
 	a      *Attachment
 	stub   stub.Stub
 	conn   *watchedConn
-	ctx    context.Context // of everything this connection runs; ends with it
+	ctx    context.Context // of everything this connection runs; canceled when it ends
 	cancel context.CancelFunc
 
 	registered signal // RegisterPlugin was answered
 	synced     signal // the Synchronize event was handled
-	working    signal // an event came, and no Synchronize before it
+	working    signal // an event came before any Synchronize
 	closed     signal // the stub has cleaned up
 	known      *identities
 	requests   requests
 
-	updating  chan struct{}   // holds one token: one unsolicited update at a time
-	updateCtx context.Context // of the update under way; owned by the token's holder
+	updating  chan struct{}   // semaphore with one token: one unsolicited update at a time
+	updateCtx context.Context // of the current update; owned by the token's holder
 
-	started bool // Start succeeded; Stop would wait for one that is stuck
-	// mute: registered because the runtime waits for it, and nothing is decided.
-	mute bool
+	started bool // Start succeeded; Stop would wait for a Start that hangs
+	// registerOnly: the session registers because the runtime waits for it, and decides nothing.
+	registerOnly bool
 
 	mu         sync.Mutex
-	configured bool // Configure arrived: it alone ends the stub's Start
+	configured bool // Configure arrived: only Configure ends the stub's Start
 	aborted    bool // Configure must not be answered any more
 	asked      bool // Synchronize arrived
 }
 
-// watchedConn reports when it is closed, by whichever side. A write that the other side
-// leaves unread for too long closes it: half a message may be out.
+// watchedConn reports when either side closes it. A write that takes longer than
+// writeTimeout closes it, because a part of the message may have been sent.
 type watchedConn struct {
 	net.Conn
-	within time.Duration // of one write
-	writes atomic.Int64  // that returned
-	dead   signal
+	writeTimeout time.Duration // of one write
+	writes       atomic.Int64  // that returned
+	dead         signal
 }
 
-// Write writes within bounds.
+// Write writes with a deadline.
 func (c *watchedConn) Write(b []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(c.within)) // of a closed connection, which the write finds
+	_ = c.SetWriteDeadline(time.Now().Add(c.writeTimeout)) // of a closed connection, which the write finds
 	n, err := c.Conn.Write(b)
 	c.writes.Add(1)
 	if err != nil {
@@ -74,8 +74,7 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection. The multiplexer above calls it as soon as
-// reading fails.
+// Close closes the connection. ttrpc's multiplexer calls it as soon as reading fails.
 func (c *watchedConn) Close() error {
 	c.dead.raise()
 	return c.Conn.Close()
@@ -84,7 +83,7 @@ func (c *watchedConn) Close() error {
 func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
 	s := &session{
 		a:          a,
-		conn:       &watchedConn{Conn: conn, within: a.o.WriteTimeout, dead: newSignal()},
+		conn:       &watchedConn{Conn: conn, writeTimeout: a.o.WriteTimeout, dead: newSignal()},
 		registered: newSignal(),
 		synced:     newSignal(),
 		working:    newSignal(),
@@ -121,9 +120,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 	return s, nil
 }
 
-// start registers and waits until the runtime has configured us. The stub's
-// Start ends neither with its context nor with a lost connection once it is
-// registered, so it runs beside a watchdog.
+// start registers and waits for Configure. Once registered, the stub's Start ends
+// neither with its context nor with a lost connection, so a watchdog runs beside it.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -157,8 +155,8 @@ func (s *session) start() error {
 	return cause
 }
 
-// abort ends a Start that waits for a Configure which can no longer come, by
-// giving the stub one that fails. It reports whether Start will return.
+// abort ends a Start that waits for a Configure that can no longer come: it gives the
+// stub a Configure that fails. It reports whether Start will return.
 func (s *session) abort() bool {
 	s.mu.Lock()
 	if s.configured {
@@ -178,8 +176,8 @@ func (s *session) abort() bool {
 	return true
 }
 
-// interceptRequest sees requests before the stub. The stub survives only one
-// Configure, and none once its Start was given up.
+// interceptRequest gets requests before the stub. The stub can handle one Configure
+// only, and none after its Start was aborted.
 func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, m ttrpc.Method) (any, error) {
 	if strings.HasSuffix(info.FullMethod, "/Configure") {
 		s.mu.Lock()
@@ -190,17 +188,17 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 			return nil, errAborted
 		}
 	}
-	deepen()
+	growStack()
 	return m(ctx, u)
 }
 
-// deepen makes room on the stack of a request's goroutine at once. It starts
-// with a small one, and would otherwise be moved to one of twice the size
-// several times, each time with more calls on it. A decision with pools takes
-// between 16 and 32 KiB: sets of CPUs are values.
+// growStack grows the stack of a request's goroutine once. The stack starts small; the
+// runtime of Go would otherwise copy it to one of twice the size several times, each
+// time with more frames. A decision with pools uses between 16 and 32 KiB, because CPU
+// sets are values.
 //
 //go:noinline
-func deepen() {
+func growStack() {
 	var room [24 << 10]byte
 	touch(&room)
 }
@@ -208,9 +206,9 @@ func deepen() {
 //go:noinline
 func touch(room *[24 << 10]byte) { room[0] = 1 }
 
-// interceptCall sees our calls to the runtime. It marks the end of
-// RegisterPlugin, and gives UpdateContainers, which the stub calls without
-// context, the context of the update under way.
+// interceptCall gets our calls to the runtime. It notes the end of RegisterPlugin. It
+// gives UpdateContainers, which the stub calls without a context, the context of the
+// current update.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -231,22 +229,22 @@ func (s *session) wait(ctx context.Context) error {
 	case <-s.conn.dead.ch:
 		return errors.New("runtime closed the connection")
 	case <-ctx.Done():
-		s.rest()
+		s.awaitAnswers()
 		return nil
 	}
 }
 
-// What rest waits for after the last answer was made: until it is written, and until
-// nothing was written for a while, as one answer is several writes.
+// awaitAnswers waits until the last answer is written, and until nothing was written
+// for a while, because one answer takes several writes.
 const (
 	answerWritten = time.Second
 	answerQuiet   = 5 * time.Millisecond
 )
 
-// rest waits, within bounds, until no event is being answered and the last answer is
-// written: the runtime takes the end of the connection for no answer, and may fail the
-// request. The server of the library does not say when it has written an answer.
-func (s *session) rest() {
+// awaitAnswers waits, within bounds, until no request is being answered and the last
+// answer is written. If the connection ends before, the runtime has no answer and may
+// fail the request. ttrpc does not report when it has written an answer.
+func (s *session) awaitAnswers() {
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	again := time.NewTicker(time.Millisecond)
@@ -276,8 +274,8 @@ func (s *session) rest() {
 	}
 }
 
-// finish closes everything and waits for it, so that nothing of this
-// connection overlaps with the next. It is not called from the stub's OnClose.
+// finish closes everything and waits for it, so that a connection never overlaps with
+// the next. The stub's OnClose must not call it.
 func (s *session) finish() {
 	s.cancel()
 	if s.started {
@@ -297,9 +295,9 @@ func (s *session) finish() {
 	}
 }
 
-// works notes an event of a runtime that sent no Synchronize: iSulad never sends it
-// to the plugins that it starts, nor did containerd before NRI 0.7.
-func (s *session) works(kind lifecycle.Kind) {
+// noteEventBeforeSync notes an event of a runtime that sent no Synchronize. iSulad
+// never sends it to plugins that it launches, nor did containerd before NRI 0.7.
+func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
@@ -317,11 +315,11 @@ func (s *session) end() {
 	s.requests.end(writes)
 }
 
-// contain keeps a panic of what it calls from ending the agent.
-func (s *session) contain(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
+// recoverPanic runs f and logs a panic in it, so that the agent goes on.
+func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
-// updateBound is the longest an unsolicited update may take when its caller
-// sets no deadline.
+// updateBound is the longest that an unsolicited update may take if its caller sets no
+// deadline.
 const updateBound = 10 * time.Second
 
 // update sends one unsolicited update and waits for its answer.

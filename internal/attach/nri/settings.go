@@ -12,22 +12,23 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// setting is one row of the table of what NRI's answers can carry: a field, and how a
-// decided value is put into it. Exactly one of resource and create is set. Each returns
-// false for a value that NRI cannot express; the kernel gets that value then.
+// setting is one row of the table of fields that NRI's answers can set: the field, and
+// the function that puts a value into the answer. A row has either resource or create.
+// Both return false for a value that NRI cannot express; the keeper then writes it to
+// the kernel.
 type setting struct {
 	field lifecycle.Field
 	proto string // the field of Container it changes
-	// resource sets a field of resources: in adjustments and in updates.
+	// resource sets a field of resources, in adjustments and in updates.
 	resource func(r *api.LinuxResources, v lifecycle.Value) bool
-	// create sets what only a container being created can be given.
+	// create sets a field that only CreateContainer can set.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string
 }
 
-// settings is the table of everything NRI carries back, and with that the
-// attachment's capabilities. Scalar resources that an earlier plugin set cannot
-// be taken over: the runtime refuses the creation.
+// settings is the table of all fields that NRI's answers can set. The attachment's
+// capabilities are made from it. A plugin cannot override a scalar resource that an
+// earlier plugin set: the runtime refuses the creation.
 var settings = []setting{
 	{
 		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
@@ -64,12 +65,12 @@ var settings = []setting{
 	},
 	{
 		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI,
-		note: "passed over by containerd before 1.7.30 and in 2.0, and by other runtimes before NRI 0.10: not sent there, and " +
+		note: "ignored by containerd before 1.7.30 and in 2.0, and by other runtimes before NRI 0.10: not sent there, and " +
 			"reported as not applied; a name the runtime cannot resolve fails the creation",
 	},
 	{
 		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore,
-		note: "passed over by runtimes before NRI 0.7: not sent there, and reported as not applied",
+		note: "ignored by runtimes before NRI 0.7: not sent there, and reported as not applied",
 	},
 	{
 		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
@@ -77,18 +78,18 @@ var settings = []setting{
 	},
 	{
 		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: class((*api.ContainerAdjustment).SetLinuxBlockIOClass),
-		note: "passed over by a runtime without a block I/O configuration; a class the configuration does not have fails the creation, " +
+		note: "ignored by a runtime without a block I/O configuration; a class the configuration does not have fails the creation, " +
 			"and CRI-O drops it without an error; " +
 			"lost in containerd's updates",
 	},
 	{
 		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: class((*api.ContainerAdjustment).SetLinuxRDTClass),
-		note: "passed over by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
+		note: "ignored by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
 			"lost in containerd's updates",
 	},
 	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
-		note: "never marked for removal: with both in the answer, which one the runtime obeys is left to chance",
+		note: "never marked for removal: with a removal and a value in one answer, either may win",
 	},
 }
 
@@ -101,9 +102,9 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	return m
 }()
 
-// adjustment translates values for the container being created. It is nil
-// where nothing is carried, so that such a container stays as it would be
-// without us. What NRI cannot carry, or the runtime does not take, is returned.
+// adjustment translates values for the container that is being created. It returns nil
+// if it sets nothing, so that the container stays as it would be without us. It also
+// returns the values that NRI cannot carry or the runtime does not support.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
@@ -134,9 +135,9 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	return a, left
 }
 
-// update translates values for an existing container: resources alone. It is
-// nil where nothing is carried. What NRI cannot carry, or the runtime does not
-// take with this call, is returned.
+// update translates values for an existing container: only resources. It returns nil if
+// it sets nothing. It also returns the values that NRI cannot carry or the runtime does
+// not support in this call.
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
@@ -163,7 +164,7 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// number sets a number that is at least least and not 0, which stands for unset.
+// number sets a number that is at least least, and not 0, which means unset.
 func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
 	return func(r *api.LinuxResources, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {
@@ -174,7 +175,7 @@ func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.Lin
 	}
 }
 
-// text sets a text that is not empty, which stands for unset or would clear what is there.
+// text sets a string that is not empty: an empty one means unset, or would clear the field.
 func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Text != "" {
@@ -184,7 +185,7 @@ func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	}
 }
 
-// class sets a text that NRI accepts only in the answer to a creation.
+// class sets a string that NRI accepts only in the answer to CreateContainer.
 func class(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
 	put := text(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
@@ -201,7 +202,7 @@ func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
 	return true
 }
 
-// nameable refuses keys NRI would read as something else: none, or a removal.
+// nameable refuses keys with another meaning in NRI: the empty key, and a removal.
 func nameable(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {

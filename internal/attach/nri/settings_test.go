@@ -92,7 +92,7 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: what is declared is done, and nothing else.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
-	a.met.Store(newMet(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
+	a.met.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
 	for _, v := range everything() {
 		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
 		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})
@@ -106,7 +106,7 @@ func TestCarriesIsTrue(t *testing.T) {
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox,
 			lifecycle.RemovePodSandbox, lifecycle.StartContainer, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.Configure,
 		} {
-			if a.about().carries(k, v.Field) {
+			if a.peer().carries(k, v.Field) {
 				t.Errorf("%s is declared at %s", v.Field, k)
 			}
 		}

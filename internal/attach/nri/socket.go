@@ -12,14 +12,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// recheck is how often the socket is looked at without a notice.
+// recheck is how often the socket is polled in addition to inotify.
 const recheck = 10 * time.Second
 
-// socketWatch reports when a socket file is created, so that a runtime that
-// comes back is not kept waiting for the back-off.
+// socketWatch reports when a socket file is created, so that the attachment connects at
+// once and does not wait for the end of a back-off.
 type socketWatch struct {
 	path     string
-	last     os.FileInfo   // nil where it was not there
+	last     os.FileInfo   // nil if it did not exist
 	appeared chan struct{} // holds at most one token
 }
 
@@ -29,16 +29,16 @@ func newSocketWatch(path string) *socketWatch {
 	return w
 }
 
-// run watches until ctx ends. Without inotify there is only polling.
+// run watches until ctx ends. Without inotify it polls.
 func (w *socketWatch) run(ctx context.Context, log *slog.Logger) {
-	if err := (follow.Follower{Recheck: recheck, Dirs: w.dirs, Look: w.look}).Run(ctx); err != nil {
+	if err := (follow.Follower{Recheck: recheck, Dirs: w.dirs, Look: w.poll}).Run(ctx); err != nil {
 		log.Warn("nri socket is polled for", logkey.Err, err)
 	}
 }
 
-// dirs are the socket's directory, or the nearest parent that exists, and the one above
-// it: a directory whose socket is still open somewhere can be replaced without a word
-// from its own watch.
+// dirs are the socket's directory, or its nearest parent that exists, and the directory
+// above. If a process still holds the socket open, the watch on a replaced directory
+// reports nothing.
 func (w *socketWatch) dirs() []string {
 	dir := filepath.Dir(filepath.Clean(w.path))
 	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {
@@ -50,8 +50,8 @@ func (w *socketWatch) dirs() []string {
 	return []string{dir, filepath.Dir(dir)}
 }
 
-// look reports where the socket is another one than before.
-func (w *socketWatch) look() {
+// poll reports whether the socket is another file than before.
+func (w *socketWatch) poll() {
 	now, err := os.Stat(w.path)
 	if err != nil {
 		w.last = nil

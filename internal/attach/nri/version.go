@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// version is an NRI release; its zero value is an unknown one.
+// version is an NRI release; the zero value means unknown.
 type version = runtimes.Version
 
 // later returns the later of two releases.
@@ -20,9 +20,9 @@ func later(a, b string) string {
 	return a
 }
 
-// runtimeVersion is the runtime's NRI release: as it states it, or by the
-// stub's table of runtimes, which wants the v that some runtimes leave out.
-// It is empty where it is unknown.
+// runtimeVersion returns the runtime's NRI release, as the runtime states it or from
+// the stub's table of runtimes. That table wants a leading v, which some runtimes leave
+// out. It returns "" for an unknown release.
 func runtimeVersion(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
@@ -41,18 +41,18 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// Embedded is what our embedded runtime calls itself, and Library its release:
-// that of the NRI library it is made of. It says so by name because the library
-// reads its own release from the binary, where test binaries have none.
+// Embedded is the name that our embedded runtime reports, and Library its release: that
+// of the NRI library in it. It is a constant, because the library reads its own release
+// from the binary, and test binaries have none.
 const (
 	Embedded = "trimtab-sim"
 	Library  = "0.12.5"
 )
 
-// podUpdates is the release that knows UpdatePodSandbox.
+// podUpdates is the first release with UpdatePodSandbox.
 var podUpdates = version{Major: 0, Minor: 10}
 
-// eventOf maps the steps NRI can be subscribed to. Synchronize always comes.
+// eventOf maps the events that a plugin can subscribe to. Synchronize always comes.
 var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
 	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,
@@ -68,9 +68,9 @@ var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.RemoveContainer:     api.Event_REMOVE_CONTAINER,
 }
 
-// subscription is the mask of events to subscribe to. A runtime drops a plugin
-// that asks for a bit it does not know, silently and after Start succeeded, so
-// what an older or unknown release lacks is left out.
+// subscription is the mask of events to subscribe to. A runtime disconnects a plugin
+// that subscribes to an event it does not know, without an error and after Start
+// succeeded. So the mask leaves out what an older or unknown release lacks.
 func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 	var mask api.EventMask
 	for _, k := range wants {
