@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"internal/placement/kubelet": {"internal/lifecycle", "internal/placement", "internal/topology"},
 	"internal/placement/choose":  {"internal/topology"},
 	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
+	"internal/rules":             {"internal/hook", "internal/intent", "internal/lifecycle", "internal/topology"},
 	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/placement/choose", "internal/topology"},
 	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},
 	"internal/runtimes":          {"internal/lifecycle"},
@@ -166,7 +167,7 @@ func TestArrows(t *testing.T) {
 // TestPureCore checks that what decides can reach neither the node, nor a
 // clock, nor a log.
 func TestPureCore(t *testing.T) {
-	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/hook", "./internal/engine") {
+	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/hook", "./internal/rules", "./internal/engine") {
 		for _, i := range p.Imports {
 			switch i {
 			case "os", "net", "time", "context", "log", "log/slog", "os/exec", "syscall", "math/rand", "math/rand/v2", "sync":

@@ -32,6 +32,8 @@ type Input struct {
 	// is unknown. A container that it does not name is an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
+	// About is what the container is, as the runtime reported it.
+	About About
 	// Pristine are the resources as the runtime asked for them, before any
 	// change of ours.
 	Pristine *lifecycle.Resources
@@ -60,6 +62,14 @@ type Input struct {
 	Exports map[string]string
 }
 
+// About is what a container is, as far as policies look at it. It is not to be
+// changed.
+type About struct {
+	Image       string // as the runtime names it; "" if it does not
+	Labels      map[string]string
+	Annotations map[string]string // without ours
+}
+
 // Creation is what counts when a container is created, and never again.
 type Creation struct {
 	// Env is the environment in the runtime's request, NAME=value.
@@ -81,6 +91,12 @@ type Output struct {
 	// Exports are what Input.Exports is at later decisions on the container, also
 	// after a restart.
 	Exports map[string]string
+	// Matched says that the hook's condition holds; of hooks that have one.
+	Matched bool
+	// Refuse is why the container must not be created; "" if it may.
+	Refuse string
+	// Failed is why the hook could not propose all it has; "" if it could.
+	Failed string
 }
 
 // Scale asks that a field be divided: what another hook sets it to, or else
@@ -105,6 +121,13 @@ type Hook interface {
 type Last interface {
 	Hook
 	AfterOthers()
+}
+
+// Wisher is a hook that changes what a pod asks for, after its annotations and
+// labels were read and authorised. The input has no container.
+type Wisher interface {
+	Hook
+	Wish(in *Input, asked *intent.Pod, out *Output)
 }
 
 // lives are the events of a hook whose values are kept for as long as pods and

@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/types"
+)
+
+// Limits of expressions. Costs are CEL's units: about one for each step, and one for
+// each ten characters that are compared.
+const (
+	// MaxExpression is the longest expression, in bytes.
+	MaxExpression = 4096
+	// MaxEstimate is the highest cost that an expression may have by its form, with
+	// pods of maxEntries labels.
+	MaxEstimate = 2_000_000
+	// MaxCost is where an evaluation is ended.
+	MaxCost = 20_000
+
+	maxEntries = 128  // of a map
+	maxText    = 4096 // of a text, in bytes
+	maxLabel   = 317  // of a label's key, which is longer than its value
+	maxNesting = 32
+)
+
+// Where says at which character of an expression something is wrong. Both count from
+// 1; both are 0 where no place is to blame.
+type Where struct{ Line, Column int }
+
+// fault is what is wrong with an expression.
+type fault struct {
+	Where
+	what string
+}
+
+// languages are the environments in which expressions are compiled.
+type languages struct {
+	whole *cel.Env // pod and container
+	pods  *cel.Env // pod alone
+}
+
+func newLanguages() (languages, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return languages{}, fmt.Errorf("types of CEL: %w", err)
+	}
+	pods, err := cel.NewCustomEnv(
+		cel.StdLib(), cel.CustomTypeAdapter(registry), cel.CustomTypeProvider(newProvider(registry)),
+		cel.ParserExpressionSizeLimit(MaxExpression), cel.ParserRecursionLimit(maxNesting),
+		cel.Variable("pod", podType),
+	)
+	if err != nil {
+		return languages{}, fmt.Errorf("prepare CEL: %w", err)
+	}
+	whole, err := pods.Extend(cel.Variable("container", containerType))
+	if err != nil {
+		return languages{}, fmt.Errorf("prepare CEL: %w", err)
+	}
+	return languages{whole: whole, pods: pods}, nil
+}
+
+// expression is a compiled expression.
+type expression struct {
+	program    cel.Program
+	namespaces bool // it reads the labels of namespaces
+}
+
+// compile compiles an expression of a type.
+func compile(env *cel.Env, text string, want *types.Type) (*expression, []fault) {
+	if len(text) > MaxExpression {
+		return nil, []fault{{what: fmt.Sprintf("is %d bytes long; an expression has at most %d", len(text), MaxExpression)}}
+	}
+	tree, issues := env.Compile(text)
+	if issues != nil && issues.Err() != nil {
+		var all []fault
+		for _, e := range issues.Errors() {
+			all = append(all, fault{Where{e.Location.Line(), e.Location.Column() + 1}, plain(e.Message)})
+		}
+		return nil, all
+	}
+	if got := tree.OutputType(); !got.IsExactType(want) {
+		return nil, []fault{{Where{1, 1}, fmt.Sprintf("is of type %s, want %s", got, want)}}
+	}
+	most, err := env.EstimateCost(tree, sizes{})
+	switch {
+	case err != nil:
+		return nil, []fault{{what: "its cost cannot be estimated: " + plain(err.Error())}}
+	case most.Min > MaxCost || most.Max > MaxEstimate:
+		return nil, []fault{{Where{1, 1}, fmt.Sprintf("may cost %d of CEL's units, and at most %d are allowed: nest fewer loops over labels and annotations", max(most.Min, most.Max), MaxEstimate)}}
+	}
+	program, err := env.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(MaxCost))
+	if err != nil {
+		return nil, []fault{{Where{1, 1}, plain(err.Error())}}
+	}
+	return &expression{program: program, namespaces: readsNamespaces(tree.NativeRep())}, nil
+}
+
+// readsNamespaces reports whether an expression reads labels of namespaces.
+func readsNamespaces(tree *ast.AST) bool {
+	read := ast.MatchDescendants(ast.NavigateAST(tree), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.SelectKind && e.AsSelect().FieldName() == "namespaceLabels"
+	})
+	return len(read) > 0
+}
+
+// plain is a message of the CEL library on one line, without its long lists.
+func plain(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
+	if strings.HasPrefix(message, "Syntax error: ") {
+		message, _, _ = strings.Cut(message, " expecting {")
+		message = "is no CEL: " + strings.TrimPrefix(message, "Syntax error: ")
+	}
+	const most = 300
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most-3], "") + "..."
+	}
+	return message
+}
+
+// sizes are the sizes of maps and texts by which costs are estimated.
+type sizes struct{}
+
+// EstimateSize returns the largest size of a map or text of the variables. What an
+// expression makes of them is as long at most, where CEL does not know better.
+func (sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
+	var size cost.SizeEstimate
+	switch kind := node.Type().Kind(); {
+	case node.Expr() != nil && slices.Contains(constructed, node.Expr().Kind()):
+		return nil
+	case kind == types.MapKind && len(node.Path()) > 0:
+		size = cost.RangedSizeEstimate(0, maxEntries)
+	case kind == types.StructKind:
+		size = cost.FixedSizeEstimate(1)
+	case slices.ContainsFunc(node.Path(), func(name string) bool { return name == "labels" || name == "namespaceLabels" }):
+		size = cost.RangedSizeEstimate(0, maxLabel)
+	case kind == types.StringKind || kind == types.BytesKind:
+		size = cost.RangedSizeEstimate(0, maxText)
+	default:
+		return nil
+	}
+	return &size
+}
+
+// constructed are the expressions whose size is that of their text.
+var constructed = []ast.ExprKind{ast.LiteralKind, ast.ListKind, ast.MapKind, ast.ComprehensionKind}
+
+// EstimateCallCost leaves the costs of functions to CEL.
+func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+	return nil
+}
+
+// missingKey is how CEL begins the error of a look-up in a map that lacks the key.
+const missingKey = "no such key"
+
+// matches evaluates an expression of type bool. A look-up of what is not there makes
+// it false.
+func (e *expression) matches(s *subject) (bool, error) {
+	out, _, err := e.program.Eval(s)
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), missingKey):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s", plain(err.Error()))
+	}
+	return out == types.True, nil
+}
+
+// number evaluates an expression of type int.
+func (e *expression) number(s *subject) (int64, error) {
+	out, _, err := e.program.Eval(s)
+	if err != nil {
+		return 0, fmt.Errorf("%s", plain(err.Error()))
+	}
+	n, _ := out.Value().(int64) // its type is checked
+	return n, nil
+}
+
+// text evaluates an expression of type string.
+func (e *expression) text(s *subject) (string, error) {
+	out, _, err := e.program.Eval(s)
+	if err != nil {
+		return "", fmt.Errorf("%s", plain(err.Error()))
+	}
+	text, _ := out.Value().(string) // its type is checked
+	return text, nil
+}

@@ -1,0 +1,215 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// elsewhere are the fields that rules do not set, and how their end is reached. All
+// others they set as a hook does.
+var elsewhere = map[lifecycle.Field]string{
+	lifecycle.CPUSetCPUs:  "who owns which CPUs is decided for the whole node; set class, pool or numa",
+	lifecycle.CPUSetMems:  "memory nodes go with CPUs; set numa",
+	lifecycle.RDTGroup:    "groups of resctrl are made by the hook rdt; set rdt.class",
+	lifecycle.RDTSchemata: "groups of resctrl are made by the hook rdt; set rdt.class",
+	lifecycle.RDTMonitor:  "groups of resctrl are made by the hook rdt; set rdt.class",
+	lifecycle.CoreSched:   "cookies are made by the hook coreSched",
+}
+
+// Field is a field that rules may set.
+type Field struct {
+	lifecycle.FieldInfo
+
+	Key   string // what its key is; "" if it has none
+	Range string // of numbers, for people; "" for any
+}
+
+// Settable lists the fields that rules may set, in the order of the table of fields.
+func Settable() []Field {
+	var all []Field
+	for _, f := range lifecycle.Fields() {
+		if _, no := elsewhere[f.Field]; no {
+			continue
+		}
+		s := Field{FieldInfo: f, Key: keys[f.Field].means}
+		if s.Key == "" && f.Compose == lifecycle.Keyed {
+			s.Key = "its entry"
+		}
+		if b, has := bounds[f.Field]; has {
+			s.Range = b.String()
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Elsewhere lists the fields that rules do not set, with the reasons.
+func Elsewhere() [][2]string {
+	var all [][2]string
+	for _, f := range lifecycle.Fields() {
+		if why, no := elsewhere[f.Field]; no {
+			all = append(all, [2]string{f.Name, why})
+		}
+	}
+	return all
+}
+
+// FieldNames are the names of the fields that rules may set.
+func FieldNames() []string {
+	var names []string
+	for _, f := range Settable() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// bound is the range of a number; unlimited allows -1 as well.
+type bound struct {
+	low, high int64
+	unlimited bool
+}
+
+// String is the range for people.
+func (b bound) String() string {
+	text := fmt.Sprintf("%d to %d", b.low, b.high)
+	if b.high == math.MaxInt64 {
+		text = fmt.Sprintf("at least %d", b.low)
+	}
+	if b.unlimited {
+		text += ", or -1 for no limit"
+	}
+	return text
+}
+
+// bounds are what the kernel and the OCI runtimes take.
+var bounds = map[lifecycle.Field]bound{
+	lifecycle.CPUShares:   {2, 262144, false},
+	lifecycle.CPUQuota:    {1000, math.MaxInt64, true},
+	lifecycle.CPUPeriod:   {1000, 1000000, false},
+	lifecycle.MemoryLimit: {1 << 20, math.MaxInt64, true},
+	lifecycle.OOMScoreAdj: {-1000, 1000, false},
+	lifecycle.Hugepages:   {0, math.MaxInt64, true},
+	lifecycle.IOLimit:     {1, math.MaxInt64, true},
+}
+
+// wrongNumber is what is wrong with a number of a field; "" for nothing.
+func wrongNumber(f lifecycle.Field, n int64) string {
+	b, has := bounds[f]
+	if !has || n >= b.low && n <= b.high || b.unlimited && n == -1 {
+		return ""
+	}
+	return fmt.Sprintf("is %d, want %s", n, b)
+}
+
+// keyRule says what a key is.
+type keyRule struct {
+	means   string
+	pattern *regexp.Regexp
+	wrong   func(string) string // beyond the pattern; nil for nothing
+}
+
+// keys are the rules of keys that the table of fields does not know. A field with
+// entries that is not here takes any key.
+var keys = map[lifecycle.Field]keyRule{
+	lifecycle.Env:        {"the name of the variable", regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,255}$`), nil},
+	lifecycle.MountPoint: {"the place in the container, an absolute path", regexp.MustCompile(`^/.`), uncleanPath},
+	lifecycle.DeviceNode: {"the path of a device of the node, below /dev", regexp.MustCompile(`^/dev/.`), uncleanPath},
+	lifecycle.Annotation: {
+		"the key of the annotation", regexp.MustCompile(`^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
+		func(key string) string {
+			if strings.HasPrefix(key, "trimtab.io/") {
+				return "is an annotation of the agent's own"
+			}
+			return ""
+		},
+	},
+	lifecycle.Unified:   {"the file of cgroup v2", regexp.MustCompile(`^[a-z]+(\.[a-z0-9_]+)+$`), unifiedOfAnother},
+	lifecycle.Hugepages: {"the size of the pages, such as 2MB", regexp.MustCompile(`^[1-9][0-9]{0,4}(KB|MB|GB)$`), nil},
+	lifecycle.IOLimit:   {"disk and direction, such as 8:0 rbps", regexp.MustCompile(`^[0-9]+:[0-9]+ (rbps|wbps|riops|wiops)$`), nil},
+	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
+}
+
+// wrongKey is what is wrong with the key of a field; "" for nothing.
+func wrongKey(f lifecycle.FieldInfo, key string) string {
+	rule, known := keys[f.Field]
+	switch {
+	case f.Compose != lifecycle.Keyed && key != "":
+		return fmt.Sprintf("is %q, and %s has no entries; leave it out", printable(key), f.Name)
+	case f.Compose != lifecycle.Keyed:
+		return ""
+	case key == "" && known:
+		return "is missing, want " + rule.means
+	case key == "":
+		return "is missing, want an entry of " + f.Name
+	case !known:
+		return ""
+	case !rule.pattern.MatchString(key):
+		return fmt.Sprintf("is %q, want %s", printable(key), rule.means)
+	case rule.wrong != nil:
+		if wrong := rule.wrong(key); wrong != "" {
+			return fmt.Sprintf("is %q, which %s", printable(key), wrong)
+		}
+	}
+	return ""
+}
+
+func uncleanPath(p string) string {
+	if path.Clean(p) != p {
+		return "is no path in its short form, " + path.Clean(p)
+	}
+	return ""
+}
+
+// ownField are files of cgroup v2 that a field of its own sets.
+var ownField = map[string]lifecycle.Field{
+	"cpu.max": lifecycle.CPUQuota, "cpu.weight": lifecycle.CPUShares, "cpu.weight.nice": lifecycle.CPUShares,
+	"memory.max": lifecycle.MemoryLimit, "io.max": lifecycle.IOLimit,
+}
+
+func unifiedOfAnother(file string) string {
+	if f, has := ownField[file]; has {
+		return "the field " + f.String() + " sets"
+	}
+	switch controller, _, _ := strings.Cut(file, "."); controller {
+	case "cgroup":
+		return "is no setting of a container"
+	case "cpuset":
+		return "is decided for the whole node; set class, pool or numa"
+	case "hugetlb":
+		return "the field " + lifecycle.Hugepages.String() + " sets"
+	}
+	return ""
+}
+
+// onPods are the fields that a pod's own cgroup has.
+var onPods = []lifecycle.Field{
+	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
+}
+
+// mountOptions are those that a rule may give a mount.
+var mountOptions = []string{
+	"bind", "rbind", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "relatime", "noatime", "nodiratime",
+	"private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable",
+}
+
+// MountOptions are the options that a mount may have.
+func MountOptions() []string { return slices.Clone(mountOptions) }
+
+// usualOptions are those of a mount for which none are given: to read, without
+// devices and without more privileges.
+var usualOptions = []string{"bind", "ro", "nosuid", "nodev"}
+
+// printable shortens foreign text for messages.
+func printable(s string) string {
+	const most = 60
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most-3], "") + "..."
+	}
+	return s
+}

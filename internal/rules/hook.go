@@ -1,0 +1,231 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Facts are what rules know besides what hooks are told.
+type Facts struct {
+	// Namespaces are the labels of namespaces, by name. They are not to be changed
+	// afterwards.
+	Namespaces map[string]map[string]string
+	// Devices are the node's devices by path.
+	Devices map[string]lifecycle.Device
+}
+
+// Hooks returns the rules as hooks, in their order.
+func (s *Set) Hooks(f Facts) []hook.Hook {
+	hooks := make([]hook.Hook, len(s.rules))
+	for i, r := range s.rules {
+		hooks[i] = &Hook{rule: r, facts: f}
+	}
+	return hooks
+}
+
+// Names are the rules' names, as hooks are named.
+func (s *Set) Names() []string {
+	names := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Required are the rules without which no container is created, as hooks are named.
+func (s *Set) Required() []string {
+	var names []string
+	for _, r := range s.rules {
+		if r.required {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
+// ReadsNamespaces reports whether a rule reads labels of namespaces.
+func (s *Set) ReadsNamespaces() bool {
+	for _, r := range s.rules {
+		if r.match.namespaces {
+			return true
+		}
+		for _, set := range r.settings {
+			if set.from != nil && set.from.namespaces {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Hook is one rule. It implements hook.Hook and hook.Wisher.
+type Hook struct {
+	rule  *rule
+	facts Facts
+}
+
+// Info describes the rule.
+func (h *Hook) Info() hook.Info {
+	info := hook.Info{
+		Name: h.rule.name, About: "a rule of the configuration",
+		Stages: []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.UpdateContainer,
+		},
+		Compose: "as a hook: what an earlier one sets stands",
+	}
+	for _, s := range h.rule.settings {
+		if s.value.Scope == lifecycle.OfPod {
+			info.Pod = append(info.Pod, s.value.Field)
+		} else {
+			info.Sets = append(info.Sets, s.value.Field)
+		}
+	}
+	return info
+}
+
+// Propose proposes what the rule sets, or refuses the container.
+func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
+	ofPod := in.Container == ""
+	if !h.concerns(in.Scope()) {
+		return
+	}
+	s := newSubject(in, h.facts.Namespaces)
+	if !h.matches(s, out) {
+		return
+	}
+	if !ofPod || h.rule.wish.none() {
+		out.Matched = true
+	}
+	if h.rule.refuse != "" {
+		out.Refuse = h.rule.name + ": " + h.rule.refuse
+		return
+	}
+	for i := range h.rule.settings {
+		if set := &h.rule.settings[i]; set.value.Scope == in.Scope() {
+			h.set(set, s, out)
+		}
+	}
+}
+
+// concerns reports whether the rule has to do with a pod, or a container.
+func (h *Hook) concerns(scope lifecycle.Scope) bool {
+	if h.rule.refuse != "" {
+		return scope == lifecycle.OfContainer
+	}
+	for i := range h.rule.settings {
+		if h.rule.settings[i].value.Scope == scope {
+			return true
+		}
+	}
+	return false
+}
+
+// matches evaluates the condition.
+func (h *Hook) matches(s *subject, out *hook.Output) bool {
+	yes, err := h.rule.match.matches(s)
+	if err != nil {
+		h.failed("match", err, "the rule is skipped", out)
+	}
+	return yes
+}
+
+// failed reports an evaluation that failed.
+func (h *Hook) failed(part string, err error, then string, out *hook.Output) {
+	p := lifecycle.Problem{Key: h.rule.name, Value: part, Hook: h.rule.name, Reason: "the rule's " + part + " cannot be evaluated: " + err.Error(), Then: then, Warning: true}
+	out.Problems = append(out.Problems, p)
+	out.Failed = h.rule.name + ": " + p.Reason
+}
+
+// set proposes one value.
+func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
+	now := *set
+	if wrong, err := now.evaluate(s); err != nil {
+		h.failed("valueExpression for "+now.value.Setting(), err, "it is not set", out)
+		return
+	} else if wrong != "" {
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: h.rule.name, Hook: h.rule.name, Warning: true, Reason: "the rule's " + now.value.Setting() + " " + wrong, Then: "it is not set",
+		})
+		return
+	}
+	if now.value.Field == lifecycle.DeviceNode {
+		d, has := h.facts.Devices[now.value.Key]
+		if !has {
+			out.Problems = append(out.Problems, lifecycle.Problem{
+				Key: h.rule.name, Value: now.value.Key, Hook: h.rule.name, Warning: true, Reason: "this node has no such device", Then: "it is not set",
+			})
+			return
+		}
+		now.value.Device = &d
+	}
+	now.value.Why = lifecycle.Reason{Hook: h.rule.name, Source: h.rule.name, Text: "the rule's"}
+	out.Values = append(out.Values, now.value)
+}
+
+// evaluate puts the result of the expression into the value; a constant is there
+// already. wrong is what is wrong with it.
+func (s *setting) evaluate(on *subject) (wrong string, err error) {
+	switch {
+	case s.from == nil:
+		return "", nil
+	case s.value.Field.Numeric():
+		n, err := s.from.number(on)
+		if err != nil {
+			return "", err
+		}
+		return s.number(n), nil
+	}
+	text, err := s.from.text(on)
+	if err != nil {
+		return "", err
+	}
+	var options []string
+	if s.value.Mount != nil {
+		options = s.value.Mount.Options
+	}
+	return s.text(text, options), nil
+}
+
+// Wish changes what a pod asks for.
+func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
+	w := h.rule.wish
+	if w.none() || w.unlessAsked && (asked.Class.Said() || asked.Pool.Said() || asked.NUMA.Said()) {
+		return
+	}
+	if !h.matches(newSubject(in, h.facts.Namespaces), out) {
+		return
+	}
+	out.Matched = true
+	if w.class != intent.None {
+		wished(h, &asked.Class, w.class, w.class.String(), out)
+		if asked.Class.Key == h.rule.name {
+			asked.Name = w.class.String()
+		}
+	}
+	if w.pool != "" {
+		wished(h, &asked.Pool, w.pool, w.pool, out)
+	}
+	if w.numa != nil {
+		wished(h, &asked.NUMA, *w.numa, "", out)
+	}
+}
+
+// wished sets one wish, unless an earlier rule has.
+func wished[T any](h *Hook, to *intent.Sourced[T], want T, text string, out *hook.Output) {
+	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
+		return
+	}
+	if IsRule(to.Key) {
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: h.rule.name, Value: text, Hook: h.rule.name, Warning: true, Reason: "disagrees with " + to.Key + ", an earlier rule, which wins",
+		})
+		return
+	}
+	*to = intent.Sourced[T]{V: want, Key: h.rule.name}
+}
+
+// IsRule reports whether a name of a hook, or the source of a reason, is a rule's.
+func IsRule(name string) bool { return len(name) > len(Prefix) && name[:len(Prefix)] == Prefix }

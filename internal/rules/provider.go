@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// provider knows the types of the variables beside CEL's own.
+type provider struct {
+	types.Provider
+
+	fields map[string]map[string]*types.FieldType
+	names  map[string][]string
+	kinds  map[string]*types.Type
+}
+
+func newProvider(known types.Provider) *provider {
+	p := &provider{
+		Provider: known, fields: map[string]map[string]*types.FieldType{}, names: map[string][]string{},
+		kinds: map[string]*types.Type{},
+	}
+	for _, m := range podMembers {
+		p.add(podType, m.name, m.kind, func(v *view) any { return m.of(v.s) })
+	}
+	for _, m := range containerMembers {
+		p.add(containerType, m.name, m.kind, func(v *view) any { return m.of(v.s) })
+	}
+	for _, m := range resourceMembers {
+		p.add(resourcesType, m.name, types.IntType, func(v *view) any { return m.of(v) })
+	}
+	return p
+}
+
+func (p *provider) add(of *types.Type, name string, kind *types.Type, value func(*view) any) {
+	owner := of.TypeName()
+	if p.kinds[owner] == nil {
+		p.kinds[owner], p.fields[owner] = types.NewTypeTypeWithParam(of), map[string]*types.FieldType{}
+	}
+	p.names[owner] = append(p.names[owner], name)
+	p.fields[owner][name] = &types.FieldType{
+		Type: kind,
+		IsSet: func(target any) bool {
+			v, ok := target.(*view)
+			return ok && said(value(v))
+		},
+		GetFrom: func(target any) (any, error) {
+			v, ok := target.(*view)
+			if !ok {
+				return nil, fmt.Errorf("%T has no field %s", target, name)
+			}
+			return value(v), nil
+		},
+	}
+}
+
+// said reports whether a field has a value, as the macro has() asks.
+func said(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return v != ""
+	case int64:
+		return v != 0
+	case map[string]string:
+		return len(v) > 0
+	}
+	return true
+}
+
+// FindStructType returns the type of a name.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if t := p.kinds[name]; t != nil {
+		return t, true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames returns the names of a type's fields.
+func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
+	if names := p.names[name]; names != nil {
+		return names, true
+	}
+	return p.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType returns one field of a type.
+func (p *provider) FindStructFieldType(owner, name string) (*types.FieldType, bool) {
+	if fields := p.fields[owner]; fields != nil {
+		f, ok := fields[name]
+		return f, ok
+	}
+	return p.Provider.FindStructFieldType(owner, name)
+}
+
+// NewValue makes no value of the variables' types: expressions only read them.
+func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
+	if p.kinds[name] != nil {
+		return types.NewErr("%s cannot be made", name)
+	}
+	return p.Provider.NewValue(name, fields)
+}
+
+var errOpaque = errors.New("a pod, a container and resources are no values of their own; name a field of them")
+
+// ConvertToNative fails: views stay within CEL.
+func (v *view) ConvertToNative(reflect.Type) (any, error) { return nil, errOpaque }
+
+// ConvertToType answers type() alone.
+func (v *view) ConvertToType(t ref.Type) ref.Val {
+	if t == types.TypeType {
+		return v.kind
+	}
+	return types.WrapErr(errOpaque)
+}
+
+// Equal reports whether both are the same object.
+func (v *view) Equal(other ref.Val) ref.Val { return types.Bool(v == other) }
+
+// Type is the object's type.
+func (v *view) Type() ref.Type { return v.kind }
+
+// Value is the object itself.
+func (v *view) Value() any { return v }
+
+// ResolveName gives an evaluation its variables.
+func (s *subject) ResolveName(name string) (any, bool) {
+	switch name {
+	case "pod":
+		return &s.pod, true
+	case "container":
+		return &s.container, s.in.Container != ""
+	}
+	return nil, false
+}
+
+// Parent is none: a subject has all variables.
+func (s *subject) Parent() cel.Activation { return nil }

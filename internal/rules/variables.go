@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"math"
+
+	"cel.dev/cel-go/common/types"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The types of the variables.
+var (
+	podType       = types.NewObjectType("trimtab.Pod")
+	containerType = types.NewObjectType("trimtab.Container")
+	resourcesType = types.NewObjectType("trimtab.Resources")
+	textMap       = types.NewMapType(types.StringType, types.StringType)
+)
+
+// Variable is one field of the variables pod and container, for docs.
+type Variable struct {
+	Name  string // e.g. pod.labels
+	Type  string
+	About string
+}
+
+// member is one field of a type: its value is a string, an int64, a map of texts or
+// a *view.
+type member struct {
+	name  string
+	kind  *types.Type
+	about string
+	of    func(*subject) any
+}
+
+// subject is what one evaluation looks at. It lives as long as that.
+type subject struct {
+	in         *hook.Input
+	namespaces map[string]map[string]string // labels
+
+	pod, container, podResources, resources view
+}
+
+// view is an object of the subject, by its type.
+type view struct {
+	kind *types.Type
+	s    *subject
+}
+
+func newSubject(in *hook.Input, namespaces map[string]map[string]string) *subject {
+	s := &subject{in: in, namespaces: namespaces}
+	s.pod, s.container = view{podType, s}, view{containerType, s}
+	s.podResources, s.resources = view{resourcesType, s}, view{resourcesType, s}
+	return s
+}
+
+// podMembers are the fields of the variable pod.
+var podMembers = []member{
+	{"name", types.StringType, "the pod's name", func(s *subject) any { return s.in.Pod.Name }},
+	{"namespace", types.StringType, "its namespace", func(s *subject) any { return s.in.Pod.Namespace }},
+	{
+		"namespaceLabels", textMap, "the labels of its namespace, as the API server last reported them; needs `cluster.enabled`",
+		func(s *subject) any { return s.namespaces[s.in.Pod.Namespace] },
+	},
+	{"labels", textMap, "its labels, as at its creation", func(s *subject) any { return s.in.Pod.Labels }},
+	{"annotations", textMap, "its annotations, as at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
+	{
+		"class", types.StringType, "its class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, as asked and authorised, or as an earlier rule says",
+		func(s *subject) any { return s.in.Intent.Class.V.String() },
+	},
+	{
+		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`",
+		func(s *subject) any { return s.in.Intent.QoS.String() },
+	},
+	{"pool", types.StringType, "the pool it asks for by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},
+	{
+		"runtimeHandler", types.StringType, "the runtime handler of its RuntimeClass, or empty",
+		func(s *subject) any { return s.in.Pod.RuntimeHandler },
+	},
+	{
+		"resources", resourcesType, "the resources of the pod as a whole, as the kubelet sums them up",
+		func(s *subject) any { return &s.podResources },
+	},
+}
+
+// containerMembers are the fields of the variable container.
+var containerMembers = []member{
+	{"name", types.StringType, "the container's name", func(s *subject) any { return s.in.Container }},
+	{"image", types.StringType, "its image, as the runtime names it, or empty", func(s *subject) any { return s.in.About.Image }},
+	{
+		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the pod's spec is not known",
+		func(s *subject) any { return s.kindOf() },
+	},
+	{"labels", textMap, "its labels in the runtime", func(s *subject) any { return s.in.About.Labels }},
+	{"annotations", textMap, "its annotations in the runtime", func(s *subject) any { return s.in.About.Annotations }},
+	{"resources", resourcesType, "its resources, as the kubelet asked for them", func(s *subject) any { return &s.resources }},
+}
+
+// resourceMembers are the fields of resources. s.in is not enough to read them: they
+// are a container's or a pod's.
+var resourceMembers = []struct {
+	name  string
+	about string
+	of    func(v *view) int64
+}{
+	{"cpu", "requested milli-CPUs: those of the spec, or else by the CPU shares", (*view).requestedCPU},
+	{"cpuLimit", "milli-CPUs of the limit, 0 for none", (*view).limitCPU},
+	{"memory", "the memory limit in bytes, 0 for none", func(v *view) int64 { return max(v.asked().Memory.Limit.V, 0) }},
+	{"memoryRequest", "requested bytes of memory, 0 while the pod's spec is not known", func(v *view) int64 { return v.requests()[lifecycle.ResourceMemory] }},
+	{"shares", "CPU shares", func(v *view) int64 { return int64(min(v.asked().CPU.Shares.V, math.MaxInt64)) }},
+	{"quota", "the CFS quota in µs per period, 0 or less for none", func(v *view) int64 { return v.asked().CPU.Quota.V }},
+	{"period", "the CFS period in µs", func(v *view) int64 { return int64(min(v.asked().CPU.Period.V, math.MaxInt64)) }},
+}
+
+// Variables lists the fields of the variables in the order of the docs.
+func Variables() []Variable {
+	var all []Variable
+	for _, of := range []struct {
+		name    string
+		members []member
+	}{{"pod", podMembers}, {"container", containerMembers}} {
+		for _, m := range of.members {
+			name := m.kind.String()
+			switch m.kind {
+			case textMap:
+				name = "map of strings"
+			case resourcesType:
+				name = "resources"
+			}
+			all = append(all, Variable{of.name + "." + m.name, name, m.about})
+		}
+	}
+	for _, m := range resourceMembers {
+		all = append(all, Variable{"resources." + m.name, "int", m.about})
+	}
+	return all
+}
+
+// kindOf is the kind of the container by the pod's spec; "" if there is none.
+func (s *subject) kindOf() string {
+	if s.in.Spec == nil {
+		return ""
+	}
+	c, _ := s.in.Spec.Container(s.in.Container)
+	return c.Kind.String()
+}
+
+// asked are the resources in the runtime's request.
+func (v *view) asked() *lifecycle.Resources {
+	r := v.s.in.Pod.Resources
+	if v == &v.s.resources {
+		r = v.s.in.Pristine
+	}
+	if r == nil {
+		return &noResources
+	}
+	return r
+}
+
+// noResources is what is asked where the runtime reports nothing. Nobody writes it.
+var noResources lifecycle.Resources
+
+// requests are the requests in the pod's spec; nil where there is none.
+func (v *view) requests() lifecycle.Amounts {
+	spec := v.s.in.Spec
+	switch {
+	case spec == nil:
+		return nil
+	case v == &v.s.podResources:
+		return spec.Requests
+	}
+	c, _ := spec.Container(v.s.in.Container)
+	return c.Requests
+}
+
+const (
+	milliOfCPU  = 1000
+	sharesOfCPU = 1024
+	leastShares = 2 // what the kubelet sets where nothing is requested
+)
+
+// requestedCPU is the request in milli-CPUs. The kubelet's shares are a request times
+// 1024/1000, rounded down.
+func (v *view) requestedCPU() int64 {
+	if milli, said := v.requests()[lifecycle.ResourceCPU]; said {
+		return milli
+	}
+	shares := int64(min(v.asked().CPU.Shares.V, math.MaxInt32))
+	if shares <= leastShares {
+		return 0
+	}
+	return (shares*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU
+}
+
+// limitCPU is the limit in milli-CPUs, by quota and period.
+func (v *view) limitCPU() int64 {
+	cpu := &v.asked().CPU
+	quota, period := cpu.Quota.V, int64(min(cpu.Period.Or(100000), math.MaxInt32))
+	if quota <= 0 || period <= 0 || quota > math.MaxInt64/milliOfCPU {
+		return 0
+	}
+	return quota * milliOfCPU / period
+}
