@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +16,18 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
+
+// statusFlags are what the command status can be asked for.
+type statusFlags struct {
+	svg      string
+	shown    status.Options
+	watch    bool
+	interval time.Duration
+	wait     string
+	timeout  time.Duration
+}
 
 func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
@@ -20,30 +35,120 @@ func newStatus() *cobra.Command {
 		Short: "What the agent on this node does: attachment, CPUs, containers",
 		Long: `Asks the running agent what is in force: its configuration, the attachment to the
 runtime, who owns which CPUs, and a line per container. A configuration file that
-was refused and values that could not be applied are named here first.`,
-		Example: "  trimtab status\n  trimtab status -o json | jq .unapplied\n  trimtab status --svg node.svg",
-		Args:    cobra.NoArgs,
+was refused and values that could not be applied are named here first.
+
+With --watch it prints the state again and again. With --wait=ready it first waits until
+the agent is attached to a runtime and has applied what the runtime runs.`,
+		Example: `  trimtab status
+  trimtab status -n shop --class dedicated
+  trimtab status --wait=ready --timeout 2m
+  trimtab status -o json | jq .unapplied
+  trimtab status --svg node.svg`,
+		Args: cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
-	var svg string
-	addPicture(cmd, &svg)
+	f := &statusFlags{}
+	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
-			n, err := c.Status(cmd.Context())
-			if err != nil {
+		if err := f.check(cmd); err != nil {
+			return &misuse{err}
+		}
+		if f.wait != "" {
+			if err := awaitReady(cmd.Context(), *socket, f.timeout); err != nil {
 				return err
 			}
-			if svg != "" {
-				return picture(svg, n)
-			}
-			w := cmd.OutOrStdout()
-			return out.Print(w, n, func() error {
-				return status.RenderStatus(w, n, status.Options{Color: colors(w), Now: time.Now()})
-			})
+		}
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
+			return f.show(cmd.Context(), c, cmd.OutOrStdout(), out)
 		})
 	}
 	return cmd
+}
+
+func (f *statusFlags) add(cmd *cobra.Command) {
+	addPicture(cmd, &f.svg)
+	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list the containers of this namespace alone")
+	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list the containers of this class alone: system, dedicated, shared, reclaimed or none")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state again and again, until interrupted")
+	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
+	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long --wait may take")
+}
+
+// check refuses flags that do not fit together.
+func (f *statusFlags) check(cmd *cobra.Command) error {
+	switch {
+	case f.wait != "" && f.wait != "ready":
+		return fmt.Errorf("--wait=%s: the only state to wait for is ready", f.wait)
+	case f.wait == "" && cmd.Flags().Changed("timeout"):
+		return errors.New("--timeout is for --wait")
+	case !f.watch && cmd.Flags().Changed("interval"):
+		return errors.New("--interval is for --watch")
+	case f.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval %v: want 100ms or more", f.interval)
+	case f.watch && f.svg != "":
+		return errors.New("--watch and --svg exclude each other")
+	}
+	classes := []string{"", "system", "dedicated", "shared", "reclaimed", "none"}
+	if !slices.Contains(classes, f.shown.Class) {
+		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes[1:], ", "))
+	}
+	return nil
+}
+
+// show prints the state, with --watch until ctx ends.
+func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
+	f.shown.Color = colors(w)
+	_, live := terminal(w)
+	for {
+		n, err := c.Status(ctx)
+		switch {
+		case err != nil && f.watch && ctx.Err() != nil:
+			return nil // it was interrupted
+		case err != nil:
+			return err
+		case f.svg != "":
+			return picture(f.svg, n)
+		}
+		if f.watch && live {
+			if err := cli.Write(w, []byte("\x1b[H\x1b[2J")); err != nil { // top left, and clear (ECMA-48: CUP, ED)
+				return err
+			}
+		}
+		f.shown.Now = time.Now()
+		if err := out.Print(w, n, func() error { return status.RenderStatus(w, n, f.shown) }); err != nil || !f.watch {
+			return err
+		}
+		if !sleep.For(ctx, f.interval) {
+			return nil
+		}
+	}
+}
+
+// awaitReady waits until an agent answers at a socket and says that it is ready.
+func awaitReady(ctx context.Context, socket string, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	var last error
+	for {
+		err := withClient(ctx, socket, func(c *status.Client) error {
+			n, err := c.Status(ctx)
+			if err == nil && n.NotReady != "" {
+				return fmt.Errorf("the agent is not ready: %s", n.NotReady)
+			}
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if !sleep.For(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("waited %v: %w", most, last)
+		}
+	}
 }
 
 // addPicture gives a command the flag --svg.

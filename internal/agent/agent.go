@@ -367,6 +367,10 @@ func (s source) Status() api.Node {
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.Kept())
 	n.Cluster = s.a.clusterStatus() // before the lock: who changes the configuration takes it while this waits
+	var notReady string
+	if err := s.a.Ready(); err != nil {
+		notReady = err.Error()
+	}
 	set := s.a.settings
 	set.mu.Lock()
 	defer set.mu.Unlock()
@@ -374,7 +378,7 @@ func (s source) Status() api.Node {
 		n.KubeletCPUs = granted.TellsCPUs()
 	}
 	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.bad()
-	n.Attachments = s.a.attached.forStatus(n.Attachments)
+	n.Attachments, n.NotReady = s.a.attached.forStatus(n.Attachments), notReady
 	return n
 }
 

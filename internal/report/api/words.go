@@ -23,6 +23,8 @@ type Node struct {
 	ConfigFile  string    `json:"configFile,omitempty"`
 	ConfigGen   uint64    `json:"configGeneration"`
 	ConfigError string    `json:"configError,omitempty"` // why a newer file is not in force
+	// NotReady is why /readyz says no; "" while the agent is ready.
+	NotReady string `json:"notReady,omitempty"`
 	// Unsaved are state files that lack what a restart would need, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released: everything was given back, and nothing is decided.

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,14 @@ import (
 type Options struct {
 	Color bool
 	Now   time.Time // for ages
+	// Namespace and Class leave out the other containers from the table of containers;
+	// "" for all.
+	Namespace, Class string
+}
+
+// shows reports whether the table of containers has this one.
+func (o Options) shows(c api.Container) bool {
+	return (o.Namespace == "" || strings.HasPrefix(c.Pod, o.Namespace+"/")) && (o.Class == "" || c.Class == o.Class)
 }
 
 // RenderStatus shows the state of a node.
@@ -146,7 +155,12 @@ func pools(w io.Writer, list []api.Pool) {
 	})
 }
 
-func containers(w io.Writer, list []api.Container, o Options) {
+func containers(w io.Writer, all []api.Container, o Options) {
+	list := slices.DeleteFunc(slices.Clone(all), func(c api.Container) bool { return !o.shows(c) })
+	slices.SortStableFunc(list, func(a, b api.Container) int { return cmp.Compare(a.Pod, b.Pod) })
+	if len(list) < len(all) {
+		fmt.Fprintf(w, "\n%d of %d containers are shown\n", len(list), len(all))
+	}
 	rows(w, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS", list, func(c api.Container) []string {
 		applied, all := 0, len(c.Values)+len(c.PodValues)
 		for _, v := range slices.Concat(c.Values, c.PodValues) {
