@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -33,7 +36,7 @@ it ends. Containers then keep their values.
 
 The agent watches the configuration file. It applies a valid change at once, to
 running pods and new ones. It refuses and reports an invalid one, and the old one
-stays in force. Flags have priority over the file, and only a start reads them.
+stays in force. SIGHUP has it read the file at once. Flags have priority over the file, and only a start reads them.
 
 A runtime may also start this program itself, as a pre-installed NRI plugin: put
 it into the runtime's plugin directory as NN-trimtab, where NN are two digits that
@@ -106,7 +109,11 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if len(handed) > 0 && c.Attach != "cri" {
 		log.Warn("systemd passed a socket for the CRI proxy, but attach is not cri: connections to that socket wait for ever", logkey.Mode, c.Attach)
 	}
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	a, err := agent.New(agent.Options{
+		Reload:    reload,
 		Listeners: handed,
 		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level, Format: format.set,
 		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file

@@ -44,6 +44,8 @@ import (
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
+	// Reload has ConfigFile read at once (SIGHUP); nil for never.
+	Reload <-chan os.Signal
 	// Override sets values with a higher priority than the file (flags) in each
 	// configuration read from it; nil for none.
 	Override func(*config.Config)
@@ -328,7 +330,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 func (a *Agent) follow(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
-		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.merged.fromFile, Report: a.settings.problem,
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.merged.fromFile, Report: a.settings.problem, Now: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the configuration file is not watched", logkey.File, a.opt.ConfigFile, logkey.Err, err)

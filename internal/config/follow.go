@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"time"
@@ -39,13 +40,15 @@ type Follower struct {
 	// Report is called with the reason why the newest content of the file is not in
 	// force, once per reason, with all problems; and with nil when it is in force again.
 	Report func(error)
+	// Now has the file read at once, such as for SIGHUP; nil for never.
+	Now <-chan os.Signal
 }
 
 // Run follows the file until ctx ends. It watches directories, not the file:
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
 	r := following{Follower: f}
-	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: r.dirs, Look: r.look}.Run(ctx)
+	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: r.dirs, Look: r.look, Now: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}

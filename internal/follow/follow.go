@@ -5,6 +5,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -26,6 +27,8 @@ type Follower struct {
 	Dirs func() []string
 	// Look is called first at once.
 	Look func()
+	// Now calls Look at once, such as for SIGHUP; nil for never.
+	Now <-chan os.Signal
 }
 
 // Run watches until ctx ends, and fails only if nothing can be watched.
@@ -78,6 +81,8 @@ func (r *run) loop(ctx context.Context) error {
 			poke() // notices were lost: call Look
 		case <-tick.C:
 			poke()
+		case <-r.Now:
+			quiet.Reset(0)
 		case <-quiet.C:
 			since = time.Time{}
 			r.look()

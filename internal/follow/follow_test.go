@@ -1,0 +1,40 @@
+package follow_test
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/follow"
+)
+
+// TestNow: a signal has the files read at once, though nothing changed and the next
+// recheck is far away.
+func TestNow(t *testing.T) {
+	now, looked, dir := make(chan os.Signal, 1), make(chan struct{}, 10), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- follow.Follower{
+			Settle: time.Hour, Patience: time.Hour, Recheck: time.Hour, Now: now,
+			Dirs: func() []string { return []string{dir} }, Look: func() { looked <- struct{}{} },
+		}.Run(ctx)
+	}()
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-looked:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the files were not read %s", what)
+		}
+	}
+	await("at the start")
+	now <- syscall.SIGHUP
+	await("at the signal")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
