@@ -23,16 +23,16 @@ import (
 
 func TestMain(m *testing.M) {
 	sim.SetNRILog(slog.New(slog.DiscardHandler))
-	// A runtime drops a plugin that is slow; here everything else is looked at.
+	// A runtime drops a slow plugin, which is not what these tests check.
 	adaptation.SetPluginRequestTimeout(patience)
 	goleak.VerifyTestMain(m)
 }
 
-// crowd is how many containers there are, once there are all.
-const crowd = 1000
+// fullNode is the number of containers on a full node.
+const fullNode = 1000
 
-// TestChurn plays a thousand containers; longer, with other seeds and on both
-// cgroup versions, where TRIMTAB_SOAK is set.
+// TestChurn creates, resizes and removes a thousand containers. With TRIMTAB_SOAK it plays more steps and seeds, with
+// both cgroup versions.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	steps, seeds := 300, []uint64{1}
@@ -43,30 +43,30 @@ func TestChurn(t *testing.T) {
 	for _, seed := range seeds {
 		for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
 			if v == cgroup.V1 && len(seeds) == 1 {
-				continue // the soak's
+				continue // of make soak
 			}
 			t.Run(fmt.Sprintf("seed %d/%s", seed, v), func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t, v, seed, "")
-				if wrong := n.churn(crowd, steps); len(wrong) > 0 {
-					n.tellOf(wrong)
+				if wrong := n.churn(fullNode, steps); len(wrong) > 0 {
+					n.logContainers(wrong)
 					t.Fatalf("seed %d: %s", seed, strings.Join(wrong, "\n"))
 				}
 				if n.owned < steps/20 || n.refused > n.owned {
-					t.Errorf("%d owners came to own CPUs and %d did not: this shows little", n.owned, n.refused)
+					t.Errorf("%d owners got CPUs and %d were refused: too few for this test", n.owned, n.refused)
 				}
 				if n.resized < steps/50 || n.kept == 0 {
-					t.Errorf("%d owners were resized and %d were refused: this shows little", n.resized, n.kept)
+					t.Errorf("%d resizes of owners were granted and %d were refused: too few for this test", n.resized, n.kept)
 				}
-				t.Logf("%d pods, %d owners and %d that were refused, %d resizes and %d that were; looked at %d writes and first instructions",
-					n.made, n.owned, n.refused, n.resized, n.kept, n.eye.writes)
+				t.Logf("%d pods; %d owners and %d refused; %d resizes and %d refused; checked %d writes and container starts",
+					n.made, n.owned, n.refused, n.resized, n.kept, n.observer.writes)
 				n.emptied()
 			})
 		}
 	}
 }
 
-// firstSeed is the first of the soak's seeds: 1, or TRIMTAB_SEED.
+// firstSeed is the first seed of make soak: 1, or TRIMTAB_SEED.
 func firstSeed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("TRIMTAB_SEED")
@@ -80,8 +80,8 @@ func firstSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestChurnFaults shows that the eye sees: without the shrink of others before a
-// container starts, or before one has more, I1 is broken.
+// TestChurnFaults shows that the observer finds faults. It delays the shrink of other cpusets until after a container
+// has started or has been resized, which breaks I1.
 func TestChurnFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"late", "lost", "resizes"} {
@@ -94,22 +94,21 @@ func TestChurnFaults(t *testing.T) {
 					return
 				}
 			}
-			t.Error("others kept the CPUs that were given away, and nobody noticed")
+			t.Error("other containers kept CPUs that were granted, and the observer did not report it")
 		})
 	}
 }
 
-// churn fills the node and plays so many steps on it; it returns what was wrong,
-// at once.
-func (n *node) churn(crowd, steps int) []string {
-	for n.containers() < crowd {
+// churn fills the node and plays steps on it. It returns at the first violation.
+func (n *node) churn(fullNode, steps int) []string {
+	for n.containers() < fullNode {
 		n.run()
-		if wrong := n.eye.verdict(); len(wrong) > 0 {
+		if wrong := n.observer.verdict(); len(wrong) > 0 {
 			return wrong
 		}
 	}
 	for i := range steps {
-		n.step(crowd)
+		n.step(fullNode)
 		switch i % 100 {
 		case 24:
 			n.restart("agent")
@@ -120,20 +119,19 @@ func (n *node) churn(crowd, steps int) []string {
 		case 99:
 			n.audit()
 		}
-		if wrong := n.eye.verdict(); len(wrong) > 0 {
+		if wrong := n.observer.verdict(); len(wrong) > 0 {
 			return append(wrong, fmt.Sprintf("at step %d", i))
 		}
 	}
 	n.audit()
-	return n.eye.verdict()
+	return n.observer.verdict()
 }
 
-// named is how the eye names a container.
+// named matches the observer's name of a container
 var named = regexp.MustCompile(`churn/[a-z]+-[0-9]+/[a-z0-9-]+`)
 
-// tellOf logs what the agent says of the containers that the eye found something
-// wrong with, and what is in their cgroups.
-func (n *node) tellOf(wrong []string) {
+// logContainers logs the agent's status and the cgroup values of the containers in the observer's findings.
+func (n *node) logContainers(wrong []string) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named.FindAllString(strings.Join(wrong, " "), -1)))) {
 		ref := scenario.Ref(name)
 		found, _ := n.agent.Source().Explain(ref.Names())
@@ -150,12 +148,12 @@ func (n *node) containers() int {
 	return sum
 }
 
-// step does one of the things that happen on a node.
-func (n *node) step(crowd int) {
+// step does one random operation.
+func (n *node) step(fullNode int) {
 	p := n.pods[n.rng.IntN(len(n.pods))]
 	c := &p.ctrs[n.rng.IntN(len(p.ctrs))]
 	switch what := n.rng.IntN(100); {
-	case n.containers() < crowd:
+	case n.containers() < fullNode:
 		n.run()
 	case what < 40:
 		n.remove(p)
@@ -169,7 +167,7 @@ func (n *node) step(crowd int) {
 	case what < 73:
 		n.resizeAny()
 	case what < 80:
-		if waiting := slices.Sorted(maps.Keys(n.waiting)); len(waiting) > 0 { // sorted: a seed is one history
+		if waiting := slices.Sorted(maps.Keys(n.waiting)); len(waiting) > 0 { // sorted, so that a seed gives one history
 			ref := waiting[n.rng.IntN(len(waiting))]
 			n.start(n.pod(ref.Pod()), ref)
 		}
@@ -189,7 +187,7 @@ func (n *node) must(what string, err error) {
 	}
 }
 
-// run runs a new pod. Now and then a container is left created for a while.
+// run runs a new pod. Some containers stay created for a while before they start.
 func (n *node) run() {
 	p := n.make(n.draw())
 	n.must("run pod", n.runtime.RunPodSandbox(n.t.Context(), p.Pod, sim.SumResources(p.QoS, p.ctrs)))
@@ -207,28 +205,27 @@ func (n *node) run() {
 func (n *node) create(p *pod, c scenario.Container) {
 	n.must("create", n.runtime.CreateContainer(n.t.Context(), p.ref(), c))
 	if p.kind.owns {
-		p.did("creation of %s with a quota of %d: %s", c.Name, *c.Resources.Quota, saying(n.explain(p.ref().In(c.Name))))
+		p.did("creation of %s with a quota of %d: %s", c.Name, *c.Resources.Quota, summary(n.explain(p.ref().In(c.Name))))
 	}
 }
 
-// start starts a created container, and has it looked at at its first
-// instruction.
+// start starts a created container. The observer checks it at its first instruction.
 func (n *node) start(p *pod, ref scenario.Ref) {
 	delete(n.waiting, ref)
-	told := n.explain(ref)
+	reported := n.explain(ref)
 	var owned topology.Set
-	if told.Seat == "exclusive" {
-		ids, err := topology.ParseList(told.CPUs)
+	if reported.Seat == "exclusive" {
+		ids, err := topology.ParseList(reported.CPUs)
 		n.must("CPUs it owns", err)
 		owned = topology.SetOf(ids...)
 	}
-	p.did("start of %s: %s", ref.Container(), saying(told))
+	p.did("start of %s: %s", ref.Container(), summary(reported))
 	if ref.Container() == "main" {
-		n.judgeGrant(p, told, owned)
+		n.judgeGrant(p, reported, owned)
 	}
 	dir := n.dir(p, ref)
 	n.next = func() {
-		n.eye.started(dir, seen{ref: ref, reclaimed: p.kind.reclaimed}, owned, p.kind.lent)
+		n.observer.started(dir, seen{ref: ref, reclaimed: p.kind.reclaimed}, owned, p.kind.lent)
 	}
 	n.must("start", n.runtime.StartContainer(n.t.Context(), ref))
 }
@@ -236,32 +233,32 @@ func (n *node) start(p *pod, ref scenario.Ref) {
 func (n *node) explain(ref scenario.Ref) api.Container {
 	found, ok := n.agent.Source().Explain(ref.Names())
 	if !ok || len(found) != 1 {
-		n.t.Fatalf("the agent tells %d times of %s", len(found), ref)
+		n.t.Fatalf("the agent reports %d containers %s", len(found), ref)
 	}
 	return found[0]
 }
 
-// judgeGrant holds what a pod came to own against what it asked for.
-func (n *node) judgeGrant(p *pod, told api.Container, owned topology.Set) {
+// judgeGrant compares the CPUs that a pod owns with its request.
+func (n *node) judgeGrant(p *pod, reported api.Container, owned topology.Set) {
 	switch {
 	case !p.kind.owns && !owned.Empty():
-		n.blame(p, "%s owns %s and asked for none", p.ref(), told.CPUs)
+		n.blame(p, "%s owns %s and asked for none", p.ref(), reported.CPUs)
 	case !p.kind.owns:
-	case owned.Empty() && len(told.Problems) == 0:
-		n.blame(p, "%s owns nothing, and nothing says why: %+v", p.ref(), told)
+	case owned.Empty() && len(reported.Problems) == 0:
+		n.blame(p, "%s owns nothing, and no reason is reported: %+v", p.ref(), reported)
 	case owned.Empty():
 		n.refused++
 	case owned.Len() != p.cpus && !p.kind.all:
-		n.blame(p, "%s owns %s, want %d CPUs", p.ref(), told.CPUs, p.cpus)
+		n.blame(p, "%s owns %s, want %d CPUs", p.ref(), reported.CPUs, p.cpus)
 	default:
 		n.owned++
 	}
 	if !p.kind.bound || owned.Empty() {
 		return
 	}
-	for _, cpus := range n.eye.nodes {
+	for _, cpus := range n.observer.nodes {
 		if both := cpus.And(owned); !both.Empty() && both != owned {
-			n.blame(p, "%s is bound to a NUMA node and owns %s", p.ref(), told.CPUs)
+			n.blame(p, "%s is bound to a NUMA node and owns %s", p.ref(), reported.CPUs)
 		}
 	}
 }
@@ -270,7 +267,7 @@ func (n *node) judgeGrant(p *pod, told api.Container, owned topology.Set) {
 func (n *node) dir(p *pod, ref scenario.Ref) string {
 	spec, ok := n.runtime.Spec(ref)
 	if !ok {
-		n.t.Fatalf("%s has no specification", ref)
+		n.t.Fatalf("%s has no OCI spec", ref)
 	}
 	dir, err := cgroup.Path("/"+n.runtime.PodDir(p.QoS, n.runtime.UID(p.ref())), spec.Linux.CgroupsPath)
 	n.must("cgroup", err)
@@ -280,7 +277,7 @@ func (n *node) dir(p *pod, ref scenario.Ref) string {
 // crash ends a container and creates it again, as a kubelet does after a crash.
 func (n *node) crash(p *pod, c *scenario.Container) {
 	ref := p.ref().In(c.Name)
-	n.eye.stopped(n.dir(p, ref))
+	n.observer.stopped(n.dir(p, ref))
 	delete(n.waiting, ref)
 	n.must("remove container", n.runtime.RemoveContainer(n.t.Context(), ref))
 	p.did("end of %s", ref.Container())
@@ -288,14 +285,14 @@ func (n *node) crash(p *pod, c *scenario.Container) {
 	n.start(p, ref)
 }
 
-// end forgets what runs of a pod, which ends.
+// end removes a pod from the observer.
 func (n *node) end(p *pod) {
 	for _, c := range p.ctrs {
 		ref := p.ref().In(c.Name)
-		n.eye.stopped(n.dir(p, ref))
+		n.observer.stopped(n.dir(p, ref))
 		delete(n.waiting, ref)
 	}
-	n.eye.gone(p.ref())
+	n.observer.gone(p.ref())
 	p.stopped = true
 }
 
@@ -310,38 +307,37 @@ func (n *node) remove(p *pod) {
 	n.pods = slices.DeleteFunc(n.pods, func(o *pod) bool { return o == p })
 }
 
-// reconfigure moves every pool.
+// reconfigure changes the CPUs of every pool.
 func (n *node) reconfigure(overlap bool) {
 	n.config.Placement.Reclaim = map[bool]string{true: "overlap", false: "leftover"}[overlap]
 	n.must("reconfigure", n.agent.Reconfigure(n.config))
 }
 
-// audit reads all files, and holds what the agent says of owners against what
-// the eye knows: nobody owns anything that nobody knows of.
+// audit reads all files, and compares the owners that the agent reports with those of the observer.
 func (n *node) audit() {
-	n.eye.audit()
-	told := map[scenario.Ref]topology.Set{}
+	n.observer.audit()
+	reported := map[scenario.Ref]topology.Set{}
 	for _, g := range n.agent.Source().Status().CPUs.Grants {
 		ids, err := topology.ParseList(g.CPUs)
 		n.must("grants", err)
 		namespace, name, _ := strings.Cut(g.Pod, "/")
 		ref := scenario.PodRef(namespace, name)
-		told[ref] = told[ref].Union(topology.SetOf(ids...))
+		reported[ref] = reported[ref].Union(topology.SetOf(ids...))
 	}
-	for ref, cpus := range n.eye.grants() {
-		if told[ref] != cpus {
-			n.t.Errorf("%s owns %v, and the agent tells %v", ref, cpus.Members(), told[ref].Members())
+	for ref, cpus := range n.observer.grants() {
+		if reported[ref] != cpus {
+			n.t.Errorf("%s owns %v, and the agent reports %v", ref, cpus.Members(), reported[ref].Members())
 		}
-		delete(told, ref)
+		delete(reported, ref)
 	}
-	for ref, cpus := range told {
+	for ref, cpus := range reported {
 		if p := slices.IndexFunc(n.pods, func(p *pod) bool { return p.ref() == ref && !p.stopped }); p < 0 {
 			n.t.Errorf("I4: %v are still owned by %s, which is gone", cpus.Members(), ref)
 		}
 	}
 }
 
-// emptied removes all, and has one pod own all CPUs there are: none is leaked.
+// emptied removes all pods and then lets one pod own all CPUs, which shows that none has leaked.
 func (n *node) emptied() {
 	for len(n.pods) > 0 {
 		n.remove(n.pods[0])
@@ -349,11 +345,11 @@ func (n *node) emptied() {
 	n.audit()
 	p := n.make(kind{name: "last", level: "dedicated", milli: [2]int{253_000, 253_000}, owns: true})
 	p.ctrs, p.cpus = p.ctrs[:1], 253
-	n.must("run the last", n.runtime.RunPodSandbox(n.t.Context(), p.Pod, sim.SumResources(p.QoS, p.ctrs)))
+	n.must("run the last pod", n.runtime.RunPodSandbox(n.t.Context(), p.Pod, sim.SumResources(p.QoS, p.ctrs)))
 	n.pods = append(n.pods, p)
 	n.create(p, p.ctrs[0])
 	n.start(p, p.ref().In("main"))
-	if owned := n.eye.grants()[p.ref()].Len(); owned != 253 {
+	if owned := n.observer.grants()[p.ref()].Len(); owned != 253 {
 		n.t.Errorf("on an empty node one pod owns %d CPUs, want 253", owned)
 	}
 }

@@ -1,6 +1,4 @@
-// Package churn has a thousand containers of every class come and go on a
-// described node of 256 CPUs, through the NRI attachment under policy pools, and
-// looks at what everybody may run on at every write to the kernel: I1, I2 and I4.
-// TestStorm does so on a smaller node while calls of the agent to files and
-// sockets fail.
+// Package churn creates and removes a thousand containers of every class on a described node of 256 CPUs, through the
+// NRI attachment under policy pools. At every write to the kernel it checks the cpusets of all containers: I1, I2 and
+// I4. TestStorm does so on a smaller node while the agent's file and socket calls fail.
 package churn

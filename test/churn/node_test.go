@@ -25,22 +25,22 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// patience is how long is waited for anything.
+// patience is how long the tests wait for a condition.
 const patience = time.Minute
 
-// pod is a pod that runs, or is to.
+// pod is a pod that runs or will run.
 type pod struct {
 	scenario.Pod
 	kind    kind
-	cpus    int // that it is to own
+	cpus    int // it requests exclusive CPUs
 	ctrs    []scenario.Container
 	stopped bool
-	history []string // what was done to it, and what the agent said then
+	history []string // operations on it, with the agent's status after each
 }
 
 func (p *pod) ref() scenario.Ref { return scenario.PodRef(p.Namespace, p.Name) }
 
-// did notes what was done to a pod that owns CPUs, or is to.
+// did notes an operation on a pod that requests exclusive CPUs.
 func (p *pod) did(format string, args ...any) {
 	if !p.kind.owns {
 		return
@@ -48,14 +48,14 @@ func (p *pod) did(format string, args ...any) {
 	p.history = append(p.history, fmt.Sprintf(format, args...))
 }
 
-// blame fails the test because of a pod, and reports how it came to that.
+// blame fails the test because of a pod, and prints the pod's history.
 func (n *node) blame(p *pod, format string, args ...any) {
 	n.t.Helper()
 	n.t.Errorf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(p.history, "\n"))
 }
 
-// saying is what the agent says of a container, in a line.
-func saying(c api.Container) string {
+// summary is the agent's status of a container, in one line.
+func summary(c api.Container) string {
 	text := c.Seat + " " + c.CPUs
 	for _, q := range c.Problems {
 		text += "; " + q.Reason
@@ -63,32 +63,32 @@ func saying(c api.Container) string {
 	return text
 }
 
-// node is the embedded runtime with the agent at its NRI socket.
+// node is the embedded runtime with an agent at its NRI socket.
 type node struct {
-	t       testing.TB
-	rng     *rand.Rand
-	machine *topology.Machine
-	runtime *sim.Runtime
-	eye     *eye
-	config  config.Config
-	tree    *cgroup.Tree
-	agent   *agent.Agent
-	stop    func() error
-	syncs   atomic.Int64
-	late    *lateFS // a planted fault; nil for none
+	t        testing.TB
+	rng      *rand.Rand
+	machine  *topology.Machine
+	runtime  *sim.Runtime
+	observer *observer
+	config   config.Config
+	tree     *cgroup.Tree
+	agent    *agent.Agent
+	stop     func() error
+	syncs    atomic.Int64
+	late     *lateFS // a planted fault; nil for none
 
 	pods    []*pod
-	waiting map[scenario.Ref]bool // created and not started
+	waiting map[scenario.Ref]bool // created, not started
 	made    int
-	refused int // owners that came to own nothing
-	owned   int // and those that did
-	resized int // in place, and now own more or fewer
-	kept    int // owners whose resize was refused
-	// next is what is noted of the container that is about to start.
+	refused int // requested CPUs and own none
+	owned   int // own CPUs
+	resized int // own another number of CPUs after a resize
+	kept    int // whose resize was refused
+	// next is the container that is about to start.
 	next func()
 }
 
-// reserved are kept from pods.
+// reserved CPUs are in no pool.
 const reserved = "0,128"
 
 func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
@@ -102,7 +102,7 @@ func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.eye = newEye(n.machine, kernel, v)
+	n.observer = newObserver(n.machine, kernel, v)
 	n.tree = &cgroup.Tree{FS: kernel, Version: v}
 	if fault != "" {
 		n.late = &lateFS{FS: kernel, lost: fault == "lost", resizes: fault == "resizes"}
@@ -143,7 +143,7 @@ func configOf(dir string, v cgroup.Version) config.Config {
 	return c
 }
 
-// observe is called at every event, while the runtime waits.
+// observe runs at every event, while the runtime waits.
 func (n *node) observe(ev sim.Event) {
 	switch {
 	case ev.Kind == "Synchronize" && ev.Err == nil:
@@ -173,7 +173,7 @@ func (n *node) startAgent() error {
 	return n.connected(n.syncs.Load() + 1)
 }
 
-// connected waits until the agent has synchronised so often and settled.
+// connected waits until the agent has synchronised that often and has written what it decided.
 func (n *node) connected(syncs int64) error {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -185,10 +185,10 @@ func (n *node) connected(syncs int64) error {
 	return nil
 }
 
-// restart restarts the agent or the runtime. Nothing may move meanwhile.
+// restart restarts the agent or the runtime. No cpuset may change meanwhile.
 func (n *node) restart(what string) {
-	n.eye.freeze(true)
-	defer n.eye.freeze(false)
+	n.observer.freeze(true)
+	defer n.observer.freeze(false)
 	before := n.syncs.Load()
 	var err error
 	if what == "agent" {
@@ -206,15 +206,14 @@ func (n *node) restart(what string) {
 	}
 }
 
-// lateFS is a planted fault: what the agent writes to CPU lists is lost, or comes
-// to the kernel only after the next container has started, or, of resizes alone, when
-// they are done.
+// lateFS is a planted fault: the agent's writes of CPU lists are lost, or reach the kernel only after the next
+// container has started, or only after a resize is done.
 type lateFS struct {
 	cgroup.FS
 	lost, resizes bool
 
 	mu   sync.Mutex
-	now  bool // a resize is under way
+	now  bool // a resize runs
 	held []func() error
 }
 
@@ -231,7 +230,7 @@ func (l *lateFS) WriteFile(file string, data []byte) error {
 	return nil
 }
 
-// resizing says that a resize begins, or ends.
+// resizing notes that a resize begins or ends.
 func (l *lateFS) resizing(now bool) {
 	if l == nil || !l.resizes {
 		return
@@ -242,7 +241,7 @@ func (l *lateFS) resizing(now bool) {
 	l.flush()
 }
 
-// flush lets held writes through.
+// flush performs the held writes.
 func (l *lateFS) flush() {
 	if l == nil || l.lost {
 		return
@@ -250,7 +249,7 @@ func (l *lateFS) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, write := range l.held {
-		_ = write() // of a cgroup that may be gone
+		_ = write() // the cgroup may be removed
 	}
 	l.held = nil
 }

@@ -7,19 +7,18 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// kind is what a pod asks for.
+// kind is a kind of pod, by its requests.
 type kind struct {
 	name   string
-	weight int // how often it comes
-	// class of Koordinator, or of Katalyst with its enhancements.
+	weight int // weight in the draw
+	// class of Koordinator, or of Katalyst with its enhancements
 	label, level, cpu, memory string
-	// milli are the least and the most milli-CPUs of its main container; whole ones
-	// are a limit, too.
+	// milli is the range of the main container's request in milli-CPUs. Whole CPUs are also its limit.
 	milli     [2]int
-	owns      bool // it is to own CPUs, as many as it asks for
-	all       bool // all of a NUMA node
-	lent      bool // they are lent
-	bound     bool // to one NUMA node
+	owns      bool // owns as many CPUs as it requests
+	all       bool // owns a whole NUMA node
+	lent      bool // reclaimed containers may use its CPUs
+	bound     bool // bound to one NUMA node
 	reclaimed bool
 }
 
@@ -28,7 +27,7 @@ const (
 	allNode = `{"numa_binding":"true","numa_exclusive":"true"}`
 )
 
-// kinds are every class and most enhancements.
+// kinds has every class and most enhancements.
 var kinds = []kind{
 	{name: "own", weight: 4, level: "dedicated", milli: [2]int{1000, 6000}, owns: true},
 	{name: "lsr", weight: 3, label: "LSR", milli: [2]int{1000, 4000}, owns: true, lent: true},
@@ -52,7 +51,7 @@ var kinds = []kind{
 	{name: "none", weight: 4},
 }
 
-// draw draws a kind by weight.
+// draw returns a random kind by weight.
 func (n *node) draw() kind {
 	sum := 0
 	for _, k := range kinds {
@@ -67,7 +66,7 @@ func (n *node) draw() kind {
 	panic("unreachable")
 }
 
-// make makes a pod of a kind with one to three containers.
+// make returns a pod of a kind with one to three containers.
 func (n *node) make(k kind) *pod {
 	n.made++
 	p := &pod{kind: k, Pod: scenario.Pod{
@@ -99,16 +98,16 @@ func (n *node) make(k kind) *pod {
 	}
 	p.ctrs = append(p.ctrs, main)
 	if k.name == "whole" {
-		return p // each container would own CPUs by itself
+		return p // each of its containers would own CPUs
 	}
 	for i := range n.rng.IntN(3) {
 		c := scenario.Container{Name: fmt.Sprintf("side-%d", i), Resources: scenario.Resources{Shares: new(uint64(2))}}
 		if k.owns {
-			c.Resources.Shares = new(uint64(10)) // a request is what the limit is, where nobody says another
+			c.Resources.Shares = new(uint64(10)) // without a request, the limit is the request
 			c.Resources.Quota, c.Resources.Period = new(int64(1000)), new(uint64(100_000))
 		}
 		p.ctrs = append(p.ctrs, c)
 	}
-	// The sides of an owner ask for a hundredth each, which pays for no CPU more.
+	// Sidecars of an owner request 10 milli-CPUs each, which pays for no further CPU.
 	return p
 }

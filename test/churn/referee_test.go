@@ -13,33 +13,31 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// referee watches a node on which calls fail. It knows who owns CPUs from what
-// the agent said when the owner started, and what is in force from the kernel. While
-// calls fail it judges what no fault excuses: that nobody is given a CPU that
-// another owns. Where the kernel refused to take CPUs from others before an owner
-// started, that is no grant of ours; it must be reported and mended afterwards.
+// referee checks a node on which calls fail. It takes owners from the agent's status at their start, and the values in
+// force from the kernel. While calls fail it accepts no write that gives a container a CPU that another owns. If the
+// kernel refused to shrink other cpusets before an owner started, the agent must report that and repair it later.
 type referee struct {
 	cgroup.FS
 	kernel  *kernel.Cgroups
 	version cgroup.Version
 
 	mu     sync.Mutex
-	ours   map[string]int   // writes of the agent under way, by file
+	ours   map[string]int   // the agent's unfinished writes, by file
 	live   map[string]*runs // by cgroup
 	owners map[scenario.Ref]*holds
 	wrong  []string
 	writes int
-	late   int // containers that still had an owner's CPUs when it started
+	late   int // containers that still had an owner's CPUs at its start
 }
 
-// runs is a running container, and what it may run on.
+// runs is a running container with its CPUs.
 type runs struct {
 	ref       scenario.Ref
 	cpus      topology.Set
 	reclaimed bool
 }
 
-// holds is what a pod owns.
+// holds is an owner with its CPUs.
 type holds struct {
 	cpus     topology.Set
 	lent     bool
@@ -52,7 +50,7 @@ func newReferee(k *kernel.Cgroups, v cgroup.Version) *referee {
 	return r
 }
 
-// WriteFile is a write of the agent.
+// WriteFile passes on a write of the agent.
 func (r *referee) WriteFile(file string, data []byte) error {
 	r.mu.Lock()
 	r.ours[file]++
@@ -89,8 +87,7 @@ func (r *referee) read(dir string) topology.Set {
 	return topology.SetOf(ids...)
 }
 
-// written judges a running container whose CPU list was written: what it has got
-// by that must not be anybody else's.
+// written judges a write to the CPU list of a running container: the added CPUs must not belong to another pod.
 func (r *referee) written(file, _ string) {
 	dir, name := path.Split(file)
 	if name != "cpuset.cpus" {
@@ -110,11 +107,11 @@ func (r *referee) written(file, _ string) {
 	got := has.Minus(c.cpus)
 	c.cpus = has
 	mine := r.owners[c.ref.Pod()]
-	if mine != nil && mine.resizing { // also where the runtime wrote what the agent could not
+	if mine != nil && mine.resizing { // also if the runtime wrote what the agent could not write
 		mine.cpus = r.heldLocked(c.ref.Pod())
 	}
 	if r.ours[file] == 0 {
-		return // the runtime writes its copy, which is old while the agent is away
+		return // the runtime writes its stored copy, which is outdated while the agent is stopped
 	}
 	if has.Empty() {
 		r.note("I2: %s has no CPU", c.ref)
@@ -139,7 +136,7 @@ func (r *referee) heldLocked(pod scenario.Ref) topology.Set {
 	return all
 }
 
-// taken notes who still has CPUs that a pod got while it runs.
+// taken checks that no other container has CPUs that a running pod got.
 func (r *referee) taken(pod scenario.Ref, got topology.Set, how string) {
 	for _, c := range r.live {
 		if both := c.cpus.And(got); c.ref.Pod() != pod && !both.Empty() && (!r.owners[pod].lent || !c.reclaimed) {
@@ -148,8 +145,8 @@ func (r *referee) taken(pod scenario.Ref, got topology.Set, how string) {
 	}
 }
 
-// started takes note of a container that starts. owned is empty where it owns
-// nothing. Who still has an owner's CPUs is returned.
+// started notes a container that starts with the CPUs that it owns. It returns the containers that still have an
+// owner's CPUs.
 func (r *referee) started(dir string, c runs, owned topology.Set, lent bool) (late []scenario.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +187,7 @@ func (r *referee) gone(pod scenario.Ref) {
 	delete(r.owners, pod)
 }
 
-// resizing says that a pod's resize begins, or ends with other CPUs.
+// resizing notes that a pod's resize begins, or that it ended with other CPUs.
 func (r *referee) resizing(pod scenario.Ref, now bool, cpus topology.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,9 +198,8 @@ func (r *referee) resizing(pod scenario.Ref, now bool, cpus topology.Set) {
 	}
 }
 
-// audit reads everything: what is not as it should be once no call fails. owned is
-// what pods own as the agent says; resizing are those that others changed while
-// the agent was away.
+// audit reads all cpusets and returns what is wrong once no call fails. owned has the owners that the agent reports,
+// resizing the pods that the kubelet resized while the agent was stopped.
 func (r *referee) audit(owned map[scenario.Ref]*holds) (wrong []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,13 +214,13 @@ func (r *referee) audit(owned map[scenario.Ref]*holds) (wrong []string) {
 	}
 	for pod, o := range r.owners {
 		now := owned[pod]
-		if now != nil && now.resizing { // while the agent was away
+		if now != nil && now.resizing { // while the agent was stopped
 			continue
 		}
 		if now == nil {
-			wrong = append(wrong, fmt.Sprintf("%s owns %s, and the agent says nothing", pod, topology.FormatList(o.cpus.Members())))
+			wrong = append(wrong, fmt.Sprintf("%s owns %s, and the agent reports nothing", pod, topology.FormatList(o.cpus.Members())))
 		} else if now.cpus != o.cpus {
-			wrong = append(wrong, fmt.Sprintf("%s owns %s, and the agent says %s", pod, topology.FormatList(o.cpus.Members()), topology.FormatList(now.cpus.Members())))
+			wrong = append(wrong, fmt.Sprintf("%s owns %s, and the agent reports %s", pod, topology.FormatList(o.cpus.Members()), topology.FormatList(now.cpus.Members())))
 		}
 	}
 	for pod, o := range owned {

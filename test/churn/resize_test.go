@@ -7,10 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// resizeAny resizes one of the pods that own CPUs and run, if there is any; now and
-// then one that was to own some.
+// resizeAny resizes a random running owner, if there is one, and sometimes a pod whose request for CPUs was refused.
 func (n *node) resizeAny() {
-	grants, refused := n.eye.grants(), n.rng.IntN(10) == 0
+	grants, refused := n.observer.grants(), n.rng.IntN(10) == 0
 	var able []*pod
 	for _, p := range n.pods {
 		if p.kind.owns && !p.stopped && !n.waiting[p.ref().In("main")] && (refused || !grants[p.ref()].Empty()) {
@@ -22,15 +21,14 @@ func (n *node) resizeAny() {
 	}
 }
 
-// resize is an in-place resize of a pod's main container to another number of CPUs,
-// sometimes more than it can have. It keeps what it has or a part of that, and
-// nobody has a CPU of it at any write.
+// resize resizes a pod's main container in place to another number of CPUs, sometimes to more than the node has. The
+// pod keeps its CPUs or a part of them, and at no write does another container have one of them.
 func (n *node) resize(p *pod) {
 	cpus := 1 + n.rng.IntN(p.kind.milli[1]/1000+2)
 	if n.rng.IntN(10) == 0 {
 		cpus = 200
 	}
-	before := n.eye.resizing(p.ref())
+	before := n.observer.resizing(p.ref())
 	main := &p.ctrs[0]
 	grows := int64(cpus)*100_000 > *main.Resources.Quota
 	main.Resources.Shares, main.Resources.Quota = new(uint64(cpus)*1024), new(int64(cpus)*100_000)
@@ -47,53 +45,52 @@ func (n *node) resize(p *pod) {
 		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
 	}))
 	n.late.resizing(false)
-	p.did("resize of main to %d CPUs, with %v its own: %s", cpus, before.Members(), saying(n.owning(p)))
+	p.did("resize of main to %d CPUs, with %v its own: %s", cpus, before.Members(), summary(n.owning(p)))
 	if before.Empty() {
-		p.cpus = cpus // one that was refused may have them when it is created again
+		p.cpus = cpus // a refused pod may get them when it is created again
 		return
 	}
-	told := n.owning(p)
-	ids, err := topology.ParseList(told.CPUs)
+	reported := n.owning(p)
+	ids, err := topology.ParseList(reported.CPUs)
 	n.must("CPUs it owns", err)
 	owned := topology.SetOf(ids...)
-	n.eye.resized(p.ref(), owned)
+	n.observer.resized(p.ref(), owned)
 	switch {
-	case told.Seat != "exclusive":
-		n.blame(p, "%s lost its CPUs by a resize: %+v", p.ref(), told)
+	case reported.Seat != "exclusive":
+		n.blame(p, "%s lost its CPUs by a resize: %+v", p.ref(), reported)
 	case p.kind.all && owned == before:
-	case owned == before && before.Len() != cpus && len(told.Problems) == 0:
-		n.blame(p, "%s owns %s and asks for %d CPUs, and nothing says why: %+v", p.ref(), told.CPUs, cpus, told)
+	case owned == before && before.Len() != cpus && len(reported.Problems) == 0:
+		n.blame(p, "%s owns %s and requests %d CPUs, and no reason is reported: %+v", p.ref(), reported.CPUs, cpus, reported)
 	case owned == before:
 		n.kept++
 	case owned.Len() != cpus:
-		n.blame(p, "a resize to %d CPUs took %s from %v to %s", cpus, p.ref(), before.Members(), told.CPUs)
+		n.blame(p, "a resize to %d CPUs took %s from %v to %s", cpus, p.ref(), before.Members(), reported.CPUs)
 	case !owned.Contains(before) && !before.Contains(owned):
-		n.blame(p, "a resize moved %s from %v to %s", p.ref(), before.Members(), told.CPUs)
+		n.blame(p, "a resize moved %s from %v to %s", p.ref(), before.Members(), reported.CPUs)
 	default:
 		n.resized++
 		p.cpus = cpus
 	}
-	if p.kind.bound && !n.eye.onOneNode(owned) {
-		n.blame(p, "%s is bound to a NUMA node and owns %s after a resize", p.ref(), told.CPUs)
+	if p.kind.bound && !n.observer.onOneNode(owned) {
+		n.blame(p, "%s is bound to a NUMA node and owns %s after a resize", p.ref(), reported.CPUs)
 	}
 }
 
-// owning is what the agent says of the first container of a pod that owns CPUs: a
-// side may have been created again since the pod was refused, and the main container
-// not. Where none does it is what it says of the main one.
+// owning returns the status of the first container of a pod that owns CPUs, or of the main container if none does.
+// After a refusal a sidecar may have been created again, and the main container not.
 func (n *node) owning(p *pod) api.Container {
 	main := n.explain(p.ref().In("main"))
 	for _, c := range p.ctrs {
-		if told := n.explain(p.ref().In(c.Name)); told.Seat == "exclusive" {
-			told.Problems = append(told.Problems, main.Problems...)
-			return told
+		if reported := n.explain(p.ref().In(c.Name)); reported.Seat == "exclusive" {
+			reported.Problems = append(reported.Problems, main.Problems...)
+			return reported
 		}
 	}
 	return main
 }
 
-// onOneNode reports whether some CPUs are all of one NUMA node.
-func (e *eye) onOneNode(cpus topology.Set) bool {
+// onOneNode reports whether all CPUs of a set are at one NUMA node.
+func (e *observer) onOneNode(cpus topology.Set) bool {
 	for _, node := range e.nodes {
 		if node.Contains(cpus) {
 			return true

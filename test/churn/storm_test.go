@@ -31,19 +31,18 @@ import (
 )
 
 const (
-	// stormPatience is how long the agent may take until all is right after calls
-	// stopped failing: the longest pause before it tries again, and room for a busy
-	// machine.
+	// stormPatience bounds how long the agent may take to repair everything after calls stop failing: its longest retry
+	// pause, and time for a busy machine.
 	stormPatience = 20 * time.Second
 	// lastPatience is how long a shutdown may take.
 	lastPatience = 30 * time.Second
-	// burst is how many things happen between two settlements.
+	// burst is the number of operations between two audits.
 	burst = 40
-	// bystanders is about how many containers there are.
+	// bystanders is the approximate number of containers.
 	bystanders = 60
 )
 
-// rates says of how many calls one fails. There are far more reads than all else.
+// rates is the number of calls of which one fails, by kind of call. Reads are far more frequent than other calls.
 func rates() map[string]int {
 	return map[string]int{"": 40, "cgroup read": 80, "cgroup write": 12, "state": 20, "runtime read": 250, "runtime write": 250}
 }
@@ -59,25 +58,23 @@ type storm struct {
 	kubelet   *conformance.Kubelet
 	ended     chan error
 	cancel    context.CancelFunc
-	starts    int // of the agent, without success
+	starts    int // failed starts of the agent
 	trace     trace
-	// unseen are containers and pods that the kubelet resized, or created again, while
-	// the agent was away: it does not report what they were asked for since from its
-	// own values.
+	// unseen are containers and pods that the kubelet resized or created again while the agent was stopped: the agent
+	// cannot tell their later requests from its own values.
 	unseen map[scenario.Ref]bool
-	// unjudged are those of them that a release is not held to.
+	// unjudged are those of them that the test does not check after a release.
 	unjudged int
 	// resized are pods that were resized in place.
 	resized map[scenario.Ref]bool
-	// mixed are pods of which a container started undecided.
+	// mixed are pods of which a container started without a decision.
 	mixed map[scenario.Ref]bool
 }
 
-// TestStorm has calls to all files and sockets of the agent fail while containers
-// come, go and are resized. Nobody is ever given a CPU that another owns; when
-// calls succeed again everything decided is in force; a shutdown ends in time,
-// whatever fails; and in the end every container has what it had without us.
-func TestStorm(t *testing.T) { //nolint:tparallel // its parts run beside each other, and are added up after them
+// TestStorm makes the agent's file and socket calls fail while containers are created, resized and removed. No
+// container ever gets a CPU that another owns. When calls succeed again, every decided value is in force. A shutdown
+// ends in time, whatever fails. After a release every container has its original values.
+func TestStorm(t *testing.T) { //nolint:tparallel // subtests run in parallel, and the test adds up their counts afterwards
 	t.Parallel()
 	want := 500
 	if os.Getenv("TRIMTAB_SOAK") != "" {
@@ -88,7 +85,7 @@ func TestStorm(t *testing.T) { //nolint:tparallel // its parts run beside each o
 		for i, attach := range []string{"nri", "cri"} {
 			for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
 				if v == cgroup.V1 && want == 500 {
-					continue // the soak's
+					continue // of make soak
 				}
 				share := want / 2
 				if want != 500 {
@@ -158,7 +155,7 @@ func (s *storm) close() {
 	s.runtime.Stop()
 }
 
-// observe looks at a container that starts, before its first instruction.
+// observe checks a container at StartContainer, before its first instruction.
 func (s *storm) observe(ev sim.Event) {
 	switch {
 	case ev.Kind == "Synchronize":
@@ -168,7 +165,7 @@ func (s *storm) observe(ev sim.Event) {
 	}
 }
 
-// launch starts the agent, as often as it takes: who supervises it does so.
+// launch starts the agent again until that succeeds, like a supervisor.
 func (s *storm) launch() {
 	s.t.Helper()
 	for range 200 {
@@ -190,8 +187,7 @@ func (s *storm) launch() {
 	s.t.Fatal("the agent cannot be started")
 }
 
-// end stops the agent, which must not hang. What a close that failed says is no
-// fault of the end.
+// end stops the agent, which must not hang. It ignores errors of failed closes.
 func (s *storm) end() {
 	s.t.Helper()
 	if s.cancel == nil {
@@ -202,11 +198,11 @@ func (s *storm) end() {
 	select {
 	case <-s.ended:
 	case <-time.After(lastPatience):
-		s.t.Fatal("a shutdown is stuck")
+		s.t.Fatal("the agent does not shut down")
 	}
 }
 
-// rage plays until so many calls have failed.
+// rage plays until that many calls have failed.
 func (s *storm) rage(want int) {
 	s.settle("at first")
 	for round := 0; s.plan.Faults() < want; round++ {
@@ -219,7 +215,7 @@ func (s *storm) rage(want int) {
 		}
 		s.ask()
 		switch round % 3 {
-		case 0: // the disk fails to the end
+		case 0: // the disk keeps failing
 			s.end()
 			s.launch()
 		case 1:
@@ -234,18 +230,18 @@ func (s *storm) rage(want int) {
 	writes, late := s.referee.writes, s.referee.late
 	s.referee.mu.Unlock()
 	s.released()
-	s.t.Logf("%d pods, %d writes looked at, %d containers late to give up CPUs, %d starts in vain, %d of %d containers not judged at the release\n%s",
+	s.t.Logf("%d pods, %d writes checked, %d containers late to give up CPUs, %d failed starts, %d of %d containers not checked after the release\n%s",
 		s.made, writes, late, s.starts, s.unjudged, s.containers(), s.plan)
 }
 
-// ask asks the agent for its status over a socket that fails.
+// ask reads the agent's status over a failing socket.
 func (s *storm) ask() {
 	for range 20 {
-		_, _ = s.answers() // it may fail, and must not hang
+		_, _ = s.answers() // it may fail but must not hang
 	}
 }
 
-// answers asks at the status socket.
+// answers reads the status over the status socket.
 func (s *storm) answers() (n api.Node, err error) {
 	ctx, stop := context.WithTimeout(s.t.Context(), 5*time.Second)
 	defer stop()
@@ -257,7 +253,7 @@ func (s *storm) answers() (n api.Node, err error) {
 	return c.Status(ctx)
 }
 
-// settle waits until everything is as it should be.
+// settle waits until an audit finds nothing wrong.
 func (s *storm) settle(when string) {
 	s.t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)
@@ -279,7 +275,7 @@ func (s *storm) settle(when string) {
 
 var podNamed = regexp.MustCompile(`churn/[a-z]+-[0-9]+`)
 
-// names are the pods that some text is about, and what happens to all.
+// names returns the pods that are named in findings, and words of messages that concern all pods.
 func (s *storm) names(wrong []string) []string {
 	names := []string{"attached", "was renamed"}
 	for _, ref := range podNamed.FindAllString(strings.Join(wrong, " "), -1) {
@@ -290,7 +286,7 @@ func (s *storm) names(wrong []string) []string {
 	return names
 }
 
-// wrongs lists what is not right when no call fails.
+// wrongs lists what is wrong while no call fails.
 func (s *storm) wrongs() []string {
 	if !s.agent.Connected() {
 		return []string{"the agent is not connected"}
@@ -321,7 +317,7 @@ func (s *storm) wrongs() []string {
 	}
 	for ref := range s.unseen {
 		if owned[ref] == nil && ref.Container() == "" {
-			s.referee.gone(ref) // it asks for another number by now
+			s.referee.gone(ref) // its request has changed since
 		}
 	}
 	wrong = append(wrong, s.referee.audit(owned)...)
@@ -338,7 +334,7 @@ func (s *storm) wrongs() []string {
 	return append(wrong, n.Unsaved...)
 }
 
-// back waits a while for an agent that has lost its runtime.
+// back waits until the agent is connected to the runtime again.
 func (s *storm) back() {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -347,10 +343,10 @@ func (s *storm) back() {
 	}
 }
 
-// step does one of the things that happen on a node.
+// step does one random operation.
 func (s *storm) step() {
 	if s.rng.IntN(10) > 0 {
-		s.back() // most of what happens it is to see
+		s.back() // for most operations it should run
 	}
 	if s.containers() < bystanders {
 		s.run()
@@ -363,7 +359,7 @@ func (s *storm) step() {
 	case what < 40:
 		s.remove(p)
 	case what < 55:
-		defer s.watching(p.ref())() // its grant is the checkpoint's alone for a moment
+		defer s.watching(p.ref())() // for a moment only the checkpoint has its grant
 		s.referee.stopped(s.dirOf(p, ref))
 		s.do("remove container", func() error { return s.runtime.RemoveContainer(s.t.Context(), ref) },
 			scenario.Step{Remove: []scenario.Ref{ref}}, func() bool { return !s.runs(ref) })
@@ -379,7 +375,7 @@ func (s *storm) step() {
 	}
 }
 
-// do does one thing as a kubelet does, again where it fails.
+// do performs one operation and repeats it on errors, like a kubelet.
 func (s *storm) do(what string, direct func() error, step scenario.Step, done func() bool) {
 	s.t.Helper()
 	fmt.Fprintf(&s.trace, "= %s %v%v%v%v", what, step.Create, step.Start, step.Update, step.Remove)
@@ -428,7 +424,7 @@ func (s *storm) create(p *pod, c scenario.Container) {
 // start starts a container.
 func (s *storm) start(p *pod, ref scenario.Ref) {
 	dir, created := s.dirOf(p, ref), s.created(ref)
-	var begun atomic.Bool // the runtime's goroutine reports it
+	var begun atomic.Bool // the runtime's goroutine reports the failure
 	s.next = func() {
 		if begun.Swap(true) {
 			return
@@ -439,7 +435,7 @@ func (s *storm) start(p *pod, ref scenario.Ref) {
 	}
 	defer func() {
 		if p.kind.owns && s.given(ref, created).Empty() {
-			// It runs without a record. What its pod owns from now on, the checkpoint alone knows, which may be lost.
+			// It runs without a record. From now on only the checkpoint, which may be lost, has its pod's grant.
 			s.mixed[p.ref()] = true
 			s.referee.gone(p.ref())
 		}
@@ -447,7 +443,7 @@ func (s *storm) start(p *pod, ref scenario.Ref) {
 	s.do("start", func() error { return s.runtime.StartContainer(s.t.Context(), ref) }, scenario.Step{Start: ref}, begun.Load)
 }
 
-// owns is what the agent says a container owns.
+// owns returns the CPUs that a container owns by the agent's status.
 func (s *storm) owns(ref scenario.Ref) topology.Set {
 	found, ok := s.agent.Source().Explain(ref.Names())
 	if !ok || len(found) != 1 || found[0].Seat != "exclusive" {
@@ -458,8 +454,8 @@ func (s *storm) owns(ref scenario.Ref) topology.Set {
 	return topology.SetOf(ids...)
 }
 
-// given is what the agent says a container owns that is about to start, where it
-// was created with that: an agent that was away did not decide it.
+// given returns the CPUs that the agent reports for a container that is about to start, if the container was created
+// with them. An agent that was stopped at the creation did not decide them.
 func (s *storm) given(ref scenario.Ref, created topology.Set) topology.Set {
 	if owned := s.owns(ref); s.agent.Connected() && created == owned {
 		return owned
@@ -467,7 +463,7 @@ func (s *storm) given(ref scenario.Ref, created topology.Set) topology.Set {
 	return topology.Set{}
 }
 
-// created are the CPUs that a container was created with.
+// created returns the CPUs of a container's creation.
 func (s *storm) created(ref scenario.Ref) topology.Set {
 	spec, ok := s.runtime.Spec(ref)
 	if !ok || spec.Linux == nil || spec.Linux.Resources == nil || spec.Linux.Resources.CPU == nil {
@@ -491,7 +487,7 @@ func (s *storm) remove(p *pod) {
 	s.pods = slices.DeleteFunc(s.pods, func(o *pod) bool { return o == p })
 }
 
-// watching notes, when what it returns is called, what the agent has not seen since.
+// watching returns a function that notes the containers and pods whose changes the agent has missed since.
 func (s *storm) watching(refs ...scenario.Ref) func() {
 	syncs, there := s.syncs.Load(), s.agent.Connected()
 	return func() {
@@ -538,8 +534,8 @@ func (s *storm) resizeOne(p *pod) {
 	s.referee.resizing(p.ref(), false, now)
 }
 
-// released has the agent give everything back: every container has what it was
-// asked for, and nobody owns anything.
+// released lets the agent release everything, and checks that every container has the requested values and owns
+// nothing.
 func (s *storm) released() {
 	ctx, stop := context.WithTimeout(s.t.Context(), stormPatience)
 	defer stop()
@@ -558,14 +554,13 @@ func (s *storm) released() {
 		}
 	}
 	if s.unjudged > s.containers()/2 {
-		s.t.Errorf("%d of %d containers were not seen: this shows little", s.unjudged, s.containers())
+		s.t.Errorf("the agent missed %d of %d containers: too many for this test", s.unjudged, s.containers())
 	}
 }
 
-// ofResized reports whether a value that the kernel refused is the quota of a
-// container whose pod was resized in place: after a restart of the agent the runtime
-// reports what the pod had when it was made, which in version 1 is less than its
-// container has now.
+// ofResized reports whether a refused value is the quota of a container whose pod was resized in place. After a restart
+// of the agent the runtime reports the pod's resources of its creation. In version 1 that quota may be lower than the
+// container's, which the kernel refuses.
 func (s *storm) ofResized(k api.Kept) bool {
 	return k.Setting == "cpu.quota" && slices.ContainsFunc(s.pods, func(p *pod) bool {
 		return s.resized[p.ref()] && strings.Contains(k.Cgroup, "pod"+s.runtime.UID(p.ref()))
@@ -583,7 +578,7 @@ func (s *storm) checkOriginal(p *pod, c scenario.Container) {
 		quota = *c.Resources.Quota
 	}
 	if s.unseen[ref] {
-		// Its copy in the runtime may hold our values while the checkpoint, which knew what it was asked for, was lost.
+		// The runtime's copy may have our values, and the checkpoint with the original request may be lost.
 		s.unjudged++
 		return
 	}
@@ -591,6 +586,6 @@ func (s *storm) checkOriginal(p *pod, c scenario.Container) {
 		quota = got.Quota
 	}
 	if err != nil || got.CPUs != "0-63" || got.Quota != quota || c.Resources.Shares != nil && !got.HasShares(shares) {
-		s.t.Errorf("%s is given back %+v (%v), and had quota %d and shares %d on all CPUs", ref, got, err, quota, shares)
+		s.t.Errorf("%s has %+v (%v) after the release, want quota %d and shares %d on all CPUs", ref, got, err, quota, shares)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// trace keeps the last lines of a log, for who wants to know how it came to that.
+// trace keeps the last lines of a log, to explain a failure.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -25,7 +25,7 @@ func (t *trace) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// about returns the last lines that hold one of some texts.
+// about returns the last lines that contain one of the texts.
 func (t *trace) about(texts ...string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

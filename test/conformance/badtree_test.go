@@ -23,14 +23,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// guarded is a kernel as the agent has it: what it tries to write is noted, and
-// may be refused. The runtime writes to the kernel itself.
+// guarded is the agent's view of the kernel: it counts the agent's writes and can refuse them. The runtime writes to
+// the kernel directly.
 type guarded struct {
 	*kernel.Cgroups
 
 	mu     sync.Mutex
 	tried  []string
-	answer func(file string) error // nil lets all pass
+	answer func(file string) error // nil refuses nothing
 }
 
 func (g *guarded) WriteFile(file string, data []byte) error {
@@ -46,8 +46,7 @@ func (g *guarded) WriteFile(file string, data []byte) error {
 	return g.Cgroups.WriteFile(file, data)
 }
 
-// writes are the files the agent tried to write below a directory, with how
-// often.
+// writes counts the agent's attempts to write, for each file below a directory.
 func (g *guarded) writes(dir string) map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,8 +59,7 @@ func (g *guarded) writes(dir string) map[string]int {
 	return all
 }
 
-// badNode is a node whose tree is not as it should be, and a whole agent beside
-// its runtime.
+// badNode is a node with a faulty cgroup tree, a runtime and a complete agent.
 type badNode struct {
 	t         *testing.T
 	kernel    *guarded
@@ -71,8 +69,8 @@ type badNode struct {
 	dir       string
 }
 
-// onBadTrees runs a test with either cgroup version.
-func onBadTrees(t *testing.T, test func(t *testing.T, n *badNode)) {
+// withBothVersions runs a test once for each cgroup version.
+func withBothVersions(t *testing.T, test func(t *testing.T, n *badNode)) {
 	t.Helper()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		t.Run(v.String(), func(t *testing.T) {
@@ -122,7 +120,7 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 	return n
 }
 
-// attach starts the agent and waits until it has listed what runs.
+// attach starts the agent and waits until it has listed pods and containers.
 func (n *badNode) attach() {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -144,14 +142,14 @@ func (n *badNode) attach() {
 
 var errNotYet = fmt.Errorf("not yet")
 
-// await asks until there is no error.
-func (n *badNode) await(what string, look func() error) {
+// await calls check until it returns no error.
+func (n *badNode) await(what string, check func() error) {
 	n.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := look()
+		err := check()
 		if err == nil {
 			return
 		}
@@ -162,7 +160,7 @@ func (n *badNode) await(what string, look func() error) {
 	}
 }
 
-// run runs a pod of one container: BE pods have batch resources.
+// run starts a pod with one container. Pods of class BE get batch resources.
 func (n *badNode) run(name, class string) {
 	n.t.Helper()
 	pod := scenario.Pod{Namespace: "d", Name: name, QoS: "Burstable", Labels: map[string]string{"koordinator.sh/qosClass": class}}
@@ -187,9 +185,9 @@ func (n *badNode) run(name, class string) {
 	}
 }
 
-// pass has pods come and go, each seen by the agent: so much goes on, and what
-// must not be done repeatedly would be.
-func (n *badNode) pass(times int) {
+// churn starts and removes pods and waits until the agent has handled each. An action that the agent repeats for every
+// event shows up in the counts.
+func (n *badNode) churn(times int) {
 	n.t.Helper()
 	for i := range times {
 		name := fmt.Sprint("passer", i)
@@ -212,7 +210,7 @@ func (n *badNode) pass(times int) {
 	}
 }
 
-// value is what the agent says of one value of a pod's container.
+// value returns one value of a pod's container from the agent's status.
 func (n *badNode) value(pod, field string) (api.Value, error) {
 	found, known := n.agent.Source().Explain("d", pod, "main")
 	if !known {
@@ -251,8 +249,8 @@ func (n *badNode) container(pod string) string {
 	return ""
 }
 
-// mostTries bounds how often one file is tried that cannot be written: what
-// settles a new container, then the watch's tries.
+// mostTries bounds the attempts to write a file that refuses writes: some when the container is created, then those of
+// the drift watch.
 const mostTries = 24
 
 func (n *badNode) bounded(dir string) {
@@ -264,11 +262,11 @@ func (n *badNode) bounded(dir string) {
 	}
 }
 
-// TestReadOnlyTree: a tree mounted read-only takes nothing. Each value says so,
-// and nobody tries for ever.
+// TestReadOnlyTree: on a cgroup tree that is mounted read-only, the agent reports each value as refused and stops
+// retrying.
 func TestReadOnlyTree(t *testing.T) {
 	t.Parallel()
-	onBadTrees(t, func(t *testing.T, n *badNode) {
+	withBothVersions(t, func(t *testing.T, n *badNode) {
 		t.Helper()
 		n.kernel.answer = func(string) error { return syscall.EROFS }
 		n.run("early", "BE")
@@ -283,7 +281,7 @@ func TestReadOnlyTree(t *testing.T) {
 				return err
 			})
 		}
-		n.pass(5)
+		n.churn(5)
 		for _, pod := range []string{"early", "batch"} {
 			if len(n.kernel.writes(n.container(pod))) == 0 {
 				t.Errorf("nothing of %s was tried", pod)
@@ -293,11 +291,11 @@ func TestReadOnlyTree(t *testing.T) {
 	})
 }
 
-// TestVanishingCgroup: a container's cgroup goes while it is written to. That is
-// no fault of the others, and is not tried for ever.
+// TestVanishingCgroup removes a container's cgroup during the agent's writes. Other containers are not affected, and
+// the agent stops retrying.
 func TestVanishingCgroup(t *testing.T) {
 	t.Parallel()
-	onBadTrees(t, func(t *testing.T, n *badNode) {
+	withBothVersions(t, func(t *testing.T, n *badNode) {
 		t.Helper()
 		n.run("early", "BE")
 		n.run("batch", "BE")
@@ -307,14 +305,14 @@ func TestVanishingCgroup(t *testing.T) {
 				return nil
 			}
 			gone++
-			_ = n.kernel.Rmdir(early) // at the second time it is gone already
+			_ = n.kernel.Rmdir(early) // the second call finds it removed
 			return syscall.ENODEV
 		}
 		n.attach()
 		n.inForce("batch")
 		n.run("late", "BE")
 		n.inForce("late")
-		n.pass(5)
+		n.churn(5)
 		n.bounded(early)
 		if gone == 0 {
 			t.Error("nothing was written to the cgroup that goes")
@@ -325,12 +323,12 @@ func TestVanishingCgroup(t *testing.T) {
 	})
 }
 
-// TestNamesakes: cgroups that bear the names of pods and containers and are
-// nobody's, whether they are there at the start or come later. Nothing is written
-// to them, nobody is told of them, and the runtime is not asked for ever.
-func TestNamesakes(t *testing.T) {
+// TestForeignCgroups makes cgroups that are named like pods and containers and belong to none, before the agent starts
+// and later. The agent writes nothing to them, does not report them, and asks the runtime only a bounded number of
+// times.
+func TestForeignCgroups(t *testing.T) {
 	t.Parallel()
-	onBadTrees(t, func(t *testing.T, n *badNode) {
+	withBothVersions(t, func(t *testing.T, n *badNode) {
 		t.Helper()
 		id := strings.Repeat("5c", 32)
 		var strangers []string
@@ -353,7 +351,7 @@ func TestNamesakes(t *testing.T) {
 		n.run("late", "BE")
 		n.inForce("late")
 		before := n.criServer.Lists()
-		n.pass(5)
+		n.churn(5)
 		for _, dir := range strangers {
 			if files := n.kernel.writes(dir); len(files) > 0 {
 				t.Errorf("written: %v", files)
@@ -365,7 +363,7 @@ func TestNamesakes(t *testing.T) {
 			}
 		}
 		if known := n.agent.Source().Status().Containers; len(known) != 2 {
-			t.Errorf("told of %d containers: %+v", len(known), known)
+			t.Errorf("%d containers are reported: %+v", len(known), known)
 		}
 		if asked := n.criServer.Lists() - before; asked > 200 {
 			t.Errorf("the runtime was asked for its lists %d times while five pods came and went", asked)

@@ -20,9 +20,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// everywhere runs a test for each scenario with either cgroup version and
-// driver.
-func everywhere(t *testing.T, test func(t *testing.T, load func() *scenario.Scenario)) {
+// eachScenario runs a test for each scenario, cgroup version and cgroup driver.
+func eachScenario(t *testing.T, test func(t *testing.T, load func() *scenario.Scenario)) {
 	t.Helper()
 	files, err := sim.Files("../scenarios")
 	if err != nil || len(files) == 0 {
@@ -46,11 +45,10 @@ func everywhere(t *testing.T, test func(t *testing.T, load func() *scenario.Scen
 	}
 }
 
-// TestEngineAlone holds what the engine alone decides against what scenarios
-// want.
+// TestEngineAlone compares the engine's decisions with the wants of the scenarios.
 func TestEngineAlone(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, load func() *scenario.Scenario) {
+	eachScenario(t, func(t *testing.T, load func() *scenario.Scenario) {
 		t.Helper()
 		s := load()
 		for i, o := range outcomes(t, s) {
@@ -62,7 +60,7 @@ func TestEngineAlone(t *testing.T) {
 				if !decided {
 					continue // refused, or stopped
 				}
-				want.Cookie = nil // a number is the kernel's choice
+				want.Cookie = nil // the kernel chooses the number
 				sim.Compare(want, d.State, func(format string, args ...any) {
 					t.Errorf("step %d (%s): %s: %s [%s]", i+1, s.Steps[i].Name, ref, fmt.Sprintf(format, args...), want.From)
 				})
@@ -85,12 +83,11 @@ func outcomes(t *testing.T, s *scenario.Scenario) []Outcome {
 	return all
 }
 
-// TestParity plays every scenario through every attachment. After each step what
-// is wanted must be so, and the state of each container must be what the engine
-// alone says.
+// TestParity plays every scenario through every attachment. After each step the scenario's wants must hold, and the
+// effective state of each container must equal what the engine decides.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, load func() *scenario.Scenario) {
+	eachScenario(t, func(t *testing.T, load func() *scenario.Scenario) {
 		t.Helper()
 		want := outcomes(t, load())
 		for _, p := range Players() {
@@ -114,12 +111,12 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 // options are how the scenario is played.
 func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions {
 	p, s := m.p, m.s
-	// Where a limit shows, what is in force and what the records say are not the same: what came after them is in a file.
+	// Where a limit shows, the values in force differ from the records: later changes are only in the checkpoint file.
 	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
 		Out: shown, Log: log,
 		Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
-		Alter: m.alter, First: p.Attachment.First, Also: m.look,
+		Alter: m.alter, First: p.Attachment.First, Also: m.check,
 	}
 	if p.Seat != nil {
 		o.Seat = p.Seat()
@@ -127,15 +124,15 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 	return o
 }
 
-// match is one play of a scenario, as a player must come out.
+// match is one play of a scenario and its expected result for a player.
 type match struct {
 	p       Player
 	s       *scenario.Scenario
 	want    []Outcome
-	differs map[scenario.Ref]bool // by a limit that showed
+	differs map[scenario.Ref]bool // because of a limit of the attachment
 }
 
-// alter takes from a step what the attachment declares it cannot set.
+// alter removes from a step the wants that the attachment declares it cannot set.
 func (m *match) alter(s *scenario.Step) {
 	fails := ""
 	for _, l := range m.p.Shows {
@@ -154,7 +151,7 @@ func (m *match) alter(s *scenario.Step) {
 	maps.DeleteFunc(s.Want, func(ref scenario.Ref, _ scenario.Want) bool { return m.differs[ref] })
 }
 
-func (m *match) look(step int, r *sim.Runtime, agent status.Source) []string {
+func (m *match) check(step int, r *sim.Runtime, agent status.Source) []string {
 	want := m.want[step]
 	want.Containers = maps.Clone(want.Containers)
 	maps.DeleteFunc(want.Containers, func(ref scenario.Ref, _ Decided) bool { return m.differs[ref] })

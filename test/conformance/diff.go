@@ -19,9 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Compare says in what a node on which a scenario is played through an
-// attachment differs from what the engine alone decides. Those that differ by a
-// limit are passed over.
+// Compare lists where a node, on which an attachment plays a scenario, differs from the engine's decisions. It skips
+// the containers in differs, which differ because of a declared limit.
 func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
 	c := comparison{a: a, want: want, r: r, agent: agent}
 	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
@@ -31,12 +30,12 @@ func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, 
 	for _, i := range r.Containers() {
 		there[i.Ref] = i.State
 		if _, decided := want.Containers[i.Ref]; !decided && !differs[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
-			c.note("%s lives, and the engine knows no such container", i.Ref)
+			c.note("%s exists, and the engine has no such container", i.Ref)
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(want.Containers)) {
 		if there[ref] == "" || there[ref] == "stopped" {
-			c.note("%s does not live", ref)
+			c.note("%s does not exist", ref)
 			continue
 		}
 		c.container(ref, want.Containers[ref])
@@ -50,13 +49,13 @@ type comparison struct {
 	r     *sim.Runtime
 	agent status.Source
 	notes []string
-	// Of core scheduling.
+	// for core scheduling
 	cookies map[string]uint64
 	groups  map[uint64]string
 }
 
-// cookie sees to it that each group has one cookie of its own, and who is in
-// none has none.
+// cookie checks that each core scheduling group has one cookie of its own, and that containers without a group have
+// none.
 func (c *comparison) cookie(ref scenario.Ref, group string, cookie uint64) {
 	if c.cookies == nil {
 		c.cookies, c.groups = map[string]uint64{"": 0}, map[uint64]string{0: ""}
@@ -85,13 +84,13 @@ func (c *comparison) pod(ref scenario.Ref, want Decided) {
 
 func (c *comparison) container(ref scenario.Ref, want Decided) {
 	namespace, pod, name := ref.Names()
-	told, _ := c.agent.Explain(namespace, pod, name)
-	if len(told) != 1 {
-		c.note("%s: the agent tells of %d such containers", ref, len(told))
+	reported, _ := c.agent.Explain(namespace, pod, name)
+	if len(reported) != 1 {
+		c.note("%s: the agent reports %d such containers", ref, len(reported))
 		return
 	}
-	c.values(ref, want, told[0].Values)
-	if !want.Running && !c.a.Refuses { // what is created is over when bypass sees it
+	c.values(ref, want, reported[0].Values)
+	if !want.Running && !c.a.Refuses { // bypass sees the container only after its creation
 		return
 	}
 	got, err := c.r.State(ref)
@@ -105,11 +104,11 @@ func (c *comparison) container(ref scenario.Ref, want Decided) {
 	}
 }
 
-// values compares decisions, and sees to it that each is in force, or reported
-// where the attachment declares that it cannot be.
-func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
+// values compares decisions. Each must be in force, or reported where the attachment declares that it cannot set the
+// field.
+func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value) {
 	got := map[string]string{}
-	for _, v := range told {
+	for _, v := range reported {
 		if v.Why.Hook == "" {
 			continue
 		}
@@ -120,23 +119,22 @@ func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
 		switch {
 		case v.Applied:
 			if way == parity.Never {
-				c.note("%s: %s is in force (%s), and declared not to be", ref, v.Field, v.Channel)
+				c.note("%s: %s is in force (%s), although the attachment declares that it cannot be", ref, v.Field, v.Channel)
 			}
 		case v.Note == "":
-			c.note("%s: %s is not in force and nobody says why", ref, v.Field)
+			c.note("%s: %s is not in force, and no reason is reported", ref, v.Field)
 		case !want.Running, way == parity.Created && !initial && !route.InKernel(f):
-			// Written when it starts; or only a creation gives it, and that is over.
+			// It is written when the container starts; or only a creation can set it, and the creation is past.
 		case way != parity.Never && !strings.Contains(v.Note, "no such file"):
-			c.note("%s: %s is not in force (%s), and declared to be", ref, v.Field, v.Note)
+			c.note("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
 		}
 	}
 	if d := cmp.Diff(want.Values, got); d != "" {
-		c.note("%s: decided otherwise (-engine alone +%s):\n%s", ref, c.a.Name, d)
+		c.note("%s: decisions differ (-engine alone +%s):\n%s", ref, c.a.Name, d)
 	}
 }
 
-// states compares effective states field by field. Of a field that cannot be
-// carried nothing may be there.
+// states compares effective states field by field. A field that the attachment cannot carry must be empty.
 func (c *comparison) states(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	brings := func(f lifecycle.Field) bool {
 		way, _ := c.a.Brings(f, of)

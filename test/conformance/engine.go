@@ -24,28 +24,25 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// Decided is what the engine alone says of a container or pod: its values, and
-// the state they must come to.
+// Decided is the engine's decision for a container or pod: its values, and the effective state that follows from them.
 type Decided struct {
 	Values  map[string]string // text by field and key
 	Fields  map[string]lifecycle.Field
 	Initial map[string]string // the values it was created with
 	State   effective.State
 	Running bool
-	Group   string // of core scheduling; which cookie it has is the kernel's business
+	Group   string // for core scheduling; the kernel chooses the cookie
 }
 
-// Outcome is what is decided of every container and pod after a step.
+// Outcome has the decisions for every container and pod after a step.
 type Outcome struct {
 	Containers, Pods map[scenario.Ref]Decided
-	// Refused are pods one of whose containers a policy refused, then or
-	// earlier.
+	// Refused has the pods of which a policy refused a container, in this step or an earlier one.
 	Refused map[scenario.Ref]bool
 }
 
-// Engine plays a scenario through the engine alone: its words go to Decide,
-// and the state is worked out from what was asked for and what is decided.
-// There is no conductor, keeper, kernel, attachment nor runtime in it.
+// Engine plays a scenario through the engine alone: it calls Decide for each event and computes the effective state
+// from requests and decisions. It has no conductor, keeper, kernel, attachment or runtime.
 type Engine struct {
 	s       *scenario.Scenario
 	node    sim.AgentOptions
@@ -60,22 +57,22 @@ type Engine struct {
 }
 
 type pod struct {
-	told  *lifecycle.Pod
-	asked scenario.Resources
-	said  scenario.Pod
-	spec  *lifecycle.PodSpec // what the kubelet would say
-	known bool               // it was said
-	given *lifecycle.KubeletGrants
-	heard bool // what was given
+	reported *lifecycle.Pod
+	asked    scenario.Resources
+	said     scenario.Pod
+	spec     *lifecycle.PodSpec // what the kubelet would report
+	known    bool               // the kubelet reported it
+	given    *lifecycle.KubeletGrants
+	heard    bool // granted by the kubelet
 }
 
 type ctr struct {
-	told    *lifecycle.Container
-	asked   scenario.Container
-	initial []lifecycle.Value // what it was created with
+	reported *lifecycle.Container
+	asked    scenario.Container
+	initial  []lifecycle.Value // the values of its creation
 }
 
-// NewEngine makes the engine's player of a scenario.
+// NewEngine returns an Engine for a scenario.
 func NewEngine(s *scenario.Scenario) (*Engine, error) {
 	node, err := sim.NodeOf(s)
 	if err != nil {
@@ -112,7 +109,7 @@ func (e *Engine) policy(document json.RawMessage) (engine.Policy, error) {
 	return agent.Policy(agent.Options{Config: c, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 }
 
-// Play plays all steps and returns what is decided after each.
+// Play plays all steps and returns the outcome of each.
 func (e *Engine) Play() ([]Outcome, error) {
 	var all []Outcome
 	for i := range e.s.Steps {
@@ -129,7 +126,7 @@ func (e *Engine) Play() ([]Outcome, error) {
 	return all, nil
 }
 
-// decide puts one event to the engine and returns a policy's no.
+// decide passes one event to the engine. It returns the reason if a policy rejects the event.
 func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 	if ev.Pod != nil {
 		if p := e.podOf(ev.Pod.UID); p != nil && (p.known || !e.away) && p.spec != nil {
@@ -146,14 +143,14 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 
 func (e *Engine) podOf(uid string) *pod {
 	for _, p := range e.pods {
-		if p.told.UID == uid {
+		if p.reported.UID == uid {
 			return p
 		}
 	}
 	return nil
 }
 
-// step does what a step says. Restarts are not the engine's business.
+// step plays one step. It ignores restarts, which do not concern the engine.
 func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 	for i := range s.Run {
 		if rejected, err = e.run(&s.Run[i]); rejected != "" || err != nil {
@@ -196,7 +193,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	e.made++
 	uid := cmp.Or(r.Pod.UID, e.names.UID(ref))
 	resources := resourcesOf(asked)
-	p := &pod{asked: asked, told: &lifecycle.Pod{
+	p := &pod{asked: asked, reported: &lifecycle.Pod{
 		ID: "sandbox-" + strconv.Itoa(e.made), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
 		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
 	}}
@@ -212,7 +209,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	e.pods[ref] = p
-	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.told}, engine.Facts{ParentCPUs: map[string]string{p.told.ID: asked.CPUs}})
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.reported}, engine.Facts{ParentCPUs: map[string]string{p.reported.ID: asked.CPUs}})
 	for _, c := range r.Containers {
 		if rejected != "" {
 			break
@@ -224,8 +221,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	return rejected, nil
 }
 
-// staticOf is what the kubelet reports that it gave a container. The scenario's lists
-// were checked when it was read.
+// staticOf converts what the kubelet granted a container. The lists were checked when the scenario was read.
 func staticOf(s scenario.Static) lifecycle.StaticGrant {
 	cpus, mems, _ := s.IDs()
 	return lifecycle.StaticGrant{CPUs: cpus, Reported: true, Mems: mems}
@@ -235,7 +231,7 @@ func staticOf(s scenario.Static) lifecycle.StaticGrant {
 func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
-			"uid": p.told.UID, "name": p.told.Name, "namespace": p.told.Namespace, "labels": p.said.Labels, "annotations": p.said.Annotations,
+			"uid": p.reported.UID, "name": p.reported.Name, "namespace": p.reported.Namespace, "labels": p.said.Labels, "annotations": p.said.Annotations,
 		},
 		"spec": p.said.Spec, "status": map[string]string{"qosClass": p.said.QoS},
 	})
@@ -245,7 +241,7 @@ func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	return podspec.Parse(text)
 }
 
-// annotate has the kubelet tell other labels and annotations.
+// annotate changes the labels and annotations that the kubelet reports.
 func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	p := e.pods[a.Pod]
 	p.said.Labels, p.said.Annotations = a.Labels, a.Annotations
@@ -253,7 +249,7 @@ func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 		p.said.Spec = a.Spec
 	}
 	if p.spec, err = p.specOf(); err == nil {
-		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 	}
 	return err
 }
@@ -261,25 +257,25 @@ func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected string) {
 	e.made++
 	p := e.pods[ref]
-	c := &ctr{asked: asked, told: &lifecycle.Container{
-		ID: "container-" + strconv.Itoa(e.made), PodID: p.told.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
+	c := &ctr{asked: asked, reported: &lifecycle.Container{
+		ID: "container-" + strconv.Itoa(e.made), PodID: p.reported.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
 		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, Resources: resourcesOf(asked.Resources),
 	}}
 	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
-		c.told.Env = append(c.told.Env, name+"="+asked.Env[name])
+		c.reported.Env = append(c.reported.Env, name+"="+asked.Env[name])
 	}
-	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.told, Container: c.told}, engine.Facts{})
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, engine.Facts{})
 	if rejected != "" {
 		e.refused[ref] = true
 		return rejected
 	}
-	c.initial = e.state.Values(e.state.Container(c.told.ID))
+	c.initial = e.state.Values(e.state.Container(c.reported.ID))
 	e.ctrs[ref.In(asked.Name)] = c
 	return ""
 }
 
 func (e *Engine) start(ref scenario.Ref) {
-	e.decide(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: e.pods[ref.Pod()].told, Container: e.ctrs[ref].told}, engine.Facts{})
+	e.decide(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: e.pods[ref.Pod()].reported, Container: e.ctrs[ref].reported}, engine.Facts{})
 }
 
 func (e *Engine) update(u *scenario.Update) {
@@ -294,18 +290,18 @@ func (e *Engine) update(u *scenario.Update) {
 		now.Static = maps.Clone(now.Static)
 		now.Static[u.Container.Container()] = staticOf(*u.PodResources)
 		p.given = &now
-		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 	}
 	asked := resourcesOf(u.Resources)
-	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: &asked}, engine.Facts{})
+	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: &asked}, engine.Facts{})
 }
 
-// kubelet lets it go away or come back; then it reports what it did not before.
+// kubelet stops or starts the kubelet. After a start it reports what it could not report before.
 func (e *Engine) kubelet(away bool) {
 	e.away = away
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
 		if p := e.pods[ref]; !away && (!p.known && p.spec != nil || !p.heard && p.given != nil) {
-			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 		}
 	}
 }
@@ -313,9 +309,9 @@ func (e *Engine) kubelet(away bool) {
 func (e *Engine) end(ref scenario.Ref, remove bool) {
 	p := e.pods[ref.Pod()]
 	tell := func(kind lifecycle.Kind, c *ctr) {
-		ev := lifecycle.Event{Kind: kind, Pod: p.told}
+		ev := lifecycle.Event{Kind: kind, Pod: p.reported}
 		if c != nil {
-			ev.Container = c.told
+			ev.Container = c.reported
 		}
 		e.decide(ev, engine.Facts{})
 	}
@@ -339,7 +335,7 @@ func (e *Engine) end(ref scenario.Ref, remove bool) {
 	}
 }
 
-// over lays the fields that are there over others.
+// over returns r with each field that more sets replaced.
 func over(r, more scenario.Resources) scenario.Resources {
 	if more.Shares != nil {
 		r.Shares = more.Shares

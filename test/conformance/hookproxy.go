@@ -14,11 +14,9 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 )
 
-// hookProxy is a runtime proxy that asks hook servers, as the one in the field
-// does (koordinator 1.8, pkg/runtimeproxy): it tells a creation no id, keeps what
-// containers were created with, sends the runtime whole sets of resources, and
-// takes answers by that proxy's own merge rules. A call that is failed by the
-// server fails, as by the policy Fail.
+// hookProxy is a runtime proxy that calls hook servers like Koordinator's (1.8, pkg/runtimeproxy). PreCreateContainer
+// has no container id. The proxy remembers each container's creation request, sends the runtime complete sets of
+// resources, and merges answers by the same rules. If the server fails a call, the call fails (policy Fail).
 type hookProxy struct {
 	v1.RuntimeServiceClient
 
@@ -27,7 +25,7 @@ type hookProxy struct {
 	*kept
 }
 
-// kept is what a proxy knows of pods and containers, by their ids.
+// kept has the pods and containers that a proxy remembers, by id.
 type kept struct {
 	pods map[string]*v1.PodSandboxConfig
 	ctrs map[string]*hooks.ContainerResourceHookRequest
@@ -37,7 +35,7 @@ func newKept() *kept {
 	return &kept{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
 }
 
-// newHookProxy asks the server at a socket before it calls the runtime.
+// newHookProxy returns a proxy that calls the hook server at a socket.
 func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *kept) (*hookProxy, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)
 	if err != nil {
@@ -51,7 +49,7 @@ func podMeta(c *v1.PodSandboxConfig) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace()}
 }
 
-// RunPodSandbox asks before and keeps the pod.
+// RunPodSandbox calls the hook server first and remembers the pod.
 func (p *hookProxy) RunPodSandbox(ctx context.Context, q *v1.RunPodSandboxRequest, o ...grpc.CallOption) (*v1.RunPodSandboxResponse, error) {
 	c := q.Config
 	resp, err := p.hooks.PreRunPodSandboxHook(ctx, &hooks.PodSandboxHookRequest{
@@ -71,7 +69,7 @@ func (p *hookProxy) RunPodSandbox(ctx context.Context, q *v1.RunPodSandboxReques
 	return made, err
 }
 
-// StopPodSandbox reports it afterwards, and forgets the pod.
+// StopPodSandbox calls the hook server afterwards and forgets the pod.
 func (p *hookProxy) StopPodSandbox(ctx context.Context, q *v1.StopPodSandboxRequest, o ...grpc.CallOption) (*v1.StopPodSandboxResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopPodSandbox(ctx, q, o...)
 	if c := p.pods[q.PodSandboxId]; c != nil && err == nil {
@@ -81,7 +79,7 @@ func (p *hookProxy) StopPodSandbox(ctx context.Context, q *v1.StopPodSandboxRequ
 	return resp, err
 }
 
-// CreateContainer asks before; the container has no id yet.
+// CreateContainer calls the hook server first, when the container has no id yet.
 func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRequest, o ...grpc.CallOption) (*v1.CreateContainerResponse, error) {
 	pod := p.pods[q.PodSandboxId]
 	if pod == nil {
@@ -118,7 +116,7 @@ func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRe
 	return made, err
 }
 
-// StartContainer asks before, whatever the answer, and tells afterwards.
+// StartContainer calls the hook server before, ignores the answer, and calls it again afterwards.
 func (p *hookProxy) StartContainer(ctx context.Context, q *v1.StartContainerRequest, o ...grpc.CallOption) (*v1.StartContainerResponse, error) {
 	req := p.ctrs[q.ContainerId]
 	if _, err := p.hooks.PreStartContainerHook(ctx, req); err != nil {
@@ -131,7 +129,7 @@ func (p *hookProxy) StartContainer(ctx context.Context, q *v1.StartContainerRequ
 	return resp, err
 }
 
-// UpdateContainerResources asks before, with all the resources there are.
+// UpdateContainerResources calls the hook server first, with all resources of the container.
 func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateContainerResourcesRequest, o ...grpc.CallOption) (*v1.UpdateContainerResourcesResponse, error) {
 	req := p.ctrs[q.ContainerId]
 	keep(req.ContainerResources, q.Linux)
@@ -143,7 +141,7 @@ func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateCo
 	return p.RuntimeServiceClient.UpdateContainerResources(ctx, q, o...)
 }
 
-// StopContainer reports it afterwards, and forgets the container.
+// StopContainer calls the hook server afterwards and forgets the container.
 func (p *hookProxy) StopContainer(ctx context.Context, q *v1.StopContainerRequest, o ...grpc.CallOption) (*v1.StopContainerResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopContainer(ctx, q, o...)
 	if req := p.ctrs[q.ContainerId]; req != nil && err == nil {
@@ -153,7 +151,7 @@ func (p *hookProxy) StopContainer(ctx context.Context, q *v1.StopContainerReques
 	return resp, err
 }
 
-// union lays pairs over others.
+// union returns the pairs of both maps; those of b win.
 func union(a, b map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, a)
@@ -161,8 +159,7 @@ func union(a, b map[string]string) map[string]string {
 	return out
 }
 
-// keep lays what a kubelet asks for over what is kept of a container: what is
-// positive or not empty.
+// keep merges a kubelet's request into the remembered resources: each value that is positive or not empty.
 func keep(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	more := &hooks.LinuxContainerResources{
 		CpuPeriod: max(q.CpuPeriod, 0), CpuShares: max(q.CpuShares, 0), CpuQuota: q.CpuQuota, MemoryLimitInBytes: max(q.MemoryLimitInBytes, 0),
@@ -177,7 +174,7 @@ func keep(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	proto.Merge(r, more)
 }
 
-// take lays an answer over a request. Limits of huge pages are the request's.
+// take merges an answer into a request. Huge page limits stay those of the request.
 func take(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources) {
 	if r == nil {
 		return

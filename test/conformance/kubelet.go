@@ -19,26 +19,25 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// Kubelet runs a scenario's pods through a CRI socket, the runtime's own or that
-// of a proxy before it.
+// Kubelet runs a scenario's pods through a CRI socket of the runtime or of a proxy.
 type Kubelet struct {
-	runtime *sim.Runtime // for where pods' cgroups are, and what it holds
+	runtime *sim.Runtime // to find pods' cgroups and the runtime's containers
 	conn    *grpc.ClientConn
 	calls   v1.RuntimeServiceClient
 	proxy   *hookProxy // nil where there is none
 }
 
-// Clients here try again where nobody listens yet, as kubelets do.
+// Like kubelets, clients retry until the socket is open.
 var (
 	waiting = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
 	quick   = grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-		// Without it a greeting that takes longer than the first pause is cut off.
+		// Without it, an HTTP/2 handshake that takes longer than the first backoff is cut off.
 		MinConnectTimeout: 5 * time.Second,
 	})
 )
 
-// NewKubelet returns a kubelet of a CRI socket. Close it.
+// NewKubelet returns a kubelet that uses a CRI socket. The caller closes it.
 func NewKubelet(r *sim.Runtime, socket string) (*Kubelet, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)
 	if err != nil {
@@ -47,8 +46,7 @@ func NewKubelet(r *sim.Runtime, socket string) (*Kubelet, error) {
 	return &Kubelet{runtime: r, conn: conn, calls: v1.NewRuntimeServiceClient(conn)}, nil
 }
 
-// throughProxy has its calls go through a runtime proxy that asks the hook server
-// at a socket.
+// throughProxy routes the kubelet's calls through a runtime proxy that calls the hook server at a socket.
 func (k *Kubelet) throughProxy(socket string, known *kept) (err error) {
 	if k.proxy, err = newHookProxy(k.calls, socket, known); err == nil {
 		k.calls = k.proxy
@@ -56,7 +54,7 @@ func (k *Kubelet) throughProxy(socket string, known *kept) (err error) {
 	return err
 }
 
-// Close ends its connections.
+// Close closes its connections.
 func (k *Kubelet) Close() error {
 	if k.proxy != nil {
 		return errors.Join(k.proxy.conn.Close(), k.conn.Close())
@@ -64,7 +62,7 @@ func (k *Kubelet) Close() error {
 	return k.conn.Close()
 }
 
-// Act does what a step does to pods and containers.
+// Act performs a step's actions on pods and containers.
 func (k *Kubelet) Act(ctx context.Context, s *scenario.Step) error {
 	for i := range s.Run {
 		if err := k.Run(ctx, &s.Run[i]); err != nil {
@@ -90,7 +88,7 @@ func (k *Kubelet) Act(ctx context.Context, s *scenario.Step) error {
 	return errors.Join(errs...)
 }
 
-// Run runs a pod, and creates and starts its containers.
+// Run starts a pod's sandbox, then creates and starts its containers.
 func (k *Kubelet) Run(ctx context.Context, run *scenario.Run) error {
 	resources := sim.SumResources(run.Pod.QoS, run.Containers)
 	if run.Pod.Resources != nil {
@@ -141,7 +139,7 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 	return nil
 }
 
-// update writes to the pod's cgroup, too, as a kubelet does by itself.
+// update also writes to the pod's cgroup, as a kubelet does.
 func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
 	return u.Around(k.runtime.SetPodCgroup, func() error {
 		_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{

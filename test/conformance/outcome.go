@@ -11,20 +11,20 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// outcome works out what must be in force now.
+// outcome computes what must be in force now.
 func (e *Engine) outcome() Outcome {
 	o := Outcome{Containers: map[scenario.Ref]Decided{}, Pods: map[scenario.Ref]Decided{}, Refused: maps.Clone(e.refused)}
 	for ref, p := range e.pods {
-		known := e.state.Pod(p.told.ID)
+		known := e.state.Pod(p.reported.ID)
 		if known == nil || known.Stopped {
 			continue
 		}
 		d := e.decided(known.Values)
-		d.State = e.idle(e.lay(e.lay(e.empty(), resourcesOf(p.asked)), resources(known.Values)), known.Values)
+		d.State = e.idle(e.apply(e.apply(e.empty(), resourcesOf(p.asked)), resources(known.Values)), known.Values)
 		o.Pods[ref] = d
 	}
 	for ref, c := range e.ctrs {
-		if known := e.state.Container(c.told.ID); known != nil && known.Alive() {
+		if known := e.state.Container(c.reported.ID); known != nil && known.Alive() {
 			o.Containers[ref] = e.container(ref, known)
 		}
 	}
@@ -39,7 +39,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 	s := e.empty()
 	// Without a cpuset of its own it has its pod's.
 	s.CPUs = e.within(ref.Pod())
-	s = e.idle(e.lay(e.lay(s, c.Pristine), resources(values)), values)
+	s = e.idle(e.apply(e.apply(s, c.Pristine), resources(values)), values)
 	monitor := ""
 	for _, v := range values {
 		switch v.Field {
@@ -59,7 +59,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 	return d
 }
 
-// bear adds to a state what only a creation gives: it stays for life.
+// bear adds to a state what only a creation can set and nothing changes later.
 func (c *ctr) bear(s *effective.State) {
 	s.Env, s.Mounts = map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.asked.Env)
@@ -85,9 +85,9 @@ func (c *ctr) bear(s *effective.State) {
 
 func (e *Engine) within(pod scenario.Ref) string {
 	p := e.pods[pod]
-	s := e.lay(e.empty(), resourcesOf(p.asked))
-	if known := e.state.Pod(p.told.ID); known != nil {
-		s = e.lay(s, resources(known.Values))
+	s := e.apply(e.empty(), resourcesOf(p.asked))
+	if known := e.state.Pod(p.reported.ID); known != nil {
+		s = e.apply(s, resources(known.Values))
 	}
 	return s.CPUs
 }
@@ -97,7 +97,7 @@ func (e *Engine) decided(values []lifecycle.Value) Decided {
 	d := Decided{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {
 		if v.Why.Hook == "" {
-			continue // puts back what was asked for, where a container still has ours
+			continue // restores the requested value where a container still has ours
 		}
 		name := v.Field.String()
 		if v.Key != "" {
@@ -108,7 +108,7 @@ func (e *Engine) decided(values []lifecycle.Value) Decided {
 	return d
 }
 
-// empty is the state of a cgroup nothing was set for.
+// empty returns the state of a cgroup in which nothing was set.
 func (e *Engine) empty() effective.State {
 	m := e.node.Machine
 	var nodes []int
@@ -125,8 +125,8 @@ func (e *Engine) empty() effective.State {
 	return s
 }
 
-// lay lays resources over a state. 0 and "" are "not said".
-func (e *Engine) lay(s effective.State, r lifecycle.Resources) effective.State {
+// apply sets resources in a state. 0 and "" mean "not set".
+func (e *Engine) apply(s effective.State, r lifecycle.Resources) effective.State {
 	if r.CPU.CPUs != "" {
 		s.CPUs = r.CPU.CPUs
 	}
@@ -151,8 +151,8 @@ func (e *Engine) lay(s effective.State, r lifecycle.Resources) effective.State {
 	return s
 }
 
-// idle is what the kernel shows of the weight of a cgroup that is idle: version
-// 1 the smallest there is for it, version 2 none (sched_group_set_idle, 5.15).
+// idle sets the weight that the kernel shows for a cgroup with cpu.idle: in version 1 the smallest one, in version 2
+// none (sched_group_set_idle, 5.15).
 func (e *Engine) idle(s effective.State, values []lifecycle.Value) effective.State {
 	for _, v := range values {
 		if v.Field == lifecycle.Unified && v.Key == "cpu.idle" && v.Text == "1" {
@@ -165,7 +165,7 @@ func (e *Engine) idle(s effective.State, values []lifecycle.Value) effective.Sta
 	return s
 }
 
-// resources are the values that are resources.
+// resources returns the values that are fields of Resources.
 func resources(values []lifecycle.Value) lifecycle.Resources {
 	var r lifecycle.Resources
 	for _, v := range values {

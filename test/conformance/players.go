@@ -20,7 +20,7 @@ import (
 // Player plays scenarios through one attachment.
 type Player struct {
 	Attachment parity.Attachment
-	// Seat makes the agent's place in one play; nil for a plugin's.
+	// Seat makes the agent's attachment for one play; nil for an NRI plugin.
 	Seat func() sim.Seat
 	// Shows are the steps of scenarios at which a limit of the attachment shows.
 	Shows []Shown
@@ -30,13 +30,13 @@ type Player struct {
 type Shown struct {
 	Limit                  parity.Limit
 	Scenario, Step, Cgroup string // any version where Cgroup is empty
-	// Fails is a part of the error of the kubelet's request.
+	// Fails is a part of the error that the kubelet's request returns.
 	Fails string
-	// Differs is a container that is otherwise from then on.
+	// Differs is a container whose state differs from then on.
 	Differs scenario.Ref
 }
 
-// Players lists one for each attachment. A new attachment is a new entry.
+// Players returns one player for each attachment. A new attachment is a new entry.
 func Players() []Player {
 	return []Player{
 		{Attachment: parity.Named("nri")},
@@ -59,7 +59,7 @@ func Players() []Player {
 func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	options := agent.Options{
 		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies,
-		// The processes of the fake kernel are not this host's.
+		// The fake kernel's processes do not exist on this host.
 		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), Look: 10 * time.Millisecond,
 	}
 	if kernel, fake := o.Tree.FS.(*kernel.Cgroups); fake {
@@ -74,7 +74,7 @@ type seat struct {
 	attach string
 	dir    string
 
-	known *kept // what the proxy knows, which a restart of the runtime does not end
+	known *kept // what the proxy remembers, also over a restart of the runtime
 
 	criServer *cri.Server
 	kubelet   *Kubelet
@@ -84,21 +84,20 @@ func (s *seat) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
 func (s *seat) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
 func (s *seat) hooks() string   { return filepath.Join(s.dir, "hooks.sock") }
 
-// Configure has the agent attach to the runtime's socket.
+// Configure sets the sockets to which the agent attaches.
 func (s *seat) Configure(c *config.Config, dir string) {
 	s.dir = dir
 	c.Attach = s.attach
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
 	c.Bypass.CgroupRoot = "/"
 	if s.attach == "hooks" {
-		c.FailurePolicy.Agent = "fail" // as the proxy's
+		c.FailurePolicy.Agent = "fail" // like the proxy's
 		c.HookServers.Socket, c.HookServers.Register = s.hooks(), filepath.Join(dir, "hookserver.d", "trimtab.json")
 	}
-	c.PodSpec.Wait = 1000 // a busy machine must not decide what is known in time
+	c.PodSpec.Wait = 1000 // results must not depend on the load of the machine
 }
 
-// Open serves the runtime's CRI, and connects the kubelet where kubelets are
-// connected.
+// Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
 func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
 	return s.kubelet.throughProxy(s.hooks(), s.known)
 }
 
-// Close ends both.
+// Close stops the server and the kubelet.
 func (s *seat) Close() (err error) {
 	if s.kubelet != nil {
 		err = s.kubelet.Close()
@@ -128,22 +127,22 @@ func (s *seat) Close() (err error) {
 	return err
 }
 
-// Act has the kubelet do it.
+// Act passes the step to the kubelet.
 func (s *seat) Act(ctx context.Context, step *scenario.Step) error { return s.kubelet.Act(ctx, step) }
 
-// Back waits until the agent has listed what the restarted runtime holds.
+// Back waits until the agent has listed the pods and containers of the restarted runtime.
 func (s *seat) Back(ctx context.Context, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
+	check := time.NewTicker(2 * time.Millisecond)
+	defer check.Stop()
 	for s.criServer.Lists() == 0 {
 		select {
-		case <-look.C:
+		case <-check.C:
 		case <-late.C:
 			return fmt.Errorf("the agent did not ask the runtime within %s", patience)
 		case <-ctx.Done():
-			return errors.New("ended meanwhile")
+			return errors.New("the agent ended meanwhile")
 		}
 	}
 	return nil

@@ -18,14 +18,13 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	watched map[string]bool
-	lost    bool // an overflow is still to be told
+	lost    bool // an overflow is still to be reported
 }
 
-// queued is how many notices the kernel keeps by default
-// (fs.inotify.max_queued_events).
+// queued is how many events the kernel queues by default (fs.inotify.max_queued_events).
 const queued = 16384
 
-// Watch watches a kernel. Close it.
+// Watch starts to watch a kernel. The caller closes the watcher.
 func Watch(k *kernel.Cgroups) *Watcher {
 	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queued), watched: map[string]bool{}}
 	w.end = k.OnChange(w.change)
@@ -65,17 +64,17 @@ func (w *Watcher) Add(dir string) error {
 	return nil
 }
 
-// Remove watches it no longer.
+// Remove stops watching a directory.
 func (w *Watcher) Remove(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watched, dir)
 }
 
-// Notices are in the order in which things happened.
+// Notices returns the changes in their order.
 func (w *Watcher) Notices() <-chan cgroup.Notice { return w.out }
 
-// Close ends it.
+// Close ends the watcher.
 func (w *Watcher) Close() error {
 	w.end()
 	return nil

@@ -12,15 +12,14 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// fault waits until the agent says everywhere that a pod's container runs without a
-// cgroup.
-func (r *resident) fault(pod scenario.Ref) {
+// missingCgroup waits until status, readiness and explain report that a pod's container runs without a cgroup.
+func (r *attachedAgent) missingCgroup(pod scenario.Ref) {
 	r.s.t.Helper()
-	r.s.await(fmt.Sprintf("%s says that %s has no cgroup", r.name, pod), func() error {
+	r.s.await(fmt.Sprintf("%s reports that %s has no cgroup", r.name, pod), func() error {
 		n := r.agent.Source().Status()
 		namespace, name, _ := strings.Cut(string(pod), "/")
 		found, _ := r.agent.Source().Explain(namespace, name, "a")
-		said := map[string]string{
+		reported := map[string]string{
 			"status": fmt.Sprint(n.WithoutCgroup), "readyz": fmt.Sprint(r.agent.Ready()), "explain": fmt.Sprintf("%+v", found),
 		}
 		var errs []error
@@ -29,8 +28,8 @@ func (r *resident) fault(pod scenario.Ref) {
 			"explain": {"cgroup.root", "it runs, and its cgroup ", "is not in the tree"},
 		} {
 			for _, w := range want {
-				if !strings.Contains(said[what], w) {
-					errs = append(errs, fmt.Errorf("%s lacks %q: %s", what, w, said[what]))
+				if !strings.Contains(reported[what], w) {
+					errs = append(errs, fmt.Errorf("%s lacks %q: %s", what, w, reported[what]))
 				}
 			}
 		}
@@ -41,8 +40,8 @@ func (r *resident) fault(pod scenario.Ref) {
 	})
 }
 
-// keeps checks that a pod is said to own a CPU.
-func (r *resident) keeps(pod scenario.Ref, cpu int) {
+// keeps checks that the agent reports a pod as the owner of a CPU.
+func (r *attachedAgent) keeps(pod scenario.Ref, cpu int) {
 	r.s.t.Helper()
 	for _, g := range r.agent.Source().Status().CPUs.Grants {
 		if g.Pod == string(pod) && g.CPUs == fmt.Sprint(cpu) {
@@ -52,16 +51,16 @@ func (r *resident) keeps(pod scenario.Ref, cpu int) {
 	r.s.t.Errorf("%s gave the CPU of %s away: %+v", r.name, pod, r.agent.Source().Status().CPUs)
 }
 
-// TestWrongTree has agents look at another cgroup tree than the runtime makes: of a
-// wrong cgroup.root, or of another node. Nobody is ended by the absence of a cgroup, the
-// fault is named everywhere, also after a restart, and the right tree mends it.
+// TestWrongTree gives agents another cgroup tree than the runtime's: by a wrong cgroup.root, or that of another node.
+// The agent does not take a missing cgroup for the end of a container. It reports the fault until it gets the right
+// tree, also after a restart.
 func TestWrongTree(t *testing.T) {
 	t.Parallel()
 	for _, attach := range []string{"nri", "cri", "bypass", "hooks", "auto"} {
 		for _, other := range []string{"empty", "of another node"} {
 			t.Run(attach+", "+other, func(t *testing.T) {
 				t.Parallel()
-				s := newStreet(t)
+				s := newSharedRuntime(t)
 				wrong, err := kernel.NewCgroups(cgroup.V2, "0-7", "0")
 				if err == nil && other == "of another node" {
 					err = errors.Join(wrong.MkdirRunc("kubepods/burstable"), wrong.MkdirRunc("kubepods/besteffort"))
@@ -71,26 +70,26 @@ func TestWrongTree(t *testing.T) {
 				}
 				s.tree = wrong
 				shared := shortDir(t)
-				one := s.moveIn("one", attach, shared, nil)
+				one := s.startAgent("one", attach, shared, nil)
 				one.working()
 				k := s.kubelet(one)
 				owner := s.owner(k, 1)
-				one.fault(owner)
+				one.missingCgroup(owner)
 				one.keeps(owner, 1)
 				if second := s.owner(k, 1); second != "" {
 					one.keeps(owner, 1)
 				}
-				one.leave()
+				one.stop()
 
 				same := func(c *config.Config) { c.Paths = one.config.Paths }
-				two := s.moveIn("two", attach, shared, same)
+				two := s.startAgent("two", attach, shared, same)
 				two.attached()
-				two.fault(owner)
+				two.missingCgroup(owner)
 				two.keeps(owner, 1)
-				two.leave()
+				two.stop()
 
 				s.tree = s.kernel
-				three := s.moveIn("three", attach, shared, same)
+				three := s.startAgent("three", attach, shared, same)
 				three.working()
 				three.owns(owner, 1)
 				if n := three.agent.Source().Status(); len(n.WithoutCgroup) > 0 {
@@ -102,7 +101,7 @@ func TestWrongTree(t *testing.T) {
 }
 
 // attached waits until an agent is attached.
-func (r *resident) attached() {
+func (r *attachedAgent) attached() {
 	r.s.t.Helper()
 	r.s.await(r.name+" is attached", func() error {
 		if !r.agent.Connected() {

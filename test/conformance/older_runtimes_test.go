@@ -13,12 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// TestKinds plays every scenario beside each runtime that takes less than the
-// newest, which refuses as the real one does. No creation and no update of the
-// kubelet's may fail by what Trimtab sends, and nothing is sent that the table of
-// runtimes says the runtime does not take. All attachments but NRI take turns in make
-// test; make soak plays all of them.
-func TestKinds(t *testing.T) {
+// TestOlderRuntimes plays every scenario with each runtime release that accepts less than the newest one. No creation
+// and no update of the kubelet may fail because of what Trimtab sends. Trimtab sends nothing that the table of runtimes
+// lists as unsupported. make test plays NRI and one other attachment in turn; make soak plays all of them.
+func TestOlderRuntimes(t *testing.T) {
 	t.Parallel()
 	files, err := sim.Files("../scenarios")
 	if err != nil || len(files) == 0 {
@@ -40,21 +38,21 @@ func TestKinds(t *testing.T) {
 			name := strings.TrimSuffix(file[strings.LastIndex(file, "/")+1:], ".yaml")
 			for k, p := range Players() {
 				if p.Attachment.Name == "hooks" && kind != sim.CRIO || p.Attachment.Name == "bypass" && kind == sim.Containerd17 {
-					continue // the proxy is the same; without events lists are read once a minute
+					continue // the proxy behaves the same; without events, bypass lists once a minute
 				}
 				if !soak && p.Attachment.Name != "nri" && (i+j+k)%3 != 0 {
-					continue // the others' turn is in make soak
+					continue // make soak plays the others
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s-%s", name, kind.Name, p.Attachment.Name, at.cgroup), func(t *testing.T) {
 					t.Parallel()
-					playBeside(t, load, p, kind)
+					playWithRuntime(t, load, p, kind)
 				})
 			}
 		}
 	}
 }
 
-func playBeside(t *testing.T, load func(*testing.T) *scenario.Scenario, p Player, kind sim.Kind) {
+func playWithRuntime(t *testing.T, load func(*testing.T) *scenario.Scenario, p Player, kind sim.Kind) {
 	t.Helper()
 	r := kind.Runtime(p.Attachment.Name == "nri")
 	p.Attachment = p.Attachment.Beside(r)
@@ -72,7 +70,7 @@ func playBeside(t *testing.T, load func(*testing.T) *scenario.Scenario, p Player
 	}
 }
 
-// sentTo gathers what was sent and is not taken.
+// sentTo collects what was sent although the runtime does not support it.
 type sentTo struct {
 	mu    sync.Mutex
 	wrong []string

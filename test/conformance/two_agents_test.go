@@ -22,19 +22,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// street is one runtime that several agents attach to.
-type street struct {
+// sharedRuntime is one runtime to which several agents attach.
+type sharedRuntime struct {
 	t       *testing.T
 	dir     string // of the NRI socket
 	cri     string // the runtime's socket, in a directory of its own
-	cgroups string // stands for the kubelet's cgroup root
+	cgroups string // the kubelet's cgroup root
 	kernel  *kernel.Cgroups
-	tree    *kernel.Cgroups // that agents have mounted
+	tree    *kernel.Cgroups // the tree that agents mount
 	runtime *sim.Runtime
 	pods    int
 }
 
-func newStreet(t *testing.T) *street {
+func newSharedRuntime(t *testing.T) *sharedRuntime {
 	t.Helper()
 	m, err := describe.Parse("1s x 1n x 8c")
 	if err != nil {
@@ -44,7 +44,7 @@ func newStreet(t *testing.T) *street {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &street{t: t, dir: shortDir(t), cri: filepath.Join(shortDir(t), "runtime.sock"), cgroups: t.TempDir(), kernel: kernel, tree: kernel}
+	s := &sharedRuntime{t: t, dir: shortDir(t), cri: filepath.Join(shortDir(t), "runtime.sock"), cgroups: t.TempDir(), kernel: kernel, tree: kernel}
 	s.runtime, err = sim.NewRuntime(sim.Options{
 		Machine: m, Kernel: kernel, Version: cgroup.V2, Driver: sim.Cgroupfs, Socket: filepath.Join(s.dir, "nri.sock"), Seed: t.Name(),
 	})
@@ -63,7 +63,7 @@ func newStreet(t *testing.T) *street {
 	return s
 }
 
-// shortDir is a directory whose sockets have short enough names.
+// shortDir makes a directory whose path is short enough for socket names.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tt")
@@ -74,10 +74,9 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// resident is an agent of a street, with a state directory, a key and a status
-// socket of its own.
-type resident struct {
-	s      *street
+// attachedAgent is an agent of a sharedRuntime, with its own state directory, key and status socket.
+type attachedAgent struct {
+	s      *sharedRuntime
 	name   string
 	attach string
 	config config.Config
@@ -86,8 +85,8 @@ type resident struct {
 	ended  chan error
 }
 
-// moveIn starts an agent. shared is where its own sockets are, if it has some.
-func (s *street) moveIn(name, attach, shared string, change func(*config.Config)) *resident {
+// startAgent starts an agent. shared is the directory of the sockets that the agent opens.
+func (s *sharedRuntime) startAgent(name, attach, shared string, change func(*config.Config)) *attachedAgent {
 	s.t.Helper()
 	m, err := describe.Parse("1s x 1n x 8c")
 	if err != nil {
@@ -99,7 +98,7 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	c := config.Default()
 	c.Attach = attach
 	if attach == "cri" || attach == "hooks" {
-		c.FailurePolicy.Agent = "fail" // which must refuse nothing while the agent stays out
+		c.FailurePolicy.Agent = "fail" // which must not refuse requests while the agent is on standby
 	}
 	c.NRI.Socket, c.CRI.Endpoint, c.CRI.ImageEndpoint = filepath.Join(s.dir, "nri.sock"), "unix://"+s.cri, ""
 	c.CRI.Socket, c.HookServers.Socket = filepath.Join(shared, "p"), filepath.Join(shared, "h")
@@ -109,7 +108,7 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	if change != nil {
 		change(&c)
 	}
-	r := &resident{s: s, name: name, attach: attach, config: c, ended: make(chan error, 1)}
+	r := &attachedAgent{s: s, name: name, attach: attach, config: c, ended: make(chan error, 1)}
 	r.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("agent", name),
 		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, Look: 10 * time.Millisecond,
@@ -121,12 +120,12 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go func() { r.ended <- r.agent.Run(ctx) }()
-	s.t.Cleanup(r.leave)
+	s.t.Cleanup(r.stop)
 	return r
 }
 
-// leave ends the agent.
-func (r *resident) leave() {
+// stop ends the agent.
+func (r *attachedAgent) stop() {
 	if r.cancel == nil {
 		return
 	}
@@ -137,13 +136,13 @@ func (r *resident) leave() {
 	}
 }
 
-func (s *street) await(what string, look func() error) {
+func (s *sharedRuntime) await(what string, check func() error) {
 	s.t.Helper()
 	late := time.Now().Add(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := look()
+		err := check()
 		if err == nil {
 			return
 		}
@@ -154,8 +153,8 @@ func (s *street) await(what string, look func() error) {
 	}
 }
 
-// working waits until an agent is attached and says that it is ready.
-func (r *resident) working() {
+// working waits until an agent is attached and reports that it is ready.
+func (r *attachedAgent) working() {
 	r.s.t.Helper()
 	r.s.await(r.name+" works", func() error {
 		if !r.agent.Connected() {
@@ -165,12 +164,11 @@ func (r *resident) working() {
 	})
 }
 
-// out waits until an agent says that it stays out because of another, everywhere
-// where it is looked for.
-func (r *resident) out(because *resident) {
+// standby waits until status and readiness report that the agent waits for another one to end.
+func (r *attachedAgent) standby(because *attachedAgent) {
 	r.s.t.Helper()
 	who := fmt.Sprintf("process %d", os.Getpid())
-	r.s.await(r.name+" stays out", func() error {
+	r.s.await(r.name+" is on standby", func() error {
 		n := r.agent.Source().Status()
 		if r.agent.Connected() {
 			r.s.t.Fatalf("%s is attached beside %s: %+v", r.name, because.name, n.Attachments)
@@ -182,7 +180,7 @@ func (r *resident) out(because *resident) {
 		for what, text := range map[string]string{"status": n.Standby, "readyz": fmt.Sprint(ready)} {
 			for _, want := range []string{"another agent works on this node", who, "attach: " + because.attach, "version " + because.name} {
 				if !strings.Contains(text, want) {
-					return fmt.Errorf("%s says %q and not %q", what, text, want)
+					return fmt.Errorf("%s is %q, want %q in it", what, text, want)
 				}
 			}
 		}
@@ -190,8 +188,8 @@ func (r *resident) out(because *resident) {
 	})
 }
 
-// kubelet is one that reaches the runtime the way an attachment wants it.
-func (s *street) kubelet(r *resident) *Kubelet {
+// kubelet returns a kubelet that reaches the runtime through the agent's attachment.
+func (s *sharedRuntime) kubelet(r *attachedAgent) *Kubelet {
 	s.t.Helper()
 	socket := s.cri
 	if r != nil && r.attach == "cri" {
@@ -208,14 +206,14 @@ func (s *street) kubelet(r *resident) *Kubelet {
 	return k
 }
 
-// owner runs a pod that was assigned a CPU.
-func (s *street) owner(k *Kubelet, cpu int) scenario.Ref {
+// owner runs a pod to which a scheduler assigned a CPU.
+func (s *sharedRuntime) owner(k *Kubelet, cpu int) scenario.Ref {
 	s.t.Helper()
 	return s.pod(k, "LSR", map[string]string{"scheduling.koordinator.sh/resource-status": fmt.Sprintf(`{"cpuset":"%d"}`, cpu)})
 }
 
-// pod runs a pod. That it cannot be created is what must not happen.
-func (s *street) pod(k *Kubelet, class string, annotations map[string]string) scenario.Ref {
+// pod runs a pod and fails the test if that is refused.
+func (s *sharedRuntime) pod(k *Kubelet, class string, annotations map[string]string) scenario.Ref {
 	s.t.Helper()
 	s.pods++
 	run := scenario.Run{
@@ -233,9 +231,8 @@ func (s *street) pod(k *Kubelet, class string, annotations map[string]string) sc
 	return scenario.PodRef(run.Pod.Namespace, run.Pod.Name)
 }
 
-// owns waits until an agent says that a pod's container owns a CPU, and the kernel
-// has it.
-func (r *resident) owns(pod scenario.Ref, cpu int) {
+// owns waits until an agent reports that a pod's container owns a CPU, and the kernel's cpuset has that CPU.
+func (r *attachedAgent) owns(pod scenario.Ref, cpu int) {
 	r.s.t.Helper()
 	r.s.await(fmt.Sprintf("%s owns %d with %s", pod, cpu, r.name), func() error {
 		for _, g := range r.agent.Source().Status().CPUs.Grants {
@@ -247,8 +244,8 @@ func (r *resident) owns(pod scenario.Ref, cpu int) {
 	})
 }
 
-// has compares the kernel's list of a pod's container.
-func (s *street) has(pod scenario.Ref, want string) error {
+// has compares the cpuset of a pod's container in the kernel.
+func (s *sharedRuntime) has(pod scenario.Ref, want string) error {
 	for _, c := range s.runtime.Containers() {
 		if c.Ref != pod.In("a") {
 			continue
@@ -267,10 +264,9 @@ func (s *street) has(pod scenario.Ref, want string) error {
 	return fmt.Errorf("%s: no such container", pod)
 }
 
-// TestTwoAgents has a second agent come to a runtime, with every pair of
-// attachments and state directories, keys and status sockets of their own. It stays
-// out, says who is there, and takes over when the first one leaves; no creation is
-// refused meanwhile, and nobody's CPUs move.
+// TestTwoAgents starts a second agent on a node, with every pair of attachments. Each has its own state directory, key
+// and status socket. The second agent stays on standby, names the first, and takes over when the first one ends.
+// Meanwhile no creation is refused and no container's CPUs change.
 func TestTwoAgents(t *testing.T) {
 	t.Parallel()
 	attachments := []string{"nri", "cri", "bypass", "auto", "hooks"}
@@ -278,24 +274,24 @@ func TestTwoAgents(t *testing.T) {
 		for _, second := range attachments {
 			t.Run(first+" and "+second, func(t *testing.T) {
 				t.Parallel()
-				s := newStreet(t)
+				s := newSharedRuntime(t)
 				shared := shortDir(t)
 				apart := shared
-				if first != second { // as a unit and a DaemonSet have; a rolling update shares them
+				if first != second { // as with a unit and a DaemonSet; during a rolling update both use the same ones
 					apart = shortDir(t)
 				}
-				one := s.moveIn("one", first, shared, nil)
+				one := s.startAgent("one", first, shared, nil)
 				one.working()
 				before := s.kubelet(one)
 				early := s.owner(before, 1)
 				one.owns(early, 1)
-				two := s.moveIn("two", second, apart, nil)
-				two.out(one)
+				two := s.startAgent("two", second, apart, nil)
+				two.standby(one)
 				beside := s.owner(before, 2)
 				one.owns(beside, 2)
-				two.out(one)
+				two.standby(one)
 				if first != second {
-					s.pod(s.kubelet(two), "LS", nil) // what comes its way passes
+					s.pod(s.kubelet(two), "LS", nil) // the second agent passes requests through unchanged
 				}
 
 				between := s.kubelet(nil)
@@ -305,7 +301,7 @@ func TestTwoAgents(t *testing.T) {
 				handOver(s, one, between)
 				two.working()
 				if n := two.agent.Source().Status(); n.Standby != "" {
-					t.Errorf("two works and says %s", n.Standby)
+					t.Errorf("the second agent works and reports %s", n.Standby)
 				}
 				two.owns(early, 1)
 				two.owns(beside, 2)
@@ -316,13 +312,13 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
-// handOver ends an agent while pods come.
-func handOver(s *street, leaves *resident, k *Kubelet) {
+// handOver ends an agent while pods are created.
+func handOver(s *sharedRuntime, first *attachedAgent, k *Kubelet) {
 	s.t.Helper()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		leaves.leave()
+		first.stop()
 	}()
 	for left := false; !left; {
 		select {
@@ -337,9 +333,8 @@ func handOver(s *street, leaves *resident, k *Kubelet) {
 	}
 }
 
-// TestSigns: a second agent is noticed by each sign alone: it has another cgroup tree
-// mounted, or attaches elsewhere.
-func TestSigns(t *testing.T) {
+// TestSecondAgentDetected: one shared socket or cgroup tree suffices to detect another agent.
+func TestSecondAgentDetected(t *testing.T) {
 	t.Parallel()
 	for name, sign := range map[string]struct {
 		first, second string
@@ -355,31 +350,31 @@ func TestSigns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStreet(t)
-			one := s.moveIn("one", sign.first, shortDir(t), nil)
+			s := newSharedRuntime(t)
+			one := s.startAgent("one", sign.first, shortDir(t), nil)
 			one.working()
-			elsewhere := *s
+			otherRoot := *s
 			if !sign.sameTree {
-				elsewhere.cgroups = t.TempDir()
+				otherRoot.cgroups = t.TempDir()
 			}
-			two := elsewhere.moveIn("two", sign.second, shortDir(t), func(c *config.Config) {
+			two := otherRoot.startAgent("two", sign.second, shortDir(t), func(c *config.Config) {
 				if sign.sameStatus {
 					c.Paths.StatusSocket = one.config.Paths.StatusSocket
 				}
 			})
-			two.out(one)
+			two.standby(one)
 			if key, _, _ := strings.Cut(name, ","); !strings.Contains(fmt.Sprint(two.agent.Ready()), key) {
-				t.Errorf("it does not say where it noticed: %v", two.agent.Ready())
+				t.Errorf("it does not report how it detected the other agent: %v", two.agent.Ready())
 			}
-			one.leave()
+			one.stop()
 			two.working()
 			two.serves()
 		})
 	}
 }
 
-// serves waits until the agent answers at its status socket.
-func (r *resident) serves() {
+// serves waits until the agent's status socket answers.
+func (r *attachedAgent) serves() {
 	r.s.t.Helper()
 	r.s.await(r.name+" answers", func() error {
 		client, err := status.Dial(r.s.t.Context(), r.config.Paths.StatusSocket)

@@ -12,10 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// eye watches what every running container may run on. It knows who owns CPUs
-// from the specification a container was created with, and what is in force from
-// the kernel alone, at every write and at every first instruction.
-type eye struct {
+// observer checks the cpuset of every running container, at every write and at every first instruction. It takes the
+// owned CPUs from the OCI spec of the creation, and the values in force from the kernel alone.
+type observer struct {
 	kernel  *kernel.Cgroups
 	version cgroup.Version
 	nodes   map[int]topology.Set
@@ -24,12 +23,12 @@ type eye struct {
 	live   map[string]*seen // running, by cgroup
 	owners map[scenario.Ref]*owner
 	owned  topology.Set
-	still  bool // nothing may change now: somebody restarts
+	still  bool // agent or runtime restarts: nothing may change now
 	wrong  []string
-	writes int // of CPU lists, and first instructions
+	writes int // checked writes of CPU lists and first instructions
 }
 
-// seen is a running container.
+// seen is a running container that the observer knows.
 type seen struct {
 	ref       scenario.Ref
 	cpus      topology.Set
@@ -37,18 +36,17 @@ type seen struct {
 	owns      bool
 }
 
-// owner is a pod that owns CPUs, from its first container's start to its end.
+// owner is a pod that owns CPUs, from the start of its first container to its end.
 type owner struct {
 	cpus topology.Set
 	lent bool // reclaimed containers may use them
-	// resizing: it is resized in place, and had these CPUs before. Meanwhile it
-	// owns what any of its containers has.
+	// resizing has the CPUs before an in-place resize. During the resize the pod owns all CPUs that its containers have.
 	resizing bool
 	before   topology.Set
 }
 
-func newEye(m *topology.Machine, k *kernel.Cgroups, v cgroup.Version) *eye {
-	e := &eye{kernel: k, version: v, nodes: map[int]topology.Set{}, live: map[string]*seen{}, owners: map[scenario.Ref]*owner{}}
+func newObserver(m *topology.Machine, k *kernel.Cgroups, v cgroup.Version) *observer {
+	e := &observer{kernel: k, version: v, nodes: map[int]topology.Set{}, live: map[string]*seen{}, owners: map[scenario.Ref]*owner{}}
 	for _, n := range m.Nodes {
 		e.nodes[n.ID] = n.CPUs
 	}
@@ -56,8 +54,8 @@ func newEye(m *topology.Machine, k *kernel.Cgroups, v cgroup.Version) *eye {
 	return e
 }
 
-// written looks at a container whose CPU list was written.
-func (e *eye) written(file, _ string) {
+// written checks a container whose CPU list was written.
+func (e *observer) written(file, _ string) {
 	dir, name := path.Split(file)
 	if name != "cpuset.cpus" {
 		return
@@ -72,14 +70,14 @@ func (e *eye) written(file, _ string) {
 	if c == nil {
 		return
 	}
-	e.look(path.Clean(dir), c, "at a write")
+	e.check(path.Clean(dir), c, "at a write")
 	if o := e.owners[c.ref.Pod()]; c.owns && o != nil && o.resizing {
-		e.hold(o, e.held(c.ref.Pod()), "at a write of its resize")
+		e.hold(o, e.held(c.ref.Pod()), "at a write during its resize")
 	}
 }
 
-// held is what the running containers of a pod have that owns CPUs.
-func (e *eye) held(pod scenario.Ref) topology.Set {
+// held returns the CPUs that the running containers of an owner have.
+func (e *observer) held(pod scenario.Ref) topology.Set {
 	var all topology.Set
 	for _, c := range e.live {
 		if c.owns && c.ref.Pod() == pod {
@@ -89,8 +87,8 @@ func (e *eye) held(pod scenario.Ref) topology.Set {
 	return all
 }
 
-// hold has a pod own other CPUs, and judges everybody by that.
-func (e *eye) hold(o *owner, cpus topology.Set, when string) {
+// hold gives a pod other CPUs and checks all other containers against them.
+func (e *observer) hold(o *owner, cpus topology.Set, when string) {
 	o.cpus = cpus
 	e.owned = topology.Set{}
 	for _, any := range e.owners {
@@ -101,9 +99,8 @@ func (e *eye) hold(o *owner, cpus topology.Set, when string) {
 	}
 }
 
-// resizing notes that a pod is about to be resized in place; it returns what the
-// pod owns.
-func (e *eye) resizing(pod scenario.Ref) topology.Set {
+// resizing notes that an in-place resize of a pod begins, and returns the CPUs that the pod owns.
+func (e *observer) resizing(pod scenario.Ref) topology.Set {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.owners[pod]
@@ -114,8 +111,8 @@ func (e *eye) resizing(pod scenario.Ref) topology.Set {
 	return o.before
 }
 
-// resized looks at a pod after its resize: all its containers have what it owns now.
-func (e *eye) resized(pod scenario.Ref, cpus topology.Set) {
+// resized checks a pod after its resize: all its containers have the CPUs that it owns now.
+func (e *observer) resized(pod scenario.Ref, cpus topology.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.owners[pod]
@@ -123,9 +120,8 @@ func (e *eye) resized(pod scenario.Ref, cpus topology.Set) {
 	e.hold(o, cpus, "after a resize of "+string(pod))
 }
 
-// started looks at a container at its first instruction. From then on what it
-// owns is its own; owned is empty where it owns nothing.
-func (e *eye) started(dir string, c seen, owned topology.Set, lent bool) {
+// started checks a container at its first instruction, from which on the CPUs in owned are exclusive to it.
+func (e *observer) started(dir string, c seen, owned topology.Set, lent bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writes++
@@ -134,13 +130,13 @@ func (e *eye) started(dir string, c seen, owned topology.Set, lent bool) {
 		e.own(c.ref.Pod(), owner{cpus: owned, lent: lent})
 	}
 	e.live[dir] = &c
-	e.look(dir, &c, "at its first instruction")
+	e.check(dir, &c, "at its first instruction")
 }
 
-func (e *eye) own(pod scenario.Ref, o owner) {
+func (e *observer) own(pod scenario.Ref, o owner) {
 	if old := e.owners[pod]; old != nil {
 		if old.cpus != o.cpus {
-			e.note("I4: %s owned %v and a later container of it owns %v", pod, old.cpus, o.cpus)
+			e.note("I4: %s owned %v, and a later container of it owns %v", pod, old.cpus, o.cpus)
 		}
 		return
 	}
@@ -154,15 +150,15 @@ func (e *eye) own(pod scenario.Ref, o owner) {
 	}
 }
 
-// stopped forgets a container.
-func (e *eye) stopped(dir string) {
+// stopped removes a container.
+func (e *observer) stopped(dir string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.live, dir)
 }
 
-// gone forgets a pod, which ends.
-func (e *eye) gone(pod scenario.Ref) {
+// gone removes a pod.
+func (e *observer) gone(pod scenario.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o := e.owners[pod]; o != nil {
@@ -171,15 +167,15 @@ func (e *eye) gone(pod scenario.Ref) {
 	}
 }
 
-// freeze says whether something restarts, which may change nothing.
-func (e *eye) freeze(still bool) {
+// freeze notes whether the agent or the runtime restarts, during which nothing may change.
+func (e *observer) freeze(still bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.still = still
 }
 
-// look reads what a container has, and judges it.
-func (e *eye) look(dir string, c *seen, when string) {
+// check reads the cpuset of a container and judges it.
+func (e *observer) check(dir string, c *seen, when string) {
 	before := c.cpus
 	set, has := e.read(dir)
 	c.cpus = has
@@ -192,8 +188,8 @@ func (e *eye) look(dir string, c *seen, when string) {
 	e.judge(c, when)
 }
 
-// read returns what a cgroup is set to and what that amounts to.
-func (e *eye) read(dir string) (set, has topology.Set) {
+// read returns the cpuset of a cgroup and its effective cpuset.
+func (e *observer) read(dir string) (set, has topology.Set) {
 	base, effective := dir+"/", "cpuset.cpus.effective"
 	if e.version == cgroup.V1 {
 		base, effective = "cpuset/"+base, "cpuset.effective_cpus"
@@ -210,8 +206,8 @@ func (e *eye) read(dir string) (set, has topology.Set) {
 	return set, has
 }
 
-// judge holds what a container has against what others own.
-func (e *eye) judge(c *seen, when string) {
+// judge compares a container's CPUs with those that others own.
+func (e *observer) judge(c *seen, when string) {
 	own := e.owners[c.ref.Pod()]
 	switch {
 	case c.owns && own.resizing && !c.cpus.Contains(own.before) && !own.before.Contains(c.cpus):
@@ -236,7 +232,7 @@ func (e *eye) judge(c *seen, when string) {
 	}
 }
 
-func (e *eye) note(format string, args ...any) {
+func (e *observer) note(format string, args ...any) {
 	if len(e.wrong) < 5 {
 		for i, a := range args {
 			if s, ok := a.(topology.Set); ok {
@@ -247,9 +243,8 @@ func (e *eye) note(format string, args ...any) {
 	}
 }
 
-// audit reads everything again: what the eye was told of writes must be all
-// there was.
-func (e *eye) audit() {
+// audit reads all cpusets again, to find changes without a notification.
+func (e *observer) audit() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for dir, c := range e.live {
@@ -260,15 +255,15 @@ func (e *eye) audit() {
 	}
 }
 
-// verdict is what was wrong so far.
-func (e *eye) verdict() []string {
+// verdict returns all violations so far.
+func (e *observer) verdict() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.wrong
 }
 
-// grants are the CPUs that pods own whose containers have started.
-func (e *eye) grants() map[scenario.Ref]topology.Set {
+// grants returns the CPUs of owners whose containers have started.
+func (e *observer) grants() map[scenario.Ref]topology.Set {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := map[scenario.Ref]topology.Set{}
