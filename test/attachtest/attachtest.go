@@ -1,4 +1,4 @@
-// Package attachtest is what tests of attachments share.
+// Package attachtest has helpers for tests of attachments.
 package attachtest
 
 import (
@@ -17,15 +17,14 @@ import (
 // Until waits until a condition holds.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // this is the wait, with its deadline
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // polls until the deadline
 		if time.Now().After(end) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }
 
-// Run runs an attachment until the test ends, or until the function that it returns is
-// called.
+// Run runs an attachment until the test ends or the returned function is called.
 func Run(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -41,8 +40,7 @@ func Run(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 	return stop
 }
 
-// Serve serves a CRI runtime at a socket until the test ends, or until the function that it
-// returns is called.
+// Serve serves a CRI runtime at a socket until the test ends or the returned function is called.
 func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -64,8 +62,8 @@ func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grp
 	return stop
 }
 
-// Broken is what a runtime answers to a request for the status of a pod or container
-// whose id is in bad, which mu guards; a nil error is one that is never answered.
+// Broken returns a runtime's error for a status request of a pod or container whose id is in bad, which mu guards. For
+// a nil error it blocks until ctx ends, like a runtime that never answers.
 func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, request any) error {
 	id := ""
 	switch q := request.(type) {

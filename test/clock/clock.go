@@ -1,5 +1,5 @@
-// Package clock fails tests of code that takes too long for the text it was given.
-// It goes by processor time, so that other work on the machine fails nothing.
+// Package clock fails tests of code that takes too long for the length of its input. It measures processor time, so
+// other work on the machine fails no test.
 package clock
 
 import (
@@ -10,17 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What code may take: so much for any text, and so much more for each byte of it.
-// Readers take 2 to 50 ns for a byte. What reads its text again for each part of it is
-// past this at some thousand parts.
+// The limit is base for any input, plus perByte for each byte. Parsers take 2 to 50 ns per byte. A parser that reads
+// its input again for each part of it exceeds the limit at some thousand parts.
 const (
 	base    = 50 * time.Millisecond
 	perByte = 200 * time.Nanosecond
 )
 
-// Watch begins to measure. The function that it returns ends that, and fails the test
-// where what came between took far longer than reading so many bytes of foreign text
-// can. Of it the calling goroutine alone is measured.
+// Watch starts to measure the calling goroutine. The returned function stops, and fails the test if the code between
+// took far longer than parsing that many bytes may take.
 func Watch(tb testing.TB, bytes int) (end func()) {
 	tb.Helper()
 	runtime.LockOSThread()
@@ -31,16 +29,15 @@ func Watch(tb testing.TB, bytes int) (end func()) {
 	}
 }
 
-// WatchAll is Watch for what has goroutines of its own: all of the process are measured,
-// those of tests next to it, too.
+// WatchAll is Watch for code with goroutines of its own: it measures the whole process, including parallel tests.
 func WatchAll(tb testing.TB, bytes int) (end func()) {
 	tb.Helper()
 	return watch(tb, bytes, unix.RUSAGE_SELF)
 }
 
-// Bound runs code that may have goroutines of its own, and fails the test where it takes
-// far longer than reading so many bytes of foreign text can, each of three times. All of
-// the process is measured: once it may be a collection of garbage that takes that long.
+// Bound runs code, which may start goroutines, up to three times. It fails the test if every run takes far longer than
+// parsing that many bytes may take. It measures the whole process, in which a single run may include garbage
+// collection.
 func Bound(tb testing.TB, bytes int, run func()) {
 	tb.Helper()
 	var took [3]time.Duration
@@ -65,7 +62,7 @@ func watch(tb testing.TB, bytes, who int) (end func()) {
 	}
 }
 
-// Limit is how long reading so many bytes may take, with the race detector far longer.
+// Limit is how long parsing that many bytes may take. With the race detector it is far longer.
 func Limit(bytes int) time.Duration { return slowdown * (base + time.Duration(bytes)*perByte) }
 
 func processor(who int) time.Duration {

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// failures takes what a clock reports.
+// failures records what a clock reports.
 type failures struct {
 	testing.TB
 
@@ -20,7 +20,7 @@ func (f *failures) Errorf(format string, args ...any) {
 	f.said = append(f.said, fmt.Sprintf(format, args...))
 }
 
-// quadratic compares each byte of a text with all of them.
+// quadratic compares each byte of a text with every other.
 func quadratic(text string) (same int) {
 	for i := range len(text) {
 		for j := range len(text) {
@@ -32,8 +32,7 @@ func quadratic(text string) (same int) {
 	return same
 }
 
-// TestClock: what reads its text once is never too slow, what reads it again for each
-// byte is.
+// TestClock: code that reads its input once never fails, code that reads it again for each byte does.
 func TestClock(t *testing.T) {
 	text := strings.Repeat("0-4095,", 3_000)
 	for name, watch := range map[string]func(testing.TB, int) func(){"thread": clock.Watch, "process": clock.WatchAll} {
@@ -43,7 +42,7 @@ func TestClock(t *testing.T) {
 		strings.Count(text, ",")
 		end()
 		end = watch(&square, len(text))
-		for range 12 { // with the race detector the limit is that much higher
+		for range 12 { // the race detector raises the limit by that factor
 			same += quadratic(text)
 		}
 		end()
@@ -53,11 +52,11 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestBound: what is too long each time fails, what is too long once does not.
+// TestBound: code that is too slow in every run fails, code that is too slow once does not.
 func TestBound(t *testing.T) {
 	text := strings.Repeat("0-4095,", 3_000)
 	var once, always failures
-	const long, fewer = 3, -240_000 // bytes less than none leave 2 ms for them
+	const long, fewer = 3, -240_000 // a negative number of bytes leaves 2 ms
 	runs, same := 0, 0
 	clock.Bound(&once, fewer, func() {
 		if runs++; runs == 1 {

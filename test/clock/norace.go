@@ -2,5 +2,5 @@
 
 package clock
 
-// slowdown is how much longer code takes than its limit says: the race detector is off.
+// slowdown is the factor by which the race detector slows code down: it is off.
 const slowdown = 1

@@ -2,5 +2,5 @@
 
 package clock
 
-// slowdown is how much longer code takes that the race detector watches.
+// slowdown is the factor by which the race detector slows code down.
 const slowdown = 20

@@ -7,16 +7,16 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// What calls for cgroup files may answer beside what the kernel says of values.
-// A close may fail after the value is in force.
+// Errors that calls on cgroup files may return, besides those for refused values. A close may fail after the value is
+// in force.
 var (
 	kernelReading = errnos(syscall.EIO, syscall.EINTR, syscall.EMFILE)
 	kernelWriting = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
 		errnos(syscall.EIO, syscall.EINTR, syscall.EBUSY, syscall.EMFILE)...)
 )
 
-// Kernel has the calls of cgroup files fail. wrote is called for each write that
-// came to the kernel, before the next call; nil if not needed.
+// Kernel makes calls on cgroup files fail. It calls wrote after each write that reached the kernel, before the next
+// call; nil if not needed.
 func Kernel(p *Plan, under cgroup.FS, wrote func(path string)) cgroup.FS {
 	return &kernel{p, under, wrote}
 }

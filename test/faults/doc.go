@@ -1,4 +1,3 @@
-// Package faults has calls to files and sockets fail as a plan says: with the
-// errors of a kernel, short writes, connections that break, and delays. It
-// counts what it did by call and kind. Tests alone use it.
+// Package faults makes calls on files and sockets fail by a plan: with kernel errors, short writes, broken connections
+// and delays. It counts the faults by call and kind. Only tests use it.
 package faults

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Fault is what becomes of one call; the zero value lets it pass.
+// Fault is the fault of one call. The zero value is no fault.
 type Fault struct {
-	Kind string // for the counts
+	Kind string // the name in the counts
 	Err  error
-	// Short has a write take half of its data, without an error where Err is nil.
+	// Short makes a write take half of its data, without an error if Err is nil.
 	Short bool
-	// Late fails the call after it did what it should.
+	// Late fails the call after its work is done.
 	Late bool
-	// Broken ends a connection.
+	// Broken closes the connection.
 	Broken bool
-	// Delay passes first.
+	// Delay delays the call.
 	Delay time.Duration
 }
 
-// Plan says which calls fail, and counts them.
+// Plan chooses the calls that fail, and counts them.
 type Plan struct {
 	decide func(n int, call string, kinds []Fault) Fault
 
@@ -35,8 +35,8 @@ type Plan struct {
 	counts map[string]map[string]int // by call and kind
 }
 
-// Nth has the n-th call fail, counted from 0, and all after it up to the last
-// one, with one of the faults that its kind of call has: the which-th of them.
+// Nth makes the calls from n to last fail, counted from 0. Of the faults that a kind of call can have, which chooses
+// one by its index.
 func Nth(n, last, which int) *Plan {
 	return &Plan{decide: func(at int, _ string, kinds []Fault) Fault {
 		if at < n || at > last {
@@ -46,8 +46,8 @@ func Nth(n, last, which int) *Plan {
 	}}
 }
 
-// Random has a share of all calls fail: one in so many, by the beginning of a call's
-// name, of which the longest that fits counts.
+// Random makes one of oneIn calls fail at random. The keys of oneIn are prefixes of call names; the longest match
+// counts.
 func Random(seed uint64, oneIn map[string]int) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return &Plan{decide: func(_ int, call string, kinds []Fault) Fault {
@@ -64,7 +64,7 @@ func Random(seed uint64, oneIn map[string]int) *Plan {
 	}}
 }
 
-// next decides about one call, and counts it.
+// next chooses the fault of one call and counts it.
 func (p *Plan) next(call string, kinds []Fault) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,10 +87,10 @@ func (p *Plan) next(call string, kinds []Fault) Fault {
 	return f
 }
 
-// Off lets all calls pass from now on; On has them fail again.
+// Off stops all faults; On starts them again.
 func (p *Plan) Off() { p.set(true) }
 
-// On has calls fail again.
+// On starts the faults again.
 func (p *Plan) On() { p.set(false) }
 
 func (p *Plan) set(off bool) {
@@ -99,21 +99,21 @@ func (p *Plan) set(off bool) {
 	p.off = off
 }
 
-// Calls is how many calls were made while the plan was on.
+// Calls returns the number of calls while the plan was on.
 func (p *Plan) Calls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls
 }
 
-// Faults is how many of them failed.
+// Faults returns the number of calls that failed.
 func (p *Plan) Faults() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults
 }
 
-// Add takes in the counts of another plan.
+// Add adds the counts of another plan.
 func (p *Plan) Add(o *Plan) {
 	o.mu.Lock()
 	counts, calls, faults := o.counts, o.calls, o.faults
@@ -134,7 +134,7 @@ func (p *Plan) Add(o *Plan) {
 	p.calls, p.faults = p.calls+calls, p.faults+faults
 }
 
-// String prints the counts by call and kind.
+// String returns the counts by call and kind.
 func (p *Plan) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

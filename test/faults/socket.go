@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// pause is a delay that a busy peer makes.
+// pause is the delay of a busy peer.
 const pause = 2 * time.Millisecond
 
 var (
@@ -24,8 +24,7 @@ var (
 	saying = append([]Fault{{Kind: "short write, EPIPE", Err: syscall.EPIPE, Short: true, Broken: true}}, hearing...)
 )
 
-// Dial has connecting and the connections of a dialer fail; name names them in
-// the counts.
+// Dial makes dialling and the dialled connections fail. name is their name in the counts.
 func Dial(p *Plan, name string) socket.Dialer {
 	return func(ctx context.Context, path string) (net.Conn, error) {
 		if f := p.next(name+" dial", dialling); f.Err != nil {
@@ -39,7 +38,7 @@ func Dial(p *Plan, name string) socket.Dialer {
 	}
 }
 
-// Accept has accepting and the connections of a listener fail.
+// Accept makes accepting and the accepted connections of a listener fail.
 func Accept(p *Plan, name string) func(net.Listener) net.Listener {
 	return func(l net.Listener) net.Listener { return &listener{l, p, name} }
 }
@@ -90,8 +89,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// fail does what a fault says. A connection that broke is closed, which its peer
-// sees.
+// fail carries out a fault. A broken connection is closed, which its peer notices.
 func (c *conn) fail(op string, f Fault, short func()) error {
 	if f.Delay > 0 {
 		<-time.NewTimer(f.Delay).C
@@ -102,11 +100,11 @@ func (c *conn) fail(op string, f Fault, short func()) error {
 	if f.Short && short != nil {
 		short()
 	}
-	_ = c.Conn.Close() // the fault is what is told
+	_ = c.Conn.Close() // the fault is the error that counts
 	return opError(op, f.Err)
 }
 
-// Close closes the connection, and may say that it failed.
+// Close closes the connection, and may return an error.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if f := c.plan.next(c.name+" close", errnos(syscall.EIO)); f.Err != nil {

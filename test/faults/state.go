@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// errno is a fault that only answers with an error.
+// errno returns a fault that only returns an error.
 func errno(e syscall.Errno) Fault {
 	return Fault{Kind: map[syscall.Errno]string{
 		syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EROFS: "EROFS", syscall.EINTR: "EINTR", syscall.EMFILE: "EMFILE",
@@ -32,7 +32,7 @@ var (
 	writing  = append([]Fault{{Kind: "short write", Short: true}, {Kind: "short write, ENOSPC", Short: true, Err: syscall.ENOSPC}}, changing...)
 )
 
-// Files has the calls of state files fail.
+// Files makes calls on state files fail.
 func Files(p *Plan, under statefile.FS) statefile.FS { return &files{p, under} }
 
 type files struct {
@@ -113,7 +113,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.under.Write(p)
 }
 
-// Close closes the file in any case, as the kernel does.
+// Close always closes the file, like the kernel, and may return an error.
 func (f *file) Close() error {
 	err := f.under.Close()
 	if failed := f.of.fail("close", f.name, changing); failed != nil {
@@ -122,7 +122,7 @@ func (f *file) Close() error {
 	return err
 }
 
-// Sync waits for no disk: no machine crashes in tests.
+// Sync does not wait for the disk, since no machine crashes in tests.
 func (f *file) Sync() error { return f.of.fail("sync", f.name, changing) }
 
 func (f *file) Stat() (fs.FileInfo, error) {

@@ -1,6 +1,5 @@
-// Package hostile makes the pods that cost most to read of those the API server
-// accepts: 256 KiB of annotations together, labels of 63 letters. Tests bound
-// what they cost the agent, and benchmarks measure it.
+// Package hostile makes the pods that are most expensive to read among those that the API server accepts: 256 KiB of
+// annotations in total, labels of 63 letters. Tests bound the cost for the agent, and benchmarks measure it.
 package hostile
 
 import (
@@ -8,23 +7,23 @@ import (
 	"strings"
 )
 
-// What the API server accepts of one object.
+// The API server's limits for one object.
 const (
-	// Annotations bounds keys and values of all annotations together.
+	// Annotations is the limit of all keys and values of annotations together.
 	Annotations = 256 << 10
-	// Label bounds the value of a label.
+	// Label is the limit of a label's value.
 	Label = 63
-	// labels is how many labels of such values fit into an object of 1.5 MiB.
+	// labels is the number of such labels that fit into an object of 1.5 MiB.
 	labels = 12 << 10
 )
 
-// Pod is what the author of a pod writes.
+// Pod has the labels and annotations of one hostile pod.
 type Pod struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// The keys whose text is JSON, and those that are lists.
+// The keys whose values are JSON, and those whose values are lists.
 var (
 	jsonKeys = []string{
 		"scheduling.koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-spec", "node.koordinator.sh/extended-resource-spec",
@@ -40,20 +39,20 @@ var (
 	}
 )
 
-// Keys returns the annotations that the pods have texts for.
+// Keys returns the annotation keys that the pods set.
 func Keys() []string {
 	return append(append(append([]string{}, jsonKeys...), listKeys...), nameKeys...)
 }
 
-// Pods returns the pods. Texts are as long as they may be, or as long as each is
-// read at most, which is given by read: what is longer is refused by its length.
+// Pods returns the pods. Values are as long as the API server accepts, or have read bytes, the longest that the agent
+// parses: it refuses longer values by their length.
 func Pods(read int) []Pod {
 	var out []Pod
 	add := func(name string, annotations map[string]string) {
 		out = append(out, Pod{Name: name, Labels: classes(), Annotations: annotations})
 	}
 	for _, key := range Keys() {
-		add("one text of all that is accepted, "+key, with(map[string]string{}, key, Annotations-len(key)-200, repeated("0-4095,")))
+		add("one value as long as is accepted, "+key, with(map[string]string{}, key, Annotations-len(key)-200, repeated("0-4095,")))
 	}
 	for _, s := range shapes() {
 		for _, parts := range []int{16, 12, 8, 6, 5, 4, 3, 2} {
@@ -80,7 +79,7 @@ func Pods(read int) []Pod {
 	return out
 }
 
-// classes has every dialect's conditions met, so that as much as possible is read.
+// classes sets a class in every dialect, so that the agent reads as many keys as possible.
 func classes() map[string]string {
 	return map[string]string{
 		"koordinator.sh/qosClass": "LS", "koordinator.sh/gpu-isolation-provider": "HAMi-core",
@@ -96,7 +95,7 @@ func manyLabels() map[string]string {
 	return all
 }
 
-// with adds a text to annotations, which it returns.
+// with adds a value to annotations and returns them.
 func with(to map[string]string, key string, length int, text func(int) string) map[string]string {
 	to[key] = text(length)
 	to["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
@@ -106,7 +105,7 @@ func with(to map[string]string, key string, length int, text func(int) string) m
 	return to
 }
 
-// shape is a way to make a text costly.
+// shape is a way to make a value expensive to parse.
 type shape struct {
 	name string
 	keys []string
@@ -149,28 +148,28 @@ func shapes() []shape {
 	}
 }
 
-// repeated makes a list of one part.
+// repeated returns a function that makes a list of one repeated part.
 func repeated(part string) func(int) string {
 	return func(length int) string { return strings.TrimSuffix(strings.Repeat(part, length/len(part)), ",") }
 }
 
-// quoted makes a JSON object of one text.
+// quoted returns a function that makes a JSON object with one string of repeated parts.
 func quoted(part string) func(int) string {
 	return func(length int) string { return `{"a":"` + strings.Repeat(part, (length-10)/len(part)) + `"}` }
 }
 
-// nested makes an object of a list in a list in a list.
+// nested makes an object of nested lists.
 func nested(length int) string {
 	n := min(length/2-8, 9000)
 	return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
 }
 
-// longName makes an object of a long name in which one member is there many times.
+// longName makes an object with a long name that repeats one member many times.
 func longName(length int) string {
 	return `{"containers":{"` + strings.Repeat("n", length/2) + `":{"requests":` + counted(`{`, `"a":1%.0s`, `}`)(length/2-40) + `}}}`
 }
 
-// counted makes a list of members of which each has a number.
+// counted returns a function that makes a list of numbered members.
 func counted(before, part, after string) func(int) string {
 	return func(length int) string {
 		var b strings.Builder

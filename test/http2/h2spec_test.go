@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// report is h2spec's, in JUnit's form.
+// report is h2spec's report in JUnit's format.
 type report struct {
 	Suites []struct {
 		ID    string `xml:"id,attr"`
@@ -21,10 +21,10 @@ type report struct {
 	} `xml:"testsuite"`
 }
 
-// h2specCases is how many cases h2spec 2.2.1 has, with the strict ones.
+// h2specCases is the number of cases of h2spec 2.2.1, including the strict ones.
 const h2specCases = 146
 
-// h2spec runs all cases against an address and returns how many passed, and why others did not.
+// h2spec runs all cases against an address and returns the number that passed, and the failures with their reasons.
 func h2spec(t *testing.T, address, path string) (passed int, failed map[string]string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -60,8 +60,8 @@ func h2spec(t *testing.T, address, path string) (passed int, failed map[string]s
 	return passed, failed
 }
 
-// TestH2spec runs all cases of h2spec, the strict ones too, against a relayed server of nghttp2,
-// with requests that pass and with requests that are held. None may fail, and none be skipped.
+// TestH2spec runs all cases of h2spec, including the strict ones, against a relayed server of nghttp2, with relayed and
+// with held requests. None may fail or be skipped.
 func TestH2spec(t *testing.T) {
 	server := startNghttpd(t)
 	for name, path := range map[string]string{"passing": "/", "held": "/held/"} {

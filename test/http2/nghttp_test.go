@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestNghttp has nghttp load files from a server of nghttp2 and send some to one of net/http,
-// with whatever it can do to frames.
+// TestNghttp loads files from a server of nghttp2 and uploads files to one of net/http, with all options of nghttp that
+// change frames.
 func TestNghttp(t *testing.T) {
 	nghttp := tool(t, "nghttp")
 	files, filesRelayed := startRelay(t, startNghttpd(t))
@@ -32,7 +32,7 @@ func TestNghttp(t *testing.T) {
 	for _, way := range ways {
 		t.Run(fmt.Sprintf("%.50v", way), func(t *testing.T) {
 			if got := run(t, nil, nghttp, append(slices.Clip(way), "http://"+files+"/large")...); got != string(large) {
-				t.Errorf("%d bytes came, not those that were sent", len(got))
+				t.Errorf("received %d bytes that differ from those sent", len(got))
 			}
 			for _, path := range []string{"/sum", "/held/sum"} {
 				got := run(t, nil, nghttp, append(slices.Clip(way), "--data="+upload, "http://"+sums+path)...)
@@ -49,7 +49,7 @@ func TestNghttp(t *testing.T) {
 	t.Logf("nghttp: %d ways, over %d relayed connections", len(ways), filesRelayed()+sumsRelayed())
 }
 
-// TestH2load has h2load make many requests at a time over a few connections.
+// TestH2load makes many concurrent requests over a few connections with h2load.
 func TestH2load(t *testing.T) {
 	h2load := tool(t, "h2load")
 	address, relayed := startRelay(t, startServer(t))

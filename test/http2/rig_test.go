@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startServer is an HTTP/2 server without TLS.
+// startServer starts an HTTP/2 server without TLS.
 func startServer(t *testing.T) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -58,7 +58,7 @@ func startServer(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// startNghttpd is a server of nghttp2 with files of its own, which pushes one beside another.
+// startNghttpd starts a server of nghttp2 with its own files. With one of them it pushes another.
 func startNghttpd(t *testing.T) (address string) {
 	t.Helper()
 	docs := t.TempDir()
@@ -68,7 +68,7 @@ func startNghttpd(t *testing.T) (address string) {
 			t.Fatal(err)
 		}
 	}
-	l := listen(t) // a port that is free, then
+	l := listen(t) // finds a free port
 	address = l.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	_ = l.Close()
@@ -130,7 +130,7 @@ func startRelay(t *testing.T, to string) (address string, relayed func() int) {
 			mu.Lock()
 			n++
 			mu.Unlock()
-			// What a peer did is the peer's: callers here break every rule.
+			// Errors of peers are expected: the clients here break every rule.
 			all.Go(func() { _ = relay.New(caller, backend, relay.Options{Pick: hold}).Run(ctx) })
 		}
 	})
@@ -138,7 +138,7 @@ func startRelay(t *testing.T, to string) (address string, relayed func() int) {
 	return l.Addr().String(), func() int { mu.Lock(); defer mu.Unlock(); return n }
 }
 
-// hold has requests with a message held, and go on as they came.
+// hold makes the relay hold requests with a message, and send them on unchanged.
 func hold(path string) relay.Held {
 	if !strings.HasPrefix(path, "/held/") {
 		return relay.Held{}
@@ -146,7 +146,7 @@ func hold(path string) relay.Held {
 	return relay.Held{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
 }
 
-// tool finds a program; CI has them all.
+// tool finds a program; in CI a missing one fails the test.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -163,7 +163,7 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// built is the folder of a tool of test/tools, which is built where it was not before.
+// built returns the folder of a tool of test/tools, and builds the tool if needed.
 func built(t *testing.T, name string) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
@@ -176,7 +176,7 @@ func built(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run runs a program and returns what it printed. It may fail with one of some statuses.
+// run runs a program and returns its output. The exit statuses in statuses are accepted, too.
 func run(t *testing.T, statuses []int, program string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
-// taskProgram builds the guest's program, which is a task of the script as well. The test's own would not do: under the race
-// detector a process has many times the memory that the script counts on.
+// taskProgram builds the guest's program, which can also run as a task of the script. The test binary cannot: with the
+// race detector a process uses many times the memory that the script expects.
 func taskProgram(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "task")
@@ -24,9 +24,8 @@ func taskProgram(t *testing.T) string {
 	return out
 }
 
-// TestHost runs what of the script needs no machine of its own on this host's
-// kernel, in a cgroup of the test, and holds the fake to it. It is for kernels
-// nobody recorded.
+// TestHost runs the script on this host's kernel, in a cgroup of the test, without the cases that need a machine of
+// their own. It compares the fake with the answers, also for kernels without a recording.
 func TestHost(t *testing.T) {
 	const mount = "/sys/fs/cgroup"
 	if os.Geteuid() != 0 {
@@ -38,7 +37,7 @@ func TestHost(t *testing.T) {
 	}
 	t.Cleanup(func() { tree.Close() })
 	if v, err := cgroup.Detect(tree); err != nil || v != cgroup.V1 {
-		t.Skipf("SKIPPED: the processes of a cgroup v2 host are where the test would have to be (%v, %v)", v, err)
+		t.Skipf("SKIPPED: on a cgroup v2 host, processes are in the cgroup that the test needs empty (%v, %v)", v, err)
 	}
 	host := &Real{Real: tree, Dir: mount, TaskCommand: []string{taskProgram(t), "-task"}}
 	base := fmt.Sprintf("trimtab-kscript-%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:8]))
@@ -81,7 +80,7 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wrong, _ := script.Explain(rec.Kernel, script.Compare(want, got)); len(wrong) > 0 {
-		t.Errorf("%d places where the fake is not kernel %s:\n%s", len(wrong), rec.Kernel, script.Table("kernel", "fake", wrong))
+		t.Errorf("%d differences between the fake and kernel %s:\n%s", len(wrong), rec.Kernel, script.Table("kernel", "fake", wrong))
 	}
 }
 

@@ -1,6 +1,5 @@
-// Package kernel runs the kernel script of test/kernel/script on real
-// kernels: on this host's, in a cgroup of the test, and, by the program guest, on
-// those of the virtual machines of test/vm.
+// Package kernel runs the kernel script of test/kernel/script on real kernels: on this host's, in a cgroup of the test,
+// and, with the program guest, on those of the virtual machines of test/vm.
 package kernel
 
 import (
@@ -23,19 +22,19 @@ import (
 	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
-// How long the kernel may take over what it does meanwhile: telling cpusets of
-// a CPU, letting a dead task go. An emulated one is slow.
+// Limits for the kernel's asynchronous work: updating cpusets after a hotplug, and removing a dead task. An emulated
+// kernel is slow.
 const (
 	settle   = 10 * time.Second
 	patience = 2 * time.Second
 	rest     = 300 * time.Millisecond
 )
 
-// Real is the kernel of the machine.
+// Real is the kernel of this machine.
 type Real struct {
 	*cgroup.Real
 	Dir string // where the hierarchies are mounted
-	// TaskCommand is a program that obeys Task.
+	// TaskCommand is a program that runs Task.
 	TaskCommand []string
 
 	tasks map[int]*task
@@ -47,7 +46,7 @@ type task struct {
 	reply *bufio.Reader
 }
 
-// controllers are the hierarchies of version 1 that are there.
+// controllers returns the mounted hierarchies of version 1.
 func (r *Real) controllers() []string {
 	if _, err := os.Stat(filepath.Join(r.Dir, "cgroup.controllers")); err == nil {
 		return []string{""}
@@ -109,7 +108,7 @@ func (r *Real) Spawn() (int, error) {
 	return cmd.Process.Pid, err
 }
 
-// Grow has a task use memory.
+// Grow makes a task use memory.
 func (r *Real) Grow(pid int, bytes int64) error {
 	t := r.tasks[pid]
 	if t == nil {
@@ -126,7 +125,7 @@ func (r *Real) Grow(pid int, bytes int64) error {
 func (r *Real) Kill(pid int) error {
 	t := r.tasks[pid]
 	if t == nil {
-		return nil // the kernel ended it already
+		return nil // the kernel has already ended it
 	}
 	delete(r.tasks, pid)
 	_ = t.cmd.Process.Kill()
@@ -134,7 +133,7 @@ func (r *Real) Kill(pid int) error {
 	return nil
 }
 
-// Gone waits until the kernel has ended a task.
+// Gone waits until a task has ended.
 func (r *Real) Gone(pid int) error {
 	t := r.tasks[pid]
 	if t == nil {
@@ -154,8 +153,7 @@ func (r *Real) Gone(pid int) error {
 	}
 }
 
-// Task is what a task does: it says that it is there and uses as much memory as
-// each line it reads asks for.
+// Task is the loop of a task: it prints that it runs, then uses as much memory as each line of its input requests.
 func Task(in io.Reader, out io.Writer) {
 	var held [][]byte
 	fmt.Fprintln(out, "here")
@@ -166,7 +164,7 @@ func Task(in io.Reader, out io.Writer) {
 	}
 }
 
-// SetOnline takes a CPU off or back, and waits until the cpusets say the same.
+// SetOnline takes a CPU offline or online, and waits until the cpusets show that.
 func (r *Real) SetOnline(cpu int, online bool) error {
 	text := "0"
 	if online {
@@ -183,8 +181,8 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	if !slices.Equal(r.controllers(), []string{""}) {
 		root = "cpuset/cpuset.cpus"
 	}
-	// The root is told first, those below it in the same piece of work. Where
-	// partitions own CPUs the root never has them all.
+	// The kernel updates the root first and its children in the same work item. While partitions own CPUs, the root never
+	// has all of them.
 	wait(func() bool {
 		got, err := os.ReadFile(filepath.Join(r.Dir, root))
 		return err == nil && bytes.Equal(got, want)
@@ -192,9 +190,8 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	return nil
 }
 
-// wait waits until a condition holds, and on for as long as the kernel may need
-// for the rest of its work; a condition that never holds is no error, as the
-// script reads what is so.
+// wait waits until a condition holds, and then for the rest of the kernel's work. A condition that never holds is no
+// error: the script records whatever the kernel shows.
 func wait(done func() bool) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -204,7 +201,7 @@ func wait(done func() bool) {
 	<-time.After(rest)
 }
 
-// Record runs the script on the machine's kernel.
+// Record runs the script on this machine's kernel.
 func Record(r *Real) (script.Recording, error) {
 	v, err := cgroup.Detect(r)
 	if err != nil {
@@ -219,7 +216,7 @@ func Record(r *Real) (script.Recording, error) {
 		CPUs: text("/sys/devices/system/cpu/online"), Mems: text("/sys/devices/system/node/has_memory"),
 	}
 	if v == cgroup.V2 {
-		// Those of the script and no other, so that lists of them are the same.
+		// Only the script's controllers, so that lists of controllers are the same on every machine.
 		for c := range strings.FieldsSeq(text(filepath.Join(r.Dir, "cgroup.subtree_control"))) {
 			if err := r.WriteFile("cgroup.subtree_control", []byte("-"+c)); err != nil {
 				return rec, fmt.Errorf("controller %s: %w", c, err)
@@ -243,7 +240,7 @@ func Record(r *Real) (script.Recording, error) {
 	return rec, err
 }
 
-// modules tells by the files of a cgroup what the kernel has beyond the usual.
+// modules reports, by the files of a cgroup, which optional modules the kernel has.
 func (r *Real) modules(dir string) string {
 	for _, f := range []string{dir + "/io.bfq.weight", "blkio/" + dir + "/blkio.bfq.weight"} {
 		if _, err := r.ReadFile(f); err == nil {

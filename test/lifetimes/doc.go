@@ -1,4 +1,3 @@
-// Package lifetimes has pods come and go by the ten thousand, in every order in which
-// their ends can be reported, and looks at what is kept in memory afterwards: nothing
-// may be.
+// Package lifetimes starts and ends ten thousand pods, with the end events in every order, and checks that afterwards
+// nothing of them stays in memory.
 package lifetimes

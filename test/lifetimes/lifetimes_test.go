@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/census"
 )
 
-// lifetimes is how many pods come and go: a million where TRIMTAB_SOAK is set.
+// lifetimes is the number of pods that the test starts and ends: a million with TRIMTAB_SOAK.
 func lifetimes() int {
 	if os.Getenv("TRIMTAB_SOAK") != "" {
 		return 1_000_000
@@ -20,19 +20,18 @@ func lifetimes() int {
 	return 20_000
 }
 
-// bounded are the places that may be filled up to a bound: a journal that is written
-// again when it has too many lines of what ended.
+// bounded has the places that may grow up to a bound, such as a journal that is rewritten when too many of its lines
+// are about ended pods.
 var bounded = map[string]int{"keeper.Originals.remembered": 1100}
 
-// skip is what a census does not enter: what does not grow with pods, or is bounded
-// by its own tests.
+// skip has the types that a census does not enter: they do not grow with pods, or their own tests bound them.
 var skip = []string{"*topology.", "topology.", "slog.", "*slog.", "[]api.Event", "*kernel.Cgroups", "*prometheus.", "hook.", "engine.Policy"}
 
-// looks is how often the memory is looked at.
-const looks = 10
+// measurements is how often the test measures the memory.
+const measurements = 10
 
-// TestMemoryIsFlat has pods come and go, in every order of their ends, and holds what
-// is kept after a tenth of them against what is kept after all.
+// TestMemoryIsFlat starts and ends pods, with the end events in every order, and compares the memory after a tenth of
+// them with the memory after all.
 func TestMemoryIsFlat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -42,8 +41,8 @@ func TestMemoryIsFlat(t *testing.T) {
 		var first census.Count
 		var heap uint64
 		total := lifetimes()
-		for i := range looks {
-			n.come(total / looks)
+		for i := range measurements {
+			n.startAndEnd(total / measurements)
 			kept := census.Of(skip, n.con)
 			if i == 0 {
 				first, heap = kept, live()
@@ -52,7 +51,7 @@ func TestMemoryIsFlat(t *testing.T) {
 			}
 			for _, name := range kept.Growth(first) {
 				if kept[name] > bounded[name] {
-					t.Errorf("after %d pods %s has %d entries, after %d it had %d", n.made, name, kept[name], total/looks, first[name])
+					t.Errorf("after %d pods %s has %d entries, after %d it had %d", n.made, name, kept[name], total/measurements, first[name])
 				}
 			}
 			if now := live(); now > heap+heap/4+1<<20 {
@@ -68,8 +67,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	})
 }
 
-// come has so many pods come and go, a few at a time.
-func (n *node) come(count int) {
+// startAndEnd starts and ends pods, a few at a time.
+func (n *node) startAndEnd(count int) {
 	all := orders()
 	finish := func(i int) {
 		p := n.live[0]
@@ -85,20 +84,20 @@ func (n *node) come(count int) {
 		case i%500 == 250:
 			n.all()
 		case i%100 == 50:
-			time.Sleep(12 * time.Second) // sweeps, and what waits for quiet
+			time.Sleep(12 * time.Second) // sweeps, and timers that wait for an idle node
 		}
 	}
 	for i := range n.live {
 		finish(i)
 	}
 	time.Sleep(time.Minute)
-	for range 5 { // what a list left out once may be in the next
+	for range 5 { // a pod that one list left out may be in the next
 		n.all()
 	}
 	synctest.Wait()
 }
 
-// empty checks that nothing is known of pods that ended.
+// empty checks that the agent has no entry of ended pods.
 func (n *node) empty(kept census.Count) {
 	n.t.Helper()
 	for name, want := range map[string]int{
@@ -107,7 +106,7 @@ func (n *node) empty(kept census.Count) {
 		"record.file[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
 	} {
 		if got, there := kept[name]; got != want || !there {
-			n.t.Errorf("nothing runs, and %s has %d entries (counted: %v)", name, got, there)
+			n.t.Errorf("no pod runs, and %s has %d entries (counted: %v)", name, got, there)
 		}
 	}
 }

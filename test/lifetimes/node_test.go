@@ -25,7 +25,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// node is an agent's heart on a fake kernel, with pods that come and go.
+// node is conductor, keeper and engine on a fake kernel, with pods that start and end.
 type node struct {
 	t       testing.TB
 	rng     *rand.Rand
@@ -48,20 +48,19 @@ type container struct {
 	lifecycle.Container
 }
 
-// discarded is a journal that nobody reads.
+// discarded is a journal that discards everything.
 type discarded struct{}
 
 func (discarded) Append([]byte) error  { return nil }
 func (discarded) Replace([]byte) error { return nil }
 
-// runtime takes every update.
+// runtime accepts every update.
 type runtime struct{}
 
 func (runtime) Update(context.Context, []conductor.Settings) ([]string, error) { return nil, nil }
 func (runtime) About() string                                                  { return "a runtime" }
 
-// carrier carries everything, and reports containers under a name of its own first
-// where named.
+// carrier is an attachment that can carry every field. With named it first reports containers by a name of its own.
 type carrier struct{}
 
 func (carrier) Name() string { return "test" }
@@ -117,7 +116,7 @@ func (n *node) handle(ev lifecycle.Event) {
 	n.con.Settled()
 }
 
-// kinds are the pods there are, by turns.
+// kinds are the kinds of pods, used in turn.
 var kinds = []struct {
 	class, cpus, extended string
 	annotations           map[string]string
@@ -127,7 +126,7 @@ var kinds = []struct {
 	{class: "LS", cpus: "0-63"}, {class: "LSE", cpus: "6-7"},
 }
 
-// run makes a pod with containers that run, or were created and never started.
+// run makes a pod with containers that run, or that are created and never started.
 func (n *node) run() *pod {
 	n.made++
 	kind := kinds[n.made%len(kinds)]
@@ -156,8 +155,7 @@ func (n *node) run() *pod {
 	return p
 }
 
-// create makes a container of a pod. Some creations fail and are repeated, some are
-// of runtimes that name a container later.
+// create makes a container of a pod. Some creations fail and are repeated; some runtimes name a container only later.
 func (n *node) create(p *pod, name string) {
 	n.made++
 	id := fmt.Sprintf("ctr-%d", n.made)
@@ -173,7 +171,7 @@ func (n *node) create(p *pod, name string) {
 		n.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: &p.Pod, Container: &first})
 	}
 	if n.rng.IntN(16) == 0 {
-		return // the creation failed, and nobody says so
+		return // the creation failed, and the runtime does not report it
 	}
 	created := lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: &p.Pod, Container: &c.Container}
 	if late {
@@ -201,7 +199,7 @@ func (n *node) update(p *pod, c *container) {
 	n.handle(lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: &p.Pod, Container: &c.Container})
 }
 
-// remove takes the cgroups of a pod away.
+// remove removes the cgroups of a pod.
 func (n *node) remove(p *pod) {
 	for _, c := range p.ctrs {
 		if c.State == lifecycle.StateRunning {
@@ -211,8 +209,8 @@ func (n *node) remove(p *pod) {
 	must(n.t, n.kernel.Rmdir(p.dir))
 }
 
-// tell sends an event of a pod, or one of each of its containers.
-func (n *node) tell(p *pod, k lifecycle.Kind) {
+// send sends an event of a pod, or one of each of its containers.
+func (n *node) send(p *pod, k lifecycle.Kind) {
 	if k == lifecycle.StopPodSandbox || k == lifecycle.RemovePodSandbox || k == lifecycle.UpdatePodSandbox {
 		pod := p.Pod
 		n.handle(lifecycle.Event{Kind: k, Pod: &pod})
@@ -224,7 +222,7 @@ func (n *node) tell(p *pod, k lifecycle.Kind) {
 	}
 }
 
-// all is a Synchronize of what lives.
+// all returns a Synchronize with all pods and containers that exist.
 func (n *node) all() {
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	for _, p := range n.live {
@@ -238,16 +236,16 @@ func (n *node) all() {
 	n.handle(ev)
 }
 
-// ends are the ends of a pod that runtimes report.
+// ends are the events by which runtimes report the end of a pod.
 var ends = []lifecycle.Kind{lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
 
-// late is what may be on its way when a pod ends, and be handled after its end.
+// late are the events that may be in flight when a pod ends and that are handled after its end.
 var late = []lifecycle.Kind{
 	lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.PostStartContainer, lifecycle.UpdateContainer,
 	lifecycle.PostUpdateContainer, lifecycle.UpdatePodSandbox, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.StopPodSandbox,
 }
 
-// orders are all orders of the four ends.
+// orders returns all orders of the four end events.
 func orders() [][]lifecycle.Kind {
 	var out [][]lifecycle.Kind
 	var add func(done, left []lifecycle.Kind)
@@ -265,13 +263,12 @@ func orders() [][]lifecycle.Kind {
 	return out
 }
 
-// end ends a pod in the order of a number: its cgroup goes before, amidst or after
-// its ends; some ends are reported twice, some late events follow, and where silent
-// nothing is reported but that its cgroup goes.
+// end ends a pod with its end events in an order. Its cgroup is removed before, between or after them. Some events come
+// twice, and some late ones follow. If silent, no event comes; only the cgroup is removed.
 func (n *node) end(p *pod, order []lifecycle.Kind, silent bool) {
 	gone := n.rng.IntN(len(order) + 1)
 	if silent {
-		time.Sleep(6 * time.Second) // a sweep sees that there is one
+		time.Sleep(6 * time.Second) // a sweep finds the cgroup
 	}
 	for i, k := range order {
 		if i == gone {
@@ -280,15 +277,15 @@ func (n *node) end(p *pod, order []lifecycle.Kind, silent bool) {
 		if silent {
 			continue
 		}
-		n.tell(p, k)
+		n.send(p, k)
 		if n.rng.IntN(8) == 0 {
-			n.tell(p, k)
+			n.send(p, k)
 		}
 	}
 	if gone == len(order) {
 		n.remove(p)
 	}
 	if !silent && n.rng.IntN(2) == 0 {
-		n.tell(p, late[n.rng.IntN(len(late))])
+		n.send(p, late[n.rng.IntN(len(late))])
 	}
 }

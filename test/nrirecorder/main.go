@@ -1,12 +1,11 @@
-// Command nrirecorder is an NRI plugin that changes nothing and writes each
-// message of the runtime as a line of JSON. Trimtab's tests replay such
-// recordings (internal/attach/nri/testdata/recorded), so a recording of another
-// runtime or release shows how Trimtab behaves there.
+// Command nrirecorder is an NRI plugin that changes nothing and writes each message of the runtime as a line of JSON.
+// Trimtab's tests replay such recordings (internal/attach/nri/testdata/recorded). A recording of another runtime or
+// release shows how Trimtab behaves there.
 //
 //	go run ./test/nrirecorder -out nri.jsonl   # as root; stop it with Ctrl-C
 //
-// Values of environment variables and arguments are left out unless -all is set;
-// look at labels and annotations before handing a recording on.
+// Without -all it leaves out arguments and the values of environment variables. Check labels and annotations before you
+// pass a recording on.
 package main
 
 import (
@@ -32,11 +31,11 @@ import (
 
 func main() {
 	var o options
-	out := flag.String("out", "nri.jsonl", "file that the messages are added to")
+	out := flag.String("out", "nri.jsonl", "append the messages to this file")
 	flag.StringVar(&o.socket, "socket", api.DefaultSocketPath, "NRI socket of the runtime")
 	flag.StringVar(&o.name, "name", "recorder", "name of the plugin")
-	flag.StringVar(&o.index, "index", "99", "index of the plugin: 99 sees what all others made of a container")
-	flag.BoolVar(&o.all, "all", false, "write arguments and values of variables, too; they may be secret")
+	flag.StringVar(&o.index, "index", "99", "index of the plugin: 99 sees the changes of all other plugins")
+	flag.BoolVar(&o.all, "all", false, "write arguments and values of variables, too, which may be secret")
 	flag.Parse()
 	file, err := os.OpenFile(*out, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -83,7 +82,7 @@ type recorder struct {
 // line is one message.
 type line struct {
 	Event     string          `json:"event"`
-	MS        int64           `json:"ms"` // since the connection
+	MS        int64           `json:"ms"` // since the plugin connected
 	Runtime   string          `json:"runtime,omitempty"`
 	Version   string          `json:"version,omitempty"`
 	Config    string          `json:"config,omitempty"`
@@ -105,10 +104,10 @@ func (r *recorder) write(l line) error {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "nrirecorder: %s is not recorded: %v\n", l.Event, err)
 	}
-	return nil // a plugin's error would fail the pod's request
+	return nil // an error of the plugin would fail the pod's request
 }
 
-// message is a message as JSON; nil for none.
+// message returns a message as JSON, nil for none.
 func message[M proto.Message](m M) json.RawMessage {
 	if !m.ProtoReflect().IsValid() {
 		return nil
@@ -120,7 +119,7 @@ func message[M proto.Message](m M) json.RawMessage {
 	return text
 }
 
-// hidden stands for what is left out.
+// hidden replaces what is left out.
 const hidden = "hidden"
 
 func (r *recorder) container(c *api.Container) *api.Container {
@@ -142,8 +141,8 @@ func (r *recorder) event(name string, p *api.PodSandbox, c *api.Container) error
 	return r.write(line{Event: name, Pod: message(p), Container: message(r.container(c))})
 }
 
-// Configure subscribes to all events that the runtime knows: one that is asked
-// for another drops the plugin without an error.
+// Configure subscribes to all events that the runtime knows. A runtime drops a plugin, without an error, that
+// subscribes to an event it does not know.
 func (r *recorder) Configure(_ context.Context, config, runtime, version string) (api.EventMask, error) {
 	mask := api.MustParseEventMask("all")
 	mask.Clear(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
@@ -153,7 +152,7 @@ func (r *recorder) Configure(_ context.Context, config, runtime, version string)
 	return mask, r.write(line{Event: "Configure", Runtime: runtime, Version: version, Config: config})
 }
 
-// Synchronize records all that lives.
+// Synchronize records all pods and containers.
 func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	in := &api.SynchronizeRequest{Pods: pods}
 	for _, c := range ctrs {
@@ -162,12 +161,12 @@ func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs [
 	return nil, r.write(line{Event: "Synchronize", In: message(in)})
 }
 
-// RunPodSandbox and what follows record one event each.
+// RunPodSandbox records the event.
 func (r *recorder) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
 	return r.event("RunPodSandbox", p, nil)
 }
 
-// UpdatePodSandbox records the event with what is asked for.
+// UpdatePodSandbox records the event with the requested resources.
 func (r *recorder) UpdatePodSandbox(_ context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
 	return r.write(line{Event: "UpdatePodSandbox", Pod: message(p), Overhead: message(overhead), Resources: message(res)})
 }
@@ -207,7 +206,7 @@ func (r *recorder) PostStartContainer(_ context.Context, p *api.PodSandbox, c *a
 	return r.event("PostStartContainer", p, c)
 }
 
-// UpdateContainer records what is asked for and changes nothing.
+// UpdateContainer records the requested resources and changes nothing.
 func (r *recorder) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	return nil, r.write(line{Event: "UpdateContainer", Pod: message(p), Container: message(r.container(c)), Resources: message(res)})
 }

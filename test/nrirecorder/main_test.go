@@ -19,15 +19,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// told is a file in memory that says when it has a line of an event.
-type told struct {
+// memoryFile is a file in memory that signals when it has a line of an event.
+type memoryFile struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
 	wants string
 	seen  chan struct{}
 }
 
-func (w *told) Write(b []byte) (int, error) {
+func (w *memoryFile) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if strings.Contains(string(b), `"event":"`+w.wants+`"`) {
@@ -36,7 +36,7 @@ func (w *told) Write(b []byte) (int, error) {
 	return w.text.Write(b)
 }
 
-// TestRecord: one line for each message of a runtime, without what may be secret.
+// TestRecord: the recorder writes one line for each message of a runtime, without what may be secret.
 func TestRecord(t *testing.T) {
 	sim.SetNRILog(slog.New(slog.DiscardHandler))
 	for _, kind := range []sim.Kind{sim.CRIO, sim.ISulad} {
@@ -63,14 +63,14 @@ func testRecord(t *testing.T, kind sim.Kind) {
 		t.Fatal(err)
 	}
 	defer r.Stop()
-	out := &told{wants: "Synchronize", seen: make(chan struct{})}
+	out := &memoryFile{wants: "Synchronize", seen: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- record(ctx, options{socket: socket, name: "recorder", index: "99", out: out}) }()
 	select {
 	case <-out.seen:
 	case err := <-ended:
-		t.Fatalf("it ended: %v", err)
+		t.Fatalf("the recorder ended: %v", err)
 	}
 	pod := scenario.PodRef("default", "p")
 	must := func(err error) {
@@ -93,7 +93,7 @@ func testRecord(t *testing.T, kind sim.Kind) {
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	if strings.Contains(out.text.String(), "secret") || !strings.Contains(out.text.String(), "TOKEN=hidden") {
-		t.Errorf("what may be secret is in it:\n%s", &out.text)
+		t.Errorf("the recording has values that may be secret:\n%s", &out.text)
 	}
 	for in := bufio.NewScanner(&out.text); in.Scan(); {
 		var l line

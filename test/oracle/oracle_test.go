@@ -21,28 +21,28 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// asked is one question to both.
-type asked struct {
+// question is one request to both allocators.
+type question struct {
 	text string
 	m    *topology.Machine
 	free topology.Set
 	n    int
 }
 
-// shapes are machines on which all cores have as many threads, and all sockets as
-// many cores: the kubelet counts on that.
-func shapes(t *rapid.T) asked {
+// shapes draws a machine on which all cores have the same number of threads, and all sockets the same number of cores,
+// which the kubelet assumes.
+func shapes(t *rapid.T) question {
 	text := fmt.Sprintf("%ds x %dn x %dc x %dt", rapid.IntRange(1, 4).Draw(t, "sockets"), rapid.IntRange(1, 3).Draw(t, "nodes"),
 		rapid.IntRange(1, 5).Draw(t, "cores"), rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads"))
 	m, err := describe.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asked{text: text, m: m, free: m.Online()}
+	return question{text: text, m: m, free: m.Online()}
 }
 
-// kubelets is what the kubelet's static policy gives a Guaranteed container.
-func (a asked) kubelets() (topology.Set, error) {
+// kubelets returns the CPUs that the kubelet's static policy gives a Guaranteed container.
+func (a question) kubelets() (topology.Set, error) {
 	details, cores, packages := kubelet.CPUDetails{}, map[int]bool{}, map[int]bool{}
 	for i, c := range a.m.CPUs {
 		core := coreOf(a.m, i)
@@ -69,13 +69,13 @@ func (a asked) kubelets() (topology.Set, error) {
 	return topology.SetOf(given.List()...), nil
 }
 
-// ours is what the allocator gives.
-func (a asked) ours() (topology.Set, error) {
+// ours returns the CPUs that our allocator gives.
+func (a question) ours() (topology.Set, error) {
 	chosen, err := choose.NewTree(a.m).Choose(choose.Want{N: a.n, From: a.free})
 	return chosen.CPUs, err
 }
 
-// coreOf names a core by its first CPU.
+// coreOf returns the first CPU of a core, as the core's name.
 func coreOf(m *topology.Machine, cpu int) int {
 	for i := range m.CPUs {
 		if m.CPUs[i].Package == m.CPUs[cpu].Package && m.CPUs[i].Core == m.CPUs[cpu].Core {
@@ -85,11 +85,10 @@ func coreOf(m *topology.Machine, cpu int) int {
 	return cpu
 }
 
-// cost is what both want little of, the first first: sockets; NUMA nodes; and
-// where one node has everything, whole cores of which a part is taken. Over several
-// nodes Trimtab empties one after the other, and may break a core of the last; and
-// it keeps to a part of one core of four threads where that holds all.
-func (a asked) cost(cpus topology.Set) []int {
+// cost returns what both minimise, in this order: sockets; NUMA nodes; and, on one node, the free cores of which only a
+// part is taken. Over several nodes Trimtab fills one node after the other and may split a core of the last. If the
+// free part of one core of four threads suffices, it uses that.
+func (a question) cost(cpus topology.Set) []int {
 	sockets, nodes, taken, whole := map[int]bool{}, map[int]bool{}, map[int]int{}, map[int]int{}
 	for _, cpu := range cpus.Members() {
 		sockets[a.m.CPUs[cpu].Package], nodes[a.m.CPUs[cpu].Node] = true, true
@@ -115,8 +114,7 @@ func (a asked) cost(cpus topology.Set) []int {
 	return []int{len(sockets), len(nodes), broken}
 }
 
-// TestEmptyMachine: on a machine nobody owns anything of, both choose the same
-// CPUs, however many are wanted.
+// TestEmptyMachine: on a machine without owned CPUs, both choose the same CPUs for any number.
 func TestEmptyMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,8 +128,8 @@ func TestEmptyMachine(t *testing.T) {
 	})
 }
 
-// TestUsedMachine: on a machine of which a part is owned, both can or cannot, and
-// ours costs no more than the kubelet's, which takes what is smallest first.
+// TestUsedMachine: on a machine with owned CPUs, both grant or both refuse, and our choice costs no more than the
+// kubelet's, which takes from the groups with the fewest free CPUs first.
 func TestUsedMachine(t *testing.T) {
 	t.Parallel()
 	same, better := 0, 0
@@ -143,7 +141,7 @@ func TestUsedMachine(t *testing.T) {
 		ours, oursErr := a.ours()
 		switch {
 		case (err == nil) != (oursErr == nil):
-			t.Fatalf("%s, %d of %v: the kubelet says %v, we say %v", a.text, a.n, a.free.Members(), err, oursErr)
+			t.Fatalf("%s, %d of %v: the kubelet answers %v, we answer %v", a.text, a.n, a.free.Members(), err, oursErr)
 		case err != nil:
 			return
 		case slices.Compare(a.cost(ours), a.cost(kubelet)) > 0:
@@ -156,7 +154,7 @@ func TestUsedMachine(t *testing.T) {
 		}
 	})
 	if same == 0 || better == 0 {
-		t.Errorf("the same choice %d times and a better one %d times: this shows little", same, better)
+		t.Errorf("the same choice %d times and a better one %d times: too few for this test", same, better)
 	}
 	t.Logf("the same choice %d times, one of lower cost %d times", same, better)
 }

@@ -1,5 +1,5 @@
-// Command guest runs the kernel script on the machine it is started on, which
-// should be one of its own, and prints the recording.
+// Command guest runs the kernel script on the machine on which it is started, and prints the recording. It needs a
+// machine for itself.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	dir := flag.String("cgroup", "/sys/fs/cgroup", "where the hierarchies are mounted")
-	task := flag.Bool("task", false, "be a task of the script")
+	task := flag.Bool("task", false, "run as a task of the script")
 	out := flag.String("out", "/dev/stdout", "where to write the recording")
 	flag.Parse()
 	if *task {

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// cpus are the files of the cpu controller.
+// cpus has the cases for the cpu controller.
 func cpus() []Case { return append(cpusV2(), cpusV1()...) }
 
 func cpusV2() []Case {
@@ -31,7 +31,7 @@ func cpusV2() []Case {
 				"5000 0", "5000 x", "5000 50000x", "5000x 50000", "max max", "maximum", "max 50000 7", "5000 0x1000", "5000 010000", "  7000   80000  ", "7000\n80000",
 				"17592186044414 100000", "17592186044415 100000", "17592186044416 100000", "18446744073709551 100000", "18446744073709552 100000",
 				"5000 18446744073709551615", "5000 18446744073709551616", "-1 100000", "0 100000", "max 100000"),
-			// Siblings, parents and children are not bound to each other.
+			// Quotas of siblings, parents and children do not limit each other.
 			write("k/cpu.max", "10000 100000"), write("k/a/cpu.max", "90000 100000"), write("k/cpu.max", "5000 100000"), write("k/a/cpu.max", "max"),
 		)},
 		{Name: "cpu.max.burst", On: cgroup.V2, Steps: onV2(

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// cpusets are the files of the cpuset controller but for partitions.
+// cpusets has the cases for the cpuset controller, without partitions.
 func cpusets() []Case {
 	return append(cpusetsV2(), cpusetsV1()...)
 }

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// devices are block devices, huge pages, and processes by number.
+// devices has the cases for block devices, huge pages and pids.max.
 func devices() []Case {
 	return []Case{
 		{Name: "pids.max", Steps: steps(

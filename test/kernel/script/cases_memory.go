@@ -4,7 +4,7 @@ import "github.com/trimtab/trimtab/internal/cgroup"
 
 const mib = 1 << 20
 
-// memories are the files of the memory controller.
+// memories has the cases for the memory controller.
 func memories() []Case {
 	odd := func(file string) []Step { return steps(texts(file, oddNumbers...), texts(file, oddBytes...)) }
 	return []Case{

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// partitions take CPUs out of the cpusets of others, by version 2.
+// partitions has the cases for cpuset partitions, which version 2 has.
 func partitions() []Case {
 	tree := steps(mkdir("k"), enable("k", "+cpuset"), mkdir("k/a", "k/b"), enable("k/a", "+cpuset"), mkdir("k/a/c"))
 	all := []string{
@@ -52,7 +52,7 @@ func partitions() []Case {
 			write("k/a/cpuset.cpus", "2-3", all...), write("k/a/cpuset.cpus.partition", "root", all...), write("k/a/cpuset.cpus", "3", all...), write("k/a/cpuset.cpus.partition", "root", all...),
 			lastCPU(false, all...), lastCPU(true, all...), write("k/cpuset.cpus.partition", "member", all...),
 		)},
-		// The last of all: kernel 6.1 does not give the CPUs back to the root any more.
+		// The last case: afterwards kernel 6.1 never returns the CPUs to the root.
 		{Name: "a partition that is emptied", On: cgroup.V2, Root: true, Steps: steps(tree,
 			write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "root", all...), write("k/cpuset.cpus", "\n", all...), write("k/cpuset.cpus.partition", "member", all...),
 			write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "isolated", all...), write("k/cpuset.cpus", "\n", all...), write("k/cpuset.cpus.partition", "member", all...),

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// probes ask what the agent asks a kernel before it relies on it.
+// probes has the feature probes that the agent makes.
 func probes() []Case {
 	features := []string{
 		"cpu", "cpuset", "memory", "io", "blkio", "hugetlb", "nonsense", "cpu.idle", "cpu.max.burst", "cpu.bvt_warp_ns", "cpu.uclamp.min", "cpu.weight", "cpuset.cpus.partition",

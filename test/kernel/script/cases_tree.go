@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// trees are cgroups themselves: making and removing them, controllers, tasks.
+// trees has the cases for making and removing cgroups, for controllers and tasks.
 func trees() []Case { return append(treesV2(), treesV1()...) }
 
 func treesV2() []Case {

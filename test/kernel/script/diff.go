@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Difference is a place where two answers to a step are not the same.
+// Difference is a difference between two answers to a step.
 type Difference struct {
 	Case, Step string
-	What       string // "errno", or the file that shows something else
+	What       string // "errno", or the file whose text differs
 	A, B       string
-	// Reason is why it is meant to be so, "" where it is not.
+	// Reason is why the difference is intended, or "".
 	Reason string
 }
 
-// Compare returns the differences of two recordings of the same script.
+// Compare returns the differences between two recordings of the same script.
 func Compare(a, b []Answers) []Difference {
 	var out []Difference
 	if len(a) != len(b) {
@@ -60,7 +60,7 @@ func accepted(errno string) string {
 	return errno
 }
 
-// Table writes differences for people, one a line below the case they are in.
+// Table formats differences for people, one per line below its case.
 func Table(nameA, nameB string, all []Difference) string {
 	var b strings.Builder
 	last, reason := "", ""
@@ -71,7 +71,7 @@ func Table(nameA, nameB string, all []Difference) string {
 		}
 		fmt.Fprintf(&b, "  %-44s %-28s %s %q, %s %q\n", d.Step, d.What, nameA, d.A, nameB, d.B)
 		if d.Reason != "" && d.Reason != reason {
-			fmt.Fprintf(&b, "    on purpose: %s\n", d.Reason)
+			fmt.Fprintf(&b, "    intended: %s\n", d.Reason)
 		}
 		reason = d.Reason
 	}

@@ -1,8 +1,7 @@
-// Package script is one script of writes to cgroup files, the means to run it
-// on a kernel, the simulated one of internal/sim/kernel as well as a real one,
-// and the comparison of what the two answered. The answers of real kernels are
-// kept in testdata, so that no virtual machine is needed for the comparison.
+// Package script has one script of writes to cgroup files. It runs the script on the simulated kernel of
+// internal/sim/kernel or on a real one, and compares the answers. The answers of real kernels are in testdata, so the
+// comparison needs no virtual machine.
 //
-// The script has no expectation of its own: what a kernel answers is right.
-// known.go lists where the simulated kernel is meant to differ, and why.
+// The script expects nothing by itself: the answers of real kernels are right. known.go lists the intended differences
+// of the simulated kernel, and why.
 package script

@@ -2,7 +2,7 @@ package script
 
 import "path"
 
-// known is a difference between the fake and kernels that is meant to be.
+// known is an intended difference between the fake and real kernels.
 type known struct {
 	kernel string // pattern of Recording.Kernel
 	name   string // pattern of the case
@@ -11,24 +11,23 @@ type known struct {
 	reason string
 }
 
-// knownDifferences are all of them. A row that matches nothing fails the test.
+// knownDifferences lists all intended differences. A row that matches nothing fails the test.
 var knownDifferences = []known{
 	{
 		kernel: "6.12.*", name: "a partition beside others", step: "write l/cpuset.cpus *", what: "cpuset.cpus.exclusive.effective",
-		reason: "the kernel goes on showing what a partition had that a sibling made invalid; nobody is kept from these CPUs any more",
+		reason: "the kernel still shows the CPUs of a partition that a sibling made invalid, although other cgroups may use them again",
 	},
 	{
 		kernel: "6.12.*", name: "a remote partition and a sibling", what: "cpuset.cpus.effective",
-		reason: "the kernel does not give the root back what a remote partition had that a sibling made invalid, until cpuset.cpus.exclusive above it is cleared",
+		reason: "if a sibling makes a remote partition invalid, the kernel returns its CPUs to the root only after cpuset.cpus.exclusive above it is cleared",
 	},
 	{
 		kernel: "6.1.*", name: "a partition that is emptied",
-		reason: "the kernel takes an empty set in a valid partition, which then has no CPU, and never gives what it had back to the root",
+		reason: "the kernel accepts an empty set in a valid partition, which then has no CPU, and never returns its CPUs to the root",
 	},
 }
 
-// Explain fills in the reasons of the differences between a kernel and the fake
-// that are meant to be, and returns those that are not.
+// Explain fills in the reasons of intended differences between a kernel and the fake, and returns the others.
 func Explain(kernel string, all []Difference) (unexplained []Difference, used map[int]bool) {
 	used = map[int]bool{}
 	for i := range all {

@@ -7,37 +7,36 @@ import (
 	"io"
 )
 
-// Recording is what one kernel answered.
+// Recording has the answers of one kernel.
 type Recording struct {
 	Kernel  string    `json:"kernel"`  // as uname -r
 	Version string    `json:"version"` // of the cgroups, "v1" or "v2"
 	CPUs    string    `json:"cpus"`    // online
 	Mems    string    `json:"mems"`
-	Modules string    `json:"modules"` // "bfq" where that scheduler is there
+	Modules string    `json:"modules"` // "bfq" where the kernel has that scheduler
 	Cases   []Answers `json:"cases"`
 }
 
-// Answers are those to one case.
+// Answers has the answers to one case.
 type Answers struct {
 	Case  string   `json:"case"`
 	Steps []Answer `json:"steps"`
 }
 
-// Answer is what came of one step.
+// Answer is the kernel's answer to one step.
 type Answer struct {
 	Step  string  `json:"step"`
-	Err   string  `json:"err,omitempty"` // the errno's name, "" where it was accepted
+	Err   string  `json:"err,omitempty"` // the errno's name, "" if the kernel accepted the step
 	Shows []Shown `json:"shows,omitempty"`
 }
 
-// Shown is what a file showed after a step; "!ENOENT" where it could not be read.
+// Shown is the text of a file after a step, or "!ENOENT" and the like if it could not be read.
 type Shown struct {
 	File string `json:"file"`
 	Text string `json:"text"`
 }
 
-// Write writes a recording as JSON with one step a line, so that the difference
-// of two reads well.
+// Write writes a recording as JSON with one step per line, so that a diff of two is readable.
 func (r Recording) Write(w io.Writer) error {
 	var b bytes.Buffer
 	enc := func(v any) string {
@@ -45,7 +44,7 @@ func (r Recording) Write(w io.Writer) error {
 		e := json.NewEncoder(&one)
 		e.SetEscapeHTML(false)
 		if err := e.Encode(v); err != nil {
-			return err.Error() // strings only: cannot happen
+			return err.Error() // strings always encode
 		}
 		return string(bytes.TrimSpace(one.Bytes()))
 	}

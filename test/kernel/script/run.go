@@ -14,40 +14,37 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Kernel is what the script runs on. The directories of Mkdir and Rmdir are
-// those of all controllers in version 1.
+// Kernel is a kernel on which the script runs. In version 1, Mkdir and Rmdir act on the hierarchies of all controllers.
 type Kernel interface {
 	cgroup.FS
 	Tasks
 	Mkdir(dir string) error
 	Rmdir(dir string) error
-	// SetOnline takes a CPU off or back and returns when cpusets know.
+	// SetOnline takes a CPU offline or online and returns when the cpusets are updated.
 	SetOnline(cpu int, online bool) error
 }
 
-// Tasks are the processes the script moves about.
+// Tasks are the processes that the script moves between cgroups.
 type Tasks interface {
-	// Spawn starts a task and returns its pid; Grow makes it use memory; Kill
-	// ends it and returns when it is gone.
+	// Spawn starts a task and returns its pid; Grow makes it use memory; Kill ends it and returns when it has ended.
 	Spawn() (pid int, err error)
 	Grow(pid int, bytes int64) error
 	Kill(pid int) error
-	// Gone waits until the kernel itself has ended a task.
+	// Gone waits until the kernel has ended a task, as the OOM killer does.
 	Gone(pid int) error
 }
 
-// Machine is what a run needs to know of where it runs.
+// Machine describes the machine of a run.
 type Machine struct {
 	Version cgroup.Version
-	// Base is a directory to stay in, "" for the root of the hierarchies. Cases
-	// that need the root are then left out.
+	// Base is the cgroup below which the script stays, "" for the root of the hierarchies. With a Base, the run leaves out
+	// the cases that need the root.
 	Base string
-	// Device is the number of a block device, "" for none. Steps that need one
-	// are then left out.
+	// Device is the number of a block device. With "" the run leaves out the steps that need one.
 	Device string
 }
 
-// Run runs the script and returns what the kernel answered.
+// Run runs the script and returns the kernel's answers.
 func Run(k Kernel, m Machine) ([]Answers, error) {
 	var out []Answers
 	for _, c := range Cases(m.Version) {
@@ -144,7 +141,7 @@ func (r *runner) task(s Step) error {
 	return err
 }
 
-// fill puts numbers of this run into a text.
+// fill replaces the names in a text by the pids and device numbers of this run.
 func (r *runner) fill(text string) string {
 	if !strings.Contains(text, "$") {
 		return text
@@ -155,7 +152,7 @@ func (r *runner) fill(text string) string {
 	return strings.ReplaceAll(text, "$dev", r.machine.Device)
 }
 
-// show reads a file, with names in place of the numbers of this run.
+// show reads a file and replaces the pids and device numbers of this run by names.
 func (r *runner) show(file string) string {
 	data, err := r.kernel.ReadFile(r.file(file))
 	if err != nil {
@@ -164,7 +161,7 @@ func (r *runner) show(file string) string {
 	text := strings.TrimSuffix(string(data), "\n")
 	base := path.Base(file)
 	if base == "memory.current" || base == "memory.usage_in_bytes" {
-		return "bytes" // as many as the kernel needs itself
+		return "bytes" // the value includes what the kernel itself uses
 	}
 	if base == "cgroup.procs" || base == "tasks" {
 		var names []string
@@ -191,7 +188,7 @@ func (r *runner) file(f string) string {
 	return in(r.machine.Version, r.dir(f))
 }
 
-// errno names the error of the kernel, "" for none.
+// errno returns the name of a kernel error, "" for none.
 func (r *runner) errno(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -215,7 +212,7 @@ var errnoNames = map[syscall.Errno]string{
 	syscall.EROFS: "EROFS", syscall.EOVERFLOW: "EOVERFLOW", syscall.EAGAIN: "EAGAIN", syscall.EINTR: "EINTR", syscall.ENXIO: "ENXIO", syscall.ETIMEDOUT: "ETIMEDOUT",
 }
 
-// cleanUp removes what the case made.
+// cleanUp removes the cgroups and tasks of the case.
 func (r *runner) cleanUp() error {
 	var errs []error
 	for _, pid := range r.tasks {
@@ -230,7 +227,7 @@ func (r *runner) cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// FakeOf makes a fake of the machine a recording was made on.
+// FakeOf returns a fake of the recording's machine.
 func FakeOf(r Recording) (*kernel.Cgroups, Machine, error) {
 	const device = "254:0"
 	m := Machine{Version: cgroup.V2, Device: device}

@@ -9,19 +9,18 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Case is a part of the script that starts on a bare tree: whatever it makes is
-// removed before the next.
+// Case is a part of the script that starts on an empty tree. The run removes everything that it makes before the next.
 type Case struct {
 	Name string
-	// On is the version the case is about, 0 for both.
+	// On is the cgroup version of the case, 0 for both.
 	On cgroup.Version
-	// Root says that the case touches the root of a hierarchy, or CPUs being
-	// online: it may run only on a machine of its own.
+	// Root is set if the case changes the root of a hierarchy, or takes CPUs offline: it runs only on a machine of its
+	// own.
 	Root  bool
 	Steps []Step
 }
 
-// Op is what a step does.
+// Op is the operation of a step.
 type Op string
 
 // The operations.
@@ -35,24 +34,24 @@ const (
 	Grow  Op = "grow"  // makes a task use memory, which its cgroup is charged for
 	Gone  Op = "gone"  // waits until the kernel has ended a task
 	Probe Op = "probe" // asks cgroup.Probe for a feature
-	CPU   Op = "cpu"   // takes a CPU off or puts it back
+	CPU   Op = "cpu"   // takes a CPU offline or online
 )
 
-// Step is one operation and what is looked at afterwards.
+// Step is one operation, and the files to read afterwards.
 type Step struct {
 	Op Op
-	// Path is a directory, a feature, or a file as "dir/file". Its version 1 controller is
-	// the part of the file's name before the dot; where that is not so it
-	// stands in front, "cpuset:a/cgroup.procs". Spawn, Grow, Kill: the task's name.
+	// Path is a directory, a feature, or a file as "dir/file". Its version 1 controller is the part of the file's name
+	// before the dot. Otherwise the controller is a prefix, as in "cpuset:a/cgroup.procs". Spawn, Grow, Kill: the task's
+	// name.
 	Path string
-	// Text is what is written. "$t" is the pid of the task t, "$dev" the number
-	// of a block device. Grow: bytes. CPU: "0" or "1".
+	// Text is the text to write. "$t" is the pid of the task t, "$dev" the number of a block device. Grow: bytes. CPU: "0"
+	// or "1".
 	Text string
-	// Show are the files read afterwards. A written file is always among them.
+	// Show are the files to read afterwards, besides the written one.
 	Show []string
 }
 
-// String writes the step as recordings and tables show it.
+// String returns the step as recordings and tables show it.
 func (s Step) String() string {
 	out := string(s.Op) + " " + s.Path
 	if s.Op == Write || s.Text != "" {
@@ -111,7 +110,7 @@ func write(file, text string, show ...string) Step {
 	return Step{Op: Write, Path: file, Text: text, Show: show}
 }
 
-// enable gives the children of a cgroup of version 2 their controllers.
+// enable enables controllers for the children of a cgroup of version 2.
 func enable(dir, controllers string) Step {
 	return write(path.Join(dir, "cgroup.subtree_control"), controllers)
 }
@@ -136,7 +135,7 @@ func probe(features ...string) []Step {
 	return out
 }
 
-// lastCPU takes the last CPU off or puts it back.
+// lastCPU takes the last CPU offline or online.
 func lastCPU(online bool, show ...string) Step {
 	text := "0"
 	if online {
@@ -145,7 +144,7 @@ func lastCPU(online bool, show ...string) Step {
 	return Step{Op: CPU, Path: "3", Text: text, Show: show}
 }
 
-// texts writes one text after the other into a file.
+// texts writes texts into a file, one after the other.
 func texts(file string, all ...string) []Step {
 	var out []Step
 	for _, t := range all {
@@ -170,7 +169,7 @@ func steps(parts ...any) []Step {
 	return out
 }
 
-// Texts at and beyond the edges of what files take.
+// Texts at and beyond the limits of the files.
 var (
 	oddNumbers = []string{
 		"", "\n", " ", "0", "1", "2", "-1", "-0", "+1", "1\n", "1\n\n", " 1", "1 ", "\t1", "1 2", "1x", "x", "max", " max", "max\n", "max 1", "MAX",

@@ -9,8 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// recordings reads what kernels answered. They are written by the suite of
-// kernels in virtual machines (test/vm), with -update.
+// recordings reads the recordings of real kernels. TestKernelScript of test/vm writes them with -update.
 func recordings(t *testing.T) []Recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json")
@@ -32,8 +31,8 @@ func recordings(t *testing.T) []Recording {
 	return out
 }
 
-// TestFakeIsAKernel holds the fake to every kernel that was recorded.
-func TestFakeIsAKernel(t *testing.T) {
+// TestFakeMatchesKernels compares the fake with every recorded kernel.
+func TestFakeMatchesKernels(t *testing.T) {
 	used := map[int]bool{}
 	for _, r := range recordings(t) {
 		t.Run(r.Kernel+" "+r.Version, func(t *testing.T) {
@@ -50,15 +49,15 @@ func TestFakeIsAKernel(t *testing.T) {
 			for n := range rows {
 				used[n] = true
 			}
-			t.Logf("%d differences that are meant to be:\n%s", len(all)-len(wrong), Table("kernel", "fake", explained(all)))
+			t.Logf("%d intended differences:\n%s", len(all)-len(wrong), Table("kernel", "fake", explained(all)))
 			if len(wrong) > 0 {
-				t.Errorf("%d places where the fake is not this kernel:\n%s", len(wrong), Table("kernel", "fake", wrong))
+				t.Errorf("%d differences between the fake and this kernel:\n%s", len(wrong), Table("kernel", "fake", wrong))
 			}
 		})
 	}
 	for n, k := range knownDifferences {
 		if !used[n] {
-			t.Errorf("a known difference that is none: %+v", k)
+			t.Errorf("a known difference that no recording shows any more: %+v", k)
 		}
 	}
 }
