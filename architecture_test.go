@@ -13,8 +13,7 @@ import (
 
 const module = "github.com/trimtab/trimtab/"
 
-// arrows says which packages a package may import, besides what those may
-// import. A package that is not here may not exist.
+// arrows has the packages that a package may import, besides those that these may import. Every package needs a row.
 var arrows = map[string][]string{
 	"internal/lifecycle":         {},
 	"internal/topology":          {},
@@ -89,7 +88,7 @@ var arrows = map[string][]string{
 	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor/route", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
 	"internal/sim/census":        {},
 	"internal/sim/clock":         {},
-	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
+	"internal/tools/gendocs":     nil, // a build tool may import anything
 	"internal/tools/keydocs":     nil,
 	"internal/tools/manpages":    {},
 	"internal/tools/size":        {},
@@ -164,8 +163,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestPureCore checks that what decides can reach neither the node, nor a
-// clock, nor a log.
+// TestPureCore checks that the packages that decide depend on no file system, clock or log.
 func TestPureCore(t *testing.T) {
 	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/hook", "./internal/rules", "./internal/engine") {
 		for _, i := range p.Imports {
@@ -180,7 +178,7 @@ func TestPureCore(t *testing.T) {
 	}
 }
 
-// TestLeanConductor checks that what decides and applies can neither serve nor draw.
+// TestLeanConductor checks that the conductor depends on no server and no drawing code.
 func TestLeanConductor(t *testing.T) {
 	for _, p := range list(t, "./internal/conductor", "./internal/record", "./internal/nodeview", "./internal/report/api") {
 		for _, d := range p.Deps {
@@ -192,8 +190,8 @@ func TestLeanConductor(t *testing.T) {
 	}
 }
 
-// TestLeanBinary checks that what would double the binary, or let it run other
-// programs, is not in it. Sizes: docs/dependencies.md.
+// TestLeanBinary checks that the binary lacks packages that would double its size or run other programs. Sizes:
+// docs/dependencies.md.
 func TestLeanBinary(t *testing.T) {
 	for _, p := range list(t, "-tags", "nri_no_wasm,grpcnotrace", "./cmd/trimtab") {
 		for _, d := range p.Deps {
@@ -209,9 +207,9 @@ func TestLeanBinary(t *testing.T) {
 	}
 }
 
-// TestLeanPlugin checks what the plugin of kubectl contains of ours: the configuration, to check files before it writes
-// them, and no part of the agent. What would let it grow most is left out by name. The agent contains nothing of the
-// plugin's.
+// TestLeanPlugin checks which packages of ours kubectl trimtab contains: the configuration, to check files before it
+// writes them, and no part of the agent. It also excludes the largest other packages by name. The agent contains
+// nothing of the plugin.
 func TestLeanPlugin(t *testing.T) {
 	ours := []string{"cmd/kubectl-trimtab", "internal/cli", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/kube/configmaps",
 		"internal/lifecycle", "internal/placement", "internal/report/term", "internal/sleep", "internal/topology"}

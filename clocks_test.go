@@ -10,33 +10,30 @@ import (
 	"testing"
 )
 
-// wallClock are the places that use a time without its monotonic reading, and why
-// nothing is waited for or measured by it.
+// wallClock lists the places that use a time without its monotonic reading, with the reason why nothing waits for it or
+// is measured by it.
 var wallClock = map[string]string{
 	"internal/report/metrics/state.go UnixMilli": "Prometheus wants the time of day of the last Synchronize",
-	"internal/agent/attach.go UTC":               "the time of day since when an attachment is in force, for people",
-	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for people",
-	"internal/kube/publish/publish.go UTC":       "the time of day an object was written, for people",
-	"cmd/kubectl-trimtab/events.go Local":        "the time of day of events, for people",
+	"internal/agent/attach.go UTC":               "the time of day since when an attachment is in force, for display",
+	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for display",
+	"internal/kube/publish/publish.go UTC":       "the time of day an object was written, for display",
+	"cmd/kubectl-trimtab/events.go Local":        "the time of day of events, for display",
 	"internal/kube/token.go Unix":                "when a token is valid, by the API server's clock",
-	"internal/kube/clock.go UTC":                 "the time of day in objects of the API server, for people",
-	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
-	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only told apart",
+	"internal/kube/clock.go UTC":                 "the time of day in objects of the API server, for display",
+	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for display",
+	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only compared for equality",
 
-	"internal/attach/criclient/describe.go GetCreatedAt": "the runtime's own word, by which nothing is measured: who is adopted first",
+	"internal/attach/criclient/describe.go GetCreatedAt": "the runtime's creation time, which only orders adoption",
 }
 
-// strips are the functions that make a time without a monotonic reading, or take it
-// from one.
+// strips lists the functions that make a time without a monotonic reading, or remove the reading.
 var strips = map[string]bool{
 	"Unix": true, "UnixNano": true, "UnixMicro": true, "UnixMilli": true, "UTC": true, "Local": true,
 	"ModTime": true, "GetCreatedAt": true, "GetTimestamp": true,
 }
 
-// TestMonotonic finds times that a step of the wall clock would change. What is
-// measured or waited for goes by time.Now and Sub, Since, Until, Before and After of
-// its readings; a time that was a number, came from a file or from another process is
-// none of those.
+// TestMonotonic finds code that a step of the wall clock could break. Durations and deadlines must use time.Now with
+// Sub, Since, Until, Before and After. A time from a number, a file or another process has no monotonic reading.
 func TestMonotonic(t *testing.T) {
 	used := map[string]bool{}
 	for _, root := range []string{"cmd", "internal"} {
@@ -63,12 +60,12 @@ func TestMonotonic(t *testing.T) {
 	}
 	for site := range wallClock {
 		if !used[site] {
-			t.Errorf("wallClock excuses %s, which is no more", site)
+			t.Errorf("wallClock has %s, which no longer exists", site)
 		}
 	}
 }
 
-// stripped returns the calls in a file that lose the monotonic clock, by place.
+// stripped returns the calls in a file that lose the monotonic reading, by place.
 func stripped(t *testing.T, file string) map[string]string {
 	t.Helper()
 	set := token.NewFileSet()
@@ -91,7 +88,7 @@ func stripped(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// isZero reports whether a call's one argument is the number 0.
+// isZero reports whether the only argument of a call is 0.
 func isZero(call *ast.CallExpr) bool {
 	if len(call.Args) != 1 {
 		return false

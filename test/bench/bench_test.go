@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// What is measured. The defaults stay below three minutes on two CPUs.
+// What the benchmarks measure. The defaults take less than three minutes on two CPUs.
 var (
 	existing = numbers{0, 100, 1000}
-	rounds   = flag.Int("rounds", 1000, "how many containers each arm of the NRI benchmark is given, at each number of existing ones")
+	rounds   = flag.Int("rounds", 1000, "number of containers that each arm of the NRI benchmark creates, for each number of existing ones")
 	policy   = flag.String("policy", "none", "Trimtab's placement.policy in the NRI benchmark: none or pools")
-	attaches = flag.Int("attaches", 8, "how often each arm is attached to measure Synchronize")
+	attaches = flag.Int("attaches", 8, "number of attachments of each arm that measure Synchronize")
 )
 
-// budget bounds the time one part takes on a machine that is slower or busy.
+// budget bounds the time of one part on a slow or busy machine.
 const budget = 35 * time.Second
 
-// numbers is a list of numbers as a flag.
+// numbers is a flag with a list of numbers.
 type numbers []int
 
 func (n *numbers) String() string { return strings.Trim(fmt.Sprint(*n), "[]") }
 
-// Set reads a list such as "0 1000".
+// Set parses a list such as "0 1000".
 func (n *numbers) Set(text string) error {
 	*n = nil
 	for _, f := range strings.Fields(text) {
@@ -40,11 +40,10 @@ func (n *numbers) Set(text string) error {
 	return nil
 }
 
-// owners is how many of the existing containers own a CPU; so many CPUs more
-// are left for those that come.
+// owners is the number of existing containers that own a CPU. As many CPUs are left for new ones.
 const owners, firstFree = 32, 40
 
-// newTree makes a place for cgroup files, in memory where there is some.
+// newTree makes a directory for cgroup files, in /dev/shm if that exists.
 func newTree(b *testing.B) tree {
 	b.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "trimtab-bench-")
@@ -61,8 +60,8 @@ func newTree(b *testing.B) tree {
 	return t
 }
 
-// population makes n pods: a tenth owns a CPU, as long as there are some to be
-// owned, and the rest is batch and shared in equal parts.
+// population makes n pods: a tenth owns a CPU while there are free ones, and the rest is batch and shared in equal
+// parts.
 func population(n int) []*unit {
 	var all []*unit
 	own := min(n/10, owners)
@@ -77,8 +76,8 @@ func population(n int) []*unit {
 	return all
 }
 
-// settled lets Trimtab create a population, and returns the host with it: now
-// every container carries what was decided for it, as after any restart.
+// settled lets Trimtab create a population and returns its host. Every container then has its record and values, as
+// after a restart.
 func settled(b *testing.B, n int) *host {
 	b.Helper()
 	h := openHost(b, trimtab, newTree(b))
@@ -91,14 +90,14 @@ func settled(b *testing.B, n int) *host {
 	return h
 }
 
-// BenchmarkCreateContainer measures one call at a time, each plugin in turn.
+// BenchmarkCreateContainer measures one call at a time, with each plugin in turn.
 func BenchmarkCreateContainer(b *testing.B) {
-	s := table.section("CreateContainer, one at a time, arms in turn: every container asks for something, 1 of 10 for a CPU of its own",
+	s := table.section("CreateContainer, one at a time, arms in turn: every container requests something, 1 of 10 an exclusive CPU",
 		"existing", "arm", "calls", "p50", "p99", "p50 ratio", "p99 ratio", "answer B", "updates of others per create")
-	ends := table.section("The rest of a container's way", "existing", "arm", "StartContainer p50", "p99", "stop and remove (4 calls) p50", "p99")
-	own := table.section("Trimtab's containers with a CPU of their own: the CPU leaves all others' cpusets before the answer",
+	ends := table.section("The other calls for a container", "existing", "arm", "StartContainer p50", "p99", "stop and remove (4 calls) p50", "p99")
+	own := table.section("Trimtab's containers with an exclusive CPU: the CPU leaves all other cpusets before the answer",
 		"existing", "calls", "create p50", "p99", "others narrowed", "per narrowed container", "runtime's copies updated later")
-	memory := table.section("Memory of the Trimtab process, KiB", "existing", "when", "resident", "of it anonymous", "file-backed", "peak")
+	memory := table.section("Memory of the Trimtab process, KiB", "existing", "when", "resident", "anonymous part", "file-backed", "peak")
 	own.note = "Each narrowed container: one write, one check that it is in force. Stored copies follow one by one, paced."
 	s.note = fmt.Sprintf("Ratios are to %q; %q is the noise of this very run.", constant, again)
 	memory.note = "The process is this test binary; the file-backed part is mostly its code."
@@ -107,7 +106,7 @@ func BenchmarkCreateContainer(b *testing.B) {
 	}
 }
 
-// createAt measures all arms with n containers there before.
+// createAt measures all arms with n existing containers.
 func createAt(b *testing.B, n int, s, ends, own, memory *section) {
 	b.Helper()
 	hosts := map[string]*host{trimtab: settled(b, n)}
@@ -126,7 +125,7 @@ func createAt(b *testing.B, n int, s, ends, own, memory *section) {
 	start := time.Now()
 	for round := range *rounds {
 		if time.Since(start) > budget {
-			break // the machine is busy with something else
+			break // the machine is busy with other work
 		}
 		for i := range arms {
 			arm := arms[(round+i)%len(arms)]
@@ -157,7 +156,7 @@ func createAt(b *testing.B, n int, s, ends, own, memory *section) {
 	}
 }
 
-// classOf mixes the classes of what is created: one of ten owns a CPU.
+// classOf mixes the classes of new containers: one of ten owns a CPU.
 func classOf(i int) class {
 	if i%10 == 0 {
 		return exclusive
@@ -176,8 +175,8 @@ func pick(all []life, of func(life) time.Duration) sample {
 	return s
 }
 
-// times are the creations of the containers that are meant. The warm-up left
-// out was a multiple of ten, so the mix is the same.
+// times returns the creation times of the containers that which selects. The omitted warm-up was a multiple of ten, so
+// the mix is the same.
 func times(all []life, which func(int) bool) sample {
 	var s sample
 	for i, l := range all {
@@ -210,8 +209,7 @@ func ownRow(s *section, n int, all []life, later int64) {
 	s.row(n, len(t), t.at(50), t.at(99), narrowed, per, later)
 }
 
-// BenchmarkSynchronize measures how long the runtime waits for a plugin that
-// attaches, each time a new process.
+// BenchmarkSynchronize measures how long the runtime waits for a plugin that attaches, with a new process each time.
 func BenchmarkSynchronize(b *testing.B) {
 	const n = 1000
 	s := table.section(fmt.Sprintf("Synchronize of %d containers, new processes in turn", n), "arm", "calls", "p50", "slowest", "p50 ratio")

@@ -17,19 +17,18 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// backend is a CRI runtime in memory, as quick as one can be: its answers are
-// encoded before they are asked for.
+// backend is a fast CRI runtime in memory, with answers that are encoded in advance.
 type backend struct {
 	path string
 
 	mu    sync.Mutex
-	list  []byte            // the containers there were before
-	fixed map[string][]byte // answers that never change, by method
+	list  []byte            // the existing containers
+	fixed map[string][]byte // constant answers, by method
 	next  int
-	made  map[string][]byte // listed containers that were made since, by id
+	made  map[string][]byte // containers created during the benchmark, as listed, by id
 }
 
-// openBackend serves n containers of as many pods, and pods to create in.
+// openBackend serves n containers in as many pods, and further pods in which to create.
 func openBackend(b *testing.B, n int, more ...*unit) *backend {
 	b.Helper()
 	k := &backend{path: filepath.Join(b.TempDir(), "b"), fixed: map[string][]byte{}, made: map[string][]byte{}}
@@ -62,7 +61,7 @@ func openBackend(b *testing.B, n int, more ...*unit) *backend {
 	return k
 }
 
-// encode encodes a message of ours, which always can be.
+// encode encodes a message, which cannot fail.
 func encode(m proto.Message) []byte {
 	out, err := proto.Marshal(m)
 	if err != nil {
@@ -79,7 +78,7 @@ func info(v map[string]any) map[string]string {
 	return map[string]string{"info": string(text)}
 }
 
-// listed is a container as lists have it, with what kubelets note on it.
+// listed is a container as lists show it, with the kubelet's annotations.
 func listed(u *unit, id string, state cri.ContainerState) *cri.Container {
 	return &cri.Container{
 		Id: id, PodSandboxId: u.pod.Id, Metadata: &cri.ContainerMetadata{Name: "app"}, State: state, CreatedAt: time.Now().UnixNano(),
@@ -91,7 +90,7 @@ func listed(u *unit, id string, state cri.ContainerState) *cri.Container {
 	}
 }
 
-// statusOf is a verbose status, with the OCI spec.
+// statusOf returns a verbose status with the OCI spec.
 func statusOf(u *unit, id string, state cri.ContainerState) []byte {
 	c := listed(u, id, state)
 	path := u.ctr.Linux.CgroupsPath
@@ -122,7 +121,7 @@ func (k *backend) answer(method string, m []byte) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch method {
-	case "ListContainers": // encoded lists can be put one after another
+	case "ListContainers": // encoded lists can be concatenated
 		out := k.list
 		for _, more := range k.made {
 			out = append(out[:len(out):len(out)], more...)
@@ -138,7 +137,7 @@ func (k *backend) answer(method string, m []byte) ([]byte, error) {
 		delete(k.made, q.ContainerId)
 		delete(k.fixed, "ContainerStatus "+q.ContainerId)
 		return nil, nil
-	case "ContainerStatus", "PodSandboxStatus": // both name their id in field 1
+	case "ContainerStatus", "PodSandboxStatus": // both have their id in field 1
 		var q cri.ContainerStatusRequest
 		if err := proto.Unmarshal(m, &q); err != nil {
 			return nil, err
@@ -147,12 +146,12 @@ func (k *backend) answer(method string, m []byte) ([]byte, error) {
 	}
 	out, ok := k.fixed[method]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "nothing is known of %s", method)
+		return nil, status.Errorf(codes.NotFound, "unknown id %s", method)
 	}
 	return out, nil
 }
 
-// create makes a container, which is listed from then on.
+// create makes a container, which lists show from then on.
 func (k *backend) create(m []byte) ([]byte, error) {
 	var q cri.CreateContainerRequest
 	if err := proto.Unmarshal(m, &q); err != nil {
@@ -168,7 +167,7 @@ func (k *backend) create(m []byte) ([]byte, error) {
 	return proto.Marshal(&cri.CreateContainerResponse{ContainerId: id})
 }
 
-// creation is what a kubelet asks for an ordinary container of a pod.
+// creation is a kubelet's request for an ordinary container of a pod.
 func creation(u *unit) *cri.CreateContainerRequest {
 	q := &cri.CreateContainerRequest{
 		PodSandboxId: u.pod.Id,

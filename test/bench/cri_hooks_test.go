@@ -14,7 +14,7 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 )
 
-// hookServer answers a creation with what was asked for, and one variable more.
+// hookServer answers a creation with the request and one more variable.
 type hookServer struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 
@@ -32,7 +32,7 @@ func (h *hookServer) PreCreateContainerHook(_ context.Context, r *hooks.Containe
 	}, nil
 }
 
-// openHookServer serves it, and returns the directory that says so.
+// openHookServer starts the server and returns the directory with its registration file.
 func openHookServer(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -47,7 +47,7 @@ func openHookServer(b *testing.B) string {
 	b.Cleanup(func() {
 		srv.Stop()
 		if h.calls.Load() == 0 && *criCalls == "" {
-			b.Error("the hook server was never asked")
+			b.Error("the hook server was never called")
 		}
 	})
 	if err := os.Mkdir(files, 0o755); err != nil {

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkCRIMemory measures the memory of the program as it is installed,
-// between a caller and the backend in memory.
+// BenchmarkCRIMemory measures the memory of the released program, between a caller and the backend in memory.
 func BenchmarkCRIMemory(b *testing.B) {
-	s := table.section("Memory of bin/trimtab as the CRI proxy, KiB", "containers", "when", "resident", "of it anonymous", "file-backed", "peak")
+	s := table.section("Memory of bin/trimtab as the CRI proxy, KiB", "containers", "when", "resident", "anonymous part", "file-backed", "peak")
 	program := filepath.Join(b.TempDir(), "trimtab")
 	build := exec.Command("go", "build", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags", "-s -w", "-o", program, "../../cmd/trimtab")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -62,7 +61,7 @@ log: {level: error}
 			break
 		}
 		if time.Now().After(end) {
-			b.Fatalf("it does not serve: %v", err)
+			b.Fatalf("the program does not serve: %v", err)
 		}
 	}
 	var err error
@@ -71,7 +70,7 @@ log: {level: error}
 	}
 	defer w.conn.Close()
 	row := func(when string) {
-		time.Sleep(6 * time.Second) // it becomes idle, and looks at its memory every five seconds
+		time.Sleep(6 * time.Second) // it becomes idle, and returns unused memory every five seconds
 		m := memoryOf(b, cmd.Process.Pid)
 		s.row(n, when, m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 	}

@@ -17,29 +17,28 @@ import (
 
 const (
 	criPods   = 500
-	criRounds = 5 // interleaved: what disturbs one way disturbs all
+	criRounds = 5 // calls are interleaved, so that other load affects all ways alike
 )
 
-// criCall is what is measured on all ways.
+// criCall is a call that is measured on all ways.
 type criCall struct {
 	name, method string
 	messages     [][]byte // one after another
 	each         int      // calls per caller and round
-	ours         []*way   // the last is the one that is judged
+	ours         []*way   // the last way is compared with the others
 }
 
 var (
-	criCalls = flag.String("calls", "", "BenchmarkCRI measures only calls whose name matches this expression, which profiles want")
-	before   = flag.String("before", "", "an older build of this test: its agent is one more way")
+	criCalls = flag.String("calls", "", "measure only the calls of BenchmarkCRI whose name matches this expression, for profiles")
+	before   = flag.String("before", "", "test binary of an older build, whose agent becomes one more way")
 )
 
-// BenchmarkCRI measures the ways between a caller and one backend in memory.
-// Each way between is another process.
+// BenchmarkCRI measures the ways between a caller and one backend in memory. Each proxy is a process of its own.
 func BenchmarkCRI(b *testing.B) {
-	s := table.section(fmt.Sprintf("CRI calls, %d containers there, ways in turn; ratios are to %q, whose second run is the noise", criPods, direct),
-		"call", "callers", "way", "p50", "p50 ratio", "to the pass-through", "to the forwarder", "CPU of the process between, per call")
-	memory := table.section("Memory of the CRI proxy, KiB", "containers", "when", "resident", "of it anonymous", "file-backed", "peak")
-	// A kubelet creates the containers of different pods beside one another.
+	s := table.section(fmt.Sprintf("CRI calls, %d existing containers, ways in turn; ratios are to %q, whose second run is the noise", criPods, direct),
+		"call", "callers", "way", "p50", "p50 ratio", "to the pass-through", "to the forwarder", "CPU of the proxy process, per call")
+	memory := table.section("Memory of the CRI proxy, KiB", "containers", "when", "resident", "anonymous part", "file-backed", "peak")
+	// A kubelet creates the containers of different pods in parallel.
 	var silent, decided []*unit
 	for i := range 64 {
 		silent, decided = append(silent, newUnit(200_000+i, shared, 0)), append(decided, newUnit(300_000+i, batch, 0))
@@ -87,8 +86,7 @@ func BenchmarkCRI(b *testing.B) {
 	memory.row(criPods, "after all calls", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 }
 
-// agentWays are those through an agent: that of the older build, where one is
-// given, and then ours.
+// agentWays returns the ways through an agent: that of the older build, if one is given, and then ours.
 func agentWays(b *testing.B, backend string, t tree, name string) []*way {
 	b.Helper()
 	if *before == "" {
@@ -97,8 +95,7 @@ func agentWays(b *testing.B, backend string, t tree, name string) []*way {
 	return []*way{openWay(b, name+earlier, backend, t), openWay(b, name, backend, t)}
 }
 
-// measure makes one kind of call on all ways, the last of which is ours, and
-// writes their rows.
+// measure makes one kind of call on all ways, of which the last is ours, and adds their rows.
 func measure(b *testing.B, s *section, ways []*way, c criCall, callers int) {
 	b.Helper()
 	for _, w := range ways {
@@ -157,7 +154,7 @@ func creations(all []*unit) [][]byte {
 	return out
 }
 
-// call makes one call, and takes its time; what it made is removed again.
+// call measures one call, and removes what it created.
 func (w *way) call(b *testing.B, c criCall, n int) time.Duration {
 	b.Helper()
 	const service = "/runtime.v1.RuntimeService/"

@@ -26,7 +26,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// The environment of a process that stands between caller and backend.
+// The environment variables of a proxy process between caller and backend.
 const (
 	wayVar     = "TRIMTAB_BENCH_WAY"
 	listenVar  = "TRIMTAB_BENCH_LISTEN"
@@ -34,8 +34,7 @@ const (
 	hooksVar   = "TRIMTAB_BENCH_HOOKS" // the directory of hook servers
 )
 
-// The ways from a caller to the backend. Direct is gone twice: what differs
-// between the two is noise.
+// The ways from a caller to the backend. Direct is measured twice, and the difference of the two is noise.
 const (
 	direct      = "direct"
 	directAgain = "direct again"
@@ -50,7 +49,7 @@ const (
 // agentBetween reports whether a way is through an agent.
 func agentBetween(way string) bool { return way == proxied || way == hooked }
 
-// between is the life of such a process. It ends with its standard input.
+// between runs such a process. It ends with its standard input.
 func between(way string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -74,7 +73,7 @@ func between(way string) error {
 	return passThrough(l, os.Getenv(backendVar))
 }
 
-// forward is the least a proxy can do: it copies bytes.
+// forward is the simplest proxy: it copies bytes.
 func forward(l net.Listener, to string) error {
 	over := func(to, from net.Conn) {
 		_, _ = io.Copy(to, from)
@@ -97,7 +96,7 @@ func forward(l net.Listener, to string) error {
 	}
 }
 
-// raw is a codec that codes nothing: messages are bytes.
+// raw is a codec whose messages are bytes.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -113,7 +112,7 @@ func dialRaw(path string) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(relay.DefaultMaxMessage)))
 }
 
-// passThrough is what gRPC's own library makes of a proxy that decodes nothing.
+// passThrough is a proxy with grpc-go that decodes no message.
 func passThrough(l net.Listener, to string) error {
 	up, err := dialRaw(to)
 	if err != nil {
@@ -160,8 +159,7 @@ func passOne(up *grpc.ClientConn, s grpc.ServerStream) error {
 	}
 }
 
-// runProxy runs the agent as a node would, between caller and backend, on a
-// described machine and cgroup files that are plain ones.
+// runProxy runs the agent like a node, between caller and backend, with a described machine and plain files as cgroups.
 func runProxy(ctx context.Context) error {
 	m, err := describe.Parse(machine)
 	if err != nil {
@@ -191,14 +189,14 @@ func runProxy(ctx context.Context) error {
 	return a.RunAlone(ctx)
 }
 
-// way is one way to the backend: a process, or none.
+// way is one way to the backend, through a process or direct.
 type way struct {
 	name  string
 	conn  *grpc.ClientConn
 	child *exec.Cmd
 
 	p50 sample // the medians of its rounds
-	cpu sample // what the process between used per call, by round
+	cpu sample // CPU time of the process per call, by round
 }
 
 // openWay starts the process of a way and connects through it.
@@ -225,7 +223,7 @@ func (w *way) start(b *testing.B, path, backend string, t tree) {
 		program = *before
 	}
 	if agentBetween(role) {
-		// One agent works on a node: it locks the directory of the runtime's socket.
+		// Only one agent works on a node: it locks the directory of the runtime's socket.
 		link := filepath.Join(b.TempDir(), "r")
 		if err := os.Symlink(backend, link); err != nil {
 			b.Fatal(err)
@@ -263,7 +261,7 @@ func (w *way) start(b *testing.B, path, backend string, t tree) {
 	}
 }
 
-// used is the processor time of the process between, all threads; 0 without one.
+// used returns the CPU time of all threads of the process; 0 without one.
 func (w *way) used(b *testing.B) time.Duration {
 	b.Helper()
 	if w.child == nil {

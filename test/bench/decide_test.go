@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// words are a unit as the engine knows it.
-func (u *unit) words() (*lifecycle.Pod, *lifecycle.Container) {
+// lifecycleTypes returns a unit's pod and container as the engine gets them.
+func (u *unit) lifecycleTypes() (*lifecycle.Pod, *lifecycle.Container) {
 	r := u.ctr.Linux.Resources.Cpu
 	pod := &lifecycle.Pod{
 		ID: u.pod.Id, Name: u.pod.Name, UID: u.pod.Uid, Namespace: u.pod.Namespace, Labels: u.pod.Labels,
@@ -32,7 +32,7 @@ func (u *unit) words() (*lifecycle.Pod, *lifecycle.Container) {
 	}
 }
 
-// node is a state in which n containers run, those with CPUs of their own among them.
+// node returns a state with n running containers, including owners of CPUs.
 func node(b *testing.B, n int) *engine.State {
 	b.Helper()
 	m, err := describe.Parse(machine)
@@ -46,18 +46,17 @@ func node(b *testing.B, n int) *engine.State {
 	})
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
 	for _, u := range population(n) {
-		pod, ctr := u.words()
+		pod, ctr := u.lifecycleTypes()
 		ev.Pods, ev.Containers = append(ev.Pods, pod), append(ev.Containers, ctr)
 	}
 	s.Commit(engine.Decide(s, ev, engine.Facts{}))
 	return s
 }
 
-// BenchmarkDecide measures the decision alone, with garbage collection as it
-// comes and with none while a decision is timed.
+// BenchmarkDecide measures only the decision, with normal garbage collection and without any during a timed decision.
 func BenchmarkDecide(b *testing.B) {
 	s := table.section("engine.Decide of a CreateContainer", "existing", "garbage collection", "class", "calls", "p50", "p99")
-	s.note = "The loop does arithmetic, allocates nothing and is timed between the decisions: its p99 is the machine's noise.\n" +
+	s.note = "The loop does arithmetic without allocations and is timed between the decisions: its p99 is the machine's noise.\n" +
 		"\"between\": the heap is collected every " + fmt.Sprint(collectEvery) + " decisions, while none is timed."
 	for _, n := range existing {
 		for _, between := range []bool{false, true} {
@@ -70,7 +69,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// decisions is one way of timing them.
+// decisions is one way to time decisions.
 type decisions struct {
 	node    *engine.State
 	gc      string
@@ -78,9 +77,8 @@ type decisions struct {
 	events  []*lifecycle.Event
 }
 
-// mostDecisions bounds what is timed, so that the samples have their room before
-// and are no garbage; collectEvery leave less than 1 MB of it,
-// and the first one after a collection is less than one in a hundred.
+// mostDecisions bounds the timed decisions, so that the samples are allocated in advance. collectEvery decisions leave
+// less than 1 MB of garbage, and the first one after a collection is less than 1 % of the samples.
 const mostDecisions, collectEvery = 1 << 18, 251
 
 func (d *decisions) measure(b *testing.B, s *section, n int) {
@@ -118,11 +116,11 @@ func (d *decisions) measure(b *testing.B, s *section, n int) {
 	b.ReportMetric(float64(all.at(99).Nanoseconds()), "p99-ns")
 }
 
-// prepare makes the events that are decided, and the pods they are of known.
+// prepare makes the events to decide, and adds their pods to the state.
 func (d *decisions) prepare() {
 	d.events = nil
 	for i := range 200 {
-		pod, ctr := newUnit(100000+i, classOf(i), firstFree+i/10%16).words()
+		pod, ctr := newUnit(100000+i, classOf(i), firstFree+i/10%16).lifecycleTypes()
 		d.node.Commit(engine.Decide(d.node, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, engine.Facts{}))
 		d.events = append(d.events, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr})
 	}
@@ -130,7 +128,7 @@ func (d *decisions) prepare() {
 
 var sink uint64
 
-// spin is some microseconds of arithmetic, and reports how long it took.
+// spin does some microseconds of arithmetic and returns the time that it took.
 func spin() time.Duration {
 	start := time.Now()
 	for i := range uint64(6000) {

@@ -1,5 +1,4 @@
-// Package bench measures Trimtab beside plugins that decide nothing: the
-// upstream NRI runtime library in this process, each plugin in another one,
-// calls interleaved. It prints times and ratios and asserts none of them. See
-// docs/benchmarks.md.
+// Package bench compares Trimtab with plugins that decide nothing. The upstream NRI runtime library runs in this
+// process, each plugin in another one, and calls are interleaved. It prints times and ratios and asserts none of them.
+// See docs/benchmarks.md.
 package bench

@@ -12,12 +12,12 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 )
 
-// patience keeps the runtime from giving up on a plugin that is slow: slowness
-// is what is measured here. Runtimes default to 2 s for a request.
+// patience is the runtime's timeout for a plugin. It is longer than the default of 2 s, so that slow answers are
+// measured.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
-	flag.Var(&existing, "existing", "how many containers there are before, one number or several")
+	flag.Var(&existing, "existing", "number of existing containers, one or several numbers")
 	quiet()
 	if arm := os.Getenv(armVar); arm != "" {
 		if err := plugin(arm); err != nil {
@@ -40,5 +40,5 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// quiet sends what the NRI libraries log nowhere, in all arms alike.
+// quiet discards the logs of the NRI libraries, for all arms alike.
 func quiet() { nrilog.Set(nriLog{slog.New(slog.DiscardHandler)}) }

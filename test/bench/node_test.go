@@ -13,8 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// The classes of containers: batch work, an online service with a GPU, and one
-// with a CPU of its own.
+// The classes of containers: batch work, an online service with a GPU, and one with an exclusive CPU.
 type class int
 
 const (
@@ -23,10 +22,10 @@ const (
 	exclusive
 )
 
-// allCPUs is what a cgroup of the described machine starts with.
+// allCPUs is the initial cpuset of a cgroup on the described machine.
 const allCPUs = "0-63"
 
-// unit is a pod with its one container, as the runtime reports them.
+// unit is a pod with one container, as the runtime reports them.
 type unit struct {
 	class class
 	pod   *api.PodSandbox
@@ -36,7 +35,7 @@ type unit struct {
 // parents are the kubelet's cgroups for the classes.
 var parents = [...]string{batch: "kubepods-besteffort", shared: "kubepods-burstable", exclusive: "kubepods"}
 
-// newUnit makes the i-th pod. A pod of class exclusive has been assigned one CPU.
+// newUnit makes the i-th pod. A scheduler has assigned cpu to a pod of class exclusive.
 func newUnit(i int, c class, cpu int) *unit {
 	uid := fmt.Sprintf("5f0c64a8-7d1e-4e6b-9a37-%012x", i)
 	slice := parents[c] + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
@@ -65,7 +64,7 @@ func newUnit(i int, c class, cpu int) *unit {
 	return u
 }
 
-// ask writes what the pod asks for, as Koordinator's scheduler does.
+// ask sets the pod's annotations like Koordinator's scheduler.
 func (u *unit) ask(cpu int) {
 	label, notes := u.pod.Labels, u.pod.Annotations
 	switch u.class {
@@ -80,7 +79,7 @@ func (u *unit) ask(cpu int) {
 	case exclusive:
 		label["koordinator.sh/qosClass"] = "LSR"
 		notes["scheduling.koordinator.sh/resource-status"] = fmt.Sprintf(`{"cpuset":"%d"}`, cpu)
-		// No more CPUs are granted than Kubernetes charged the pod for.
+		// A pod owns no more CPUs than its requests pay for.
 		u.pod.Linux.PodResources = &api.LinuxResources{Cpu: &api.LinuxCPU{
 			Shares: &api.OptionalUInt64{Value: 1024}, Quota: &api.OptionalInt64{Value: 100000}, Period: &api.OptionalUInt64{Value: 100000},
 		}}
@@ -95,7 +94,7 @@ func namespaces() []*api.LinuxNamespace {
 	return out
 }
 
-// container is what containerd reports of an ordinary container, about 4 kB.
+// container returns an ordinary container as containerd reports it, about 4 kB.
 func container(i int, pod *api.PodSandbox, slice string) *api.Container {
 	id := fmt.Sprintf("c%063x", i)
 	c := &api.Container{
@@ -136,7 +135,7 @@ func container(i int, pod *api.PodSandbox, slice string) *api.Container {
 	return c
 }
 
-// take gives a container what a plugin answered, as runtimes do.
+// take applies a plugin's answer to a container, like a runtime.
 func (u *unit) take(a *api.ContainerAdjustment) {
 	if a == nil {
 		return
@@ -158,16 +157,16 @@ func (u *unit) update(r *api.LinuxResources) {
 	}
 }
 
-// tree is a directory that looks like a cgroup version 2 hierarchy.
+// tree is a directory with the files of a cgroup version 2 hierarchy.
 type tree string
 
-// makePod makes a pod's cgroup as the kubelet does.
+// makePod makes a pod's cgroup like the kubelet.
 func (t tree) makePod(u *unit) error {
 	dir := filepath.Join(string(t), u.pod.Linux.CgroupParent)
 	return t.fill(dir, &api.LinuxResources{}, false)
 }
 
-// makeContainer makes a container's cgroup as the runtime does.
+// makeContainer makes a container's cgroup like the runtime.
 func (t tree) makeContainer(u *unit) error { return t.fill(t.dir(u), u.ctr.Linux.Resources, true) }
 
 func (t tree) dir(u *unit) string {
@@ -175,8 +174,8 @@ func (t tree) dir(u *unit) string {
 	return filepath.Join(string(t), u.pod.Linux.CgroupParent, "cri-containerd-"+id[strings.LastIndexByte(id, ':')+1:]+".scope")
 }
 
-// fill writes the files that somebody may ask for. A leaf's effective CPUs are
-// the same file as the CPUs it is given: no kernel is here to work them out.
+// fill writes the files that the agent may read. A leaf's cpuset.cpus.effective is the same file as its cpuset.cpus,
+// since no kernel computes it.
 func (t tree) fill(dir string, r *api.LinuxResources, leaf bool) error {
 	quota, memory, cpus := "max", "max", allCPUs
 	if v := r.GetCpu().GetQuota().GetValue(); v > 0 {

@@ -20,19 +20,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// The environment of a plugin process.
+// The environment variables of a plugin process.
 const (
 	armVar    = "TRIMTAB_BENCH_ARM"
 	socketVar = "TRIMTAB_BENCH_SOCKET"
 	treeVar   = "TRIMTAB_BENCH_TREE"   // of cgroup files
 	stateVar  = "TRIMTAB_BENCH_STATE"  // a directory to write to
 	policyVar = "TRIMTAB_BENCH_POLICY" // placement.policy
-	// profileVar is a directory for a CPU and a heap profile of each Trimtab process.
+	// profileVar has a directory for a CPU and a heap profile of each Trimtab process.
 	profileVar = "TRIMTAB_BENCH_PROFILE"
 )
 
-// The arms. A process of arm constant is started twice: what differs between
-// the two is noise.
+// The arms. The arm constant has two processes, and the difference of the two is noise.
 const (
 	empty    = "empty stub"
 	constant = "constant stub"
@@ -42,10 +41,10 @@ const (
 
 var arms = []string{empty, constant, again, trimtab}
 
-// machine is the node Trimtab is told that it runs on: 64 CPUs.
+// machine is the described node of Trimtab: 64 CPUs.
 const machine = "2s x 16c x 2t"
 
-// plugin is the life of a plugin process. It ends with its standard input.
+// plugin runs a plugin process. It ends with its standard input.
 func plugin(arm string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -73,9 +72,8 @@ func plugin(arm string) error {
 	return nil
 }
 
-// runTrimtab runs the agent as a node would, but for the machine, which is
-// described, and the cgroup tree, which is a copy in files. It logs as it does by default,
-// and the log goes to a file that takes everything.
+// runTrimtab runs the agent like a node, with a described machine and plain files as cgroups. It logs at the default
+// level to /dev/null.
 func runTrimtab(ctx context.Context) error {
 	m, err := describe.Parse(machine)
 	if err != nil {
@@ -104,7 +102,7 @@ func runTrimtab(ctx context.Context) error {
 	return a.RunAlone(ctx)
 }
 
-// profiled runs f, and writes profiles of it where they are asked for.
+// profiled runs f, and writes profiles of it if profileVar is set.
 func profiled(f func() error) error {
 	dir := os.Getenv(profileVar)
 	if dir == "" {
@@ -122,7 +120,7 @@ func profiled(f func() error) error {
 	return errors.Join(err, cpu.Close())
 }
 
-// writeHeap writes a heap profile of what lives, where profiles are asked for.
+// writeHeap writes a profile of the live heap, if profileVar is set.
 func writeHeap() {
 	dir := os.Getenv(profileVar)
 	if dir == "" {
@@ -138,12 +136,11 @@ func writeHeap() {
 	}
 }
 
-// plainFiles are files that stand for a cgroup's. What a plain file does not do
-// by itself is to forget the text it had when it is given a shorter one, so
-// every text is written with blanks up to the length all have.
+// plainFiles are plain files in place of cgroup files. A plain file keeps the rest of its old text if a shorter one is
+// written, so every text is padded with blanks to one length.
 type plainFiles struct{ *cgroup.Real }
 
-// textLength is the length of every file's text.
+// textLength is the length of every file.
 const textLength = 64
 
 func padded(text string) []byte { return fmt.Appendf(nil, "%-*s\n", textLength-1, text) }
@@ -152,7 +149,7 @@ func (p plainFiles) WriteFile(path string, data []byte) error {
 	return p.Real.WriteFile(path, padded(strings.TrimSpace(string(data))))
 }
 
-// handlers is a plugin that takes the events Trimtab takes and decides nothing.
+// handlers is a plugin that subscribes to the same events as Trimtab and decides nothing.
 type handlers struct{ adjust *api.ContainerAdjustment }
 
 func (h *handlers) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -175,7 +172,7 @@ func (h *handlers) RemoveContainer(context.Context, *api.PodSandbox, *api.Contai
 	return nil
 }
 
-// constantAdjustment is of the kind and size of those Trimtab answers with.
+// constantAdjustment has the kind and size of Trimtab's adjustments.
 func constantAdjustment() *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	a.SetLinuxCPUSetCPUs("0-15,24-47,56-63")

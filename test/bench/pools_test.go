@@ -15,8 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// pooled is a node under the policy pools, and how many of its CPUs somebody
-// owns.
+// pooled is a node under the policy pools, with the number of owned CPUs.
 type pooled struct {
 	state *engine.State
 	cpus  int
@@ -37,8 +36,7 @@ func newPooled(b *testing.B, text string) *pooled {
 	return &pooled{state: s, cpus: len(m.CPUs)}
 }
 
-// pod makes the events of a pod with one container: its sandbox, its creation,
-// its end.
+// pod makes the events of a pod with one container: RunPodSandbox, CreateContainer and its end.
 func (p *pooled) pod(annotations map[string]string, cpus uint64) (run, create, remove *lifecycle.Event) {
 	p.made++
 	name := fmt.Sprint("p", p.made)
@@ -67,8 +65,7 @@ func sharesPool(i int) map[string]string {
 	return map[string]string{intent.KatalystQoSLevel: "shared_cores", intent.KatalystCPU: names[i%len(names)]}
 }
 
-// fill has pods own a part of the CPUs, two each, and a thousand containers
-// share the rest.
+// fill makes pods that own a part of the CPUs, two each, and a thousand containers that share the rest.
 func (p *pooled) fill(percent int) {
 	for n := 0; n+2 <= p.cpus*percent/100; n += 2 {
 		run, create, _ := p.pod(ownsCPUs, 2)
@@ -86,12 +83,12 @@ func (p *pooled) fill(percent int) {
 	}
 }
 
-// BenchmarkPools measures decisions under the policy pools, by the size of the
-// node and by how much of it is owned, with a thousand containers in the pools.
+// BenchmarkPools measures decisions under the policy pools, by the size of the node and by the share of owned CPUs,
+// with a thousand containers in the pools.
 func BenchmarkPools(b *testing.B) {
 	s := table.section("engine.Decide under the policy pools, 1,000 containers in the pools", "CPUs", "owned %", "what", "calls", "p50", "p99")
-	s.note = "\"own 2\" decides a CreateContainer of a pod that is to own two CPUs, \"own 2, bound\" of one that is bound to a NUMA node.\n" +
-		"\"rebalance\" decides and commits that a shared container of two CPUs comes: two or three pools move, with some 1,000 containers."
+	s.note = "\"own 2\" decides a CreateContainer of a pod that gets two exclusive CPUs, \"own 2, bound\" of one that is bound to a NUMA node.\n" +
+		"\"rebalance\" decides and commits a new shared container of two CPUs: two or three pools change, with some 1,000 containers."
 	for _, text := range []string{"2s x 1n x 16c x 2t", "2s x 4n x 16c x 2t", "8s x 8n x 8c x 2t"} {
 		for _, percent := range []int{0, 50, 95} {
 			p := newPooled(b, text)

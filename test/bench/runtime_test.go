@@ -18,23 +18,23 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// host is a runtime with one plugin: the upstream library at a socket of its
-// own, here, and the plugin in another process.
+// host is a runtime with one plugin: the upstream library with its own socket in this process, and the plugin in
+// another.
 type host struct {
 	*adaptation.Adaptation
 	arm, dir string
 	tree     tree
-	units    []*unit // what Synchronize reports
+	units    []*unit // containers for Synchronize
 	child    *exec.Cmd
 	stop     io.Closer    // ends the child
-	plugins  atomic.Int64 // that have synchronised
+	plugins  atomic.Int64 // synchronised plugins
 	sync     time.Duration
-	calls    atomic.Int64 // unsolicited updates of containers
+	calls    atomic.Int64 // number of unsolicited updates of containers
 	mu       sync.Mutex
-	byID     map[string]*unit // who takes unsolicited updates
+	byID     map[string]*unit // receives unsolicited updates
 }
 
-// openHost starts the runtime's side. Nothing is attached yet.
+// openHost starts the runtime's side without a plugin.
 func openHost(b *testing.B, arm string, t tree) *host {
 	b.Helper()
 	h := &host{arm: arm, dir: b.TempDir(), tree: t, byID: map[string]*unit{}}
@@ -59,7 +59,7 @@ func openHost(b *testing.B, arm string, t tree) *host {
 
 func (h *host) socket() string { return filepath.Join(h.dir, "s") }
 
-// synchronize tells a new plugin of all that runs, and takes the time.
+// synchronize sends all containers to a new plugin and measures the time.
 func (h *host) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	var pods []*api.PodSandbox
 	var ctrs []*api.Container
@@ -72,8 +72,7 @@ func (h *host) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	return err
 }
 
-// updated takes updates a plugin sends by itself. A real runtime needs some
-// 13 ms for each; here they cost nothing but the call.
+// updated receives unsolicited updates. A real runtime needs some 13 ms for each; here only the call takes time.
 func (h *host) updated(_ context.Context, all []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +107,7 @@ func (h *host) attach(b *testing.B) {
 	}
 }
 
-// detach ends the plugin process, and returns when the runtime knows.
+// detach ends the plugin process, and returns when the runtime has noticed.
 func (h *host) detach() {
 	if h.child == nil {
 		return
@@ -118,7 +117,7 @@ func (h *host) detach() {
 	_ = h.child.Wait()
 	late.Stop()
 	h.child = nil
-	// The library finds out when it next wants something of the plugin.
+	// The library notices the end only at the next call of the plugin.
 	pod := &api.PodSandbox{Id: "nobody"}
 	for h.plugins.Load() > 0 {
 		_ = h.StopPodSandbox(context.Background(), &adaptation.StopPodSandboxRequest{Pod: pod})
@@ -126,7 +125,7 @@ func (h *host) detach() {
 	}
 }
 
-// memory returns what the kernel says of the plugin process, in KiB.
+// memory returns the kernel's memory values of the plugin process, in KiB.
 func (h *host) memory(b *testing.B) map[string]int {
 	b.Helper()
 	return memoryOf(b, h.child.Process.Pid)
@@ -150,7 +149,7 @@ func memoryOf(b *testing.B, pid int) map[string]int {
 	return out
 }
 
-// counted takes the library's count of plugins.
+// counted receives the library's count of plugins.
 type counted struct {
 	adaptation.Metrics
 	h *host
@@ -161,13 +160,13 @@ func (counted) RecordPluginInvocation(string, string, error)                    
 func (counted) RecordPluginLatency(string, string, time.Duration)                          {}
 func (counted) RecordPluginAdjustments(string, string, *api.ContainerAdjustment, int, int) {}
 
-// life is what one container's way cost.
+// life has the times of one container's calls.
 type life struct {
 	create, start, end time.Duration
 	bytes, others      int
 }
 
-// begin creates and starts a container, and takes the times.
+// begin creates and starts a container and measures the calls.
 func (h *host) begin(b *testing.B, u *unit) life {
 	b.Helper()
 	ctx, files := context.Background(), h.arm == trimtab
@@ -197,7 +196,7 @@ func (h *host) begin(b *testing.B, u *unit) life {
 	return l
 }
 
-// end stops and removes a container and its pod, and takes the time of it all.
+// end stops and removes a container and its pod, and returns the total time.
 func (h *host) end(b *testing.B, u *unit) time.Duration {
 	b.Helper()
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// sample is a list of times of one thing.
+// sample is a list of times of one operation.
 type sample []time.Duration
 
 // at returns the p-th percentile.
@@ -23,7 +23,7 @@ func (s sample) at(p float64) time.Duration {
 	return sorted[min(int(p/100*float64(len(sorted))), len(sorted)-1)]
 }
 
-// over is a ratio of two times.
+// over returns the ratio of two times.
 func over(a, b time.Duration) float64 {
 	if b == 0 {
 		return 0
@@ -31,10 +31,10 @@ func over(a, b time.Duration) float64 {
 	return float64(a) / float64(b)
 }
 
-// report is what is printed after everything was measured.
+// report is printed after all measurements.
 type report struct{ sections []*section }
 
-// section is one table of it.
+// section is one table of the report.
 type section struct {
 	title, note string
 	rows        [][]string
@@ -42,7 +42,7 @@ type section struct {
 
 var table report
 
-// section starts a table, in place of one of the same title.
+// section starts a table, and replaces one with the same title.
 func (r *report) section(title string, head ...string) *section {
 	r.sections = slices.DeleteFunc(r.sections, func(s *section) bool { return s.title == title })
 	s := &section{title: title, rows: [][]string{head}}
@@ -65,12 +65,12 @@ func (s *section) row(cells ...any) {
 	s.rows = append(s.rows, out)
 }
 
-// microseconds is a time as all tables have it.
+// microseconds formats a time for the tables.
 func microseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f", float64(d)/float64(time.Microsecond))
 }
 
-// String is the whole report.
+// String returns the whole report.
 func (r *report) String() string {
 	if len(r.sections) == 0 {
 		return ""

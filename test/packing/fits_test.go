@@ -9,11 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// cost is what a choice of CPUs costs, by criterion; less is better.
+// cost is the cost of a choice of CPUs by criterion; less is better.
 type cost [criteria]int
 
-// The criteria. Those before kinds compare NUMA nodes. Each one matters only among choices
-// that are equal in all before it.
+// The criteria. Those before kinds compare NUMA nodes. A criterion matters only among choices that are equal in all
+// earlier ones.
 const (
 	packages = iota
 	nodes
@@ -25,28 +25,27 @@ const (
 	criteria
 )
 
-// question is what was asked of an allocator, and what there was at that moment.
+// question is a request to an allocator with the free resources at that moment.
 type question struct {
 	m *topology.Machine
-	// free are the CPUs nobody owned; have are those the owner keeps.
+	// free are the CPUs without an owner; have are the CPUs that the owner keeps.
 	free, have topology.Set
-	// more is how many it is to get beside those.
+	// more is the number of CPUs to add to these.
 	more int
-	// whole: cores are taken whole or not at all.
+	// whole: only whole cores may be taken
 	whole bool
 	// device is the NUMA node of the owner's card, by index; -1 for none.
 	device int
-	// mebi is how much memory the owner gets now, left what each node has of it, by index.
+	// mebi is the memory that the owner gets now, left the free memory of each node, by index
 	mebi int
 	left []int
-	// kept is how many CPUs of each node pools need that are bound to it. A fit leaves them.
+	// kept is the number of CPUs of each node that pools bound to it need. A fit leaves them free.
 	kept []int
 
 	offers map[offerKey]*offer
 }
 
-// price says what a choice costs. reach are the NUMA nodes its memory may be on, by
-// index; nil for all.
+// price returns the cost of a choice. reach has the NUMA nodes on which its memory may be, by index; nil for all.
 func (q *question) price(cpus topology.Set, reach []bool) cost {
 	c := cost{
 		packages: q.m.Count(topology.PackageLevel, cpus), nodes: bits.OnesCount(uint(q.touched(cpus))),
@@ -62,7 +61,7 @@ func (q *question) price(cpus topology.Set, reach []bool) cost {
 	return c
 }
 
-// touched are the NUMA nodes that CPUs are at, a bit for each.
+// touched returns the NUMA nodes of CPUs, one bit for each.
 func (q *question) touched(cpus topology.Set) int {
 	mask := 0
 	for i := range q.m.Nodes {
@@ -80,7 +79,7 @@ func (q *question) missed(mask int) int {
 	return 0
 }
 
-// splits counts the cores of which some threads are taken and some not.
+// splits counts the cores of which only some threads are taken.
 func (q *question) splits(cpus topology.Set) int {
 	n := 0
 	for left := cpus; !left.Empty(); {
@@ -96,9 +95,8 @@ func (q *question) splits(cpus topology.Set) int {
 // part is memory of one NUMA node.
 type part struct{ node, mebi, far int }
 
-// fill puts the owner's memory where the kernel would: on the NUMA nodes of its CPUs,
-// evenly as far as there is room, and the rest on the nearest others. What fits
-// nowhere is counted at the farthest.
+// fill places the owner's memory as the kernel would: evenly on the NUMA nodes of its CPUs while they have free memory,
+// and the rest on the nearest other nodes. Memory that fits nowhere counts as placed on the farthest node.
 func (q *question) fill(mask int, reach []bool) (parts []part) {
 	rest, all := q.mebi, make([]part, 0, len(q.m.Nodes))
 	for i, left := range q.left {
@@ -106,7 +104,7 @@ func (q *question) fill(mask int, reach []bool) (parts []part) {
 			all = append(all, part{i, left, q.distance(mask, i)})
 		}
 	}
-	// Of equally near ones the fullest first: what it cannot take the others share.
+	// Of equally near nodes the fullest comes first: the others share what it cannot hold.
 	slices.SortFunc(all, func(a, b part) int { return cmp.Or(a.far-b.far, a.mebi-b.mebi, a.node-b.node) })
 	for i, p := range all {
 		alike := 0
@@ -126,7 +124,7 @@ func (q *question) fill(mask int, reach []bool) (parts []part) {
 	return parts
 }
 
-// distance is how far a node is from the nearest of others.
+// distance returns the distance from a node to the nearest of others.
 func (q *question) distance(mask, node int) int {
 	near := math.MaxInt
 	for i := range q.m.Nodes {
@@ -147,7 +145,7 @@ func (q *question) farthest() int {
 	return far
 }
 
-// spill is what memory costs beyond all of it at distance 10.
+// spill returns the cost of memory beyond that of all memory at distance 10.
 func spill(parts []part) int {
 	sum := 0
 	for _, p := range parts {
@@ -156,15 +154,13 @@ func spill(parts []part) int {
 	return sum
 }
 
-// avoidable says by which criteria a choice was worse than it had to be: there was a
-// fit that is better by that criterion and no worse by any outside of it (of those of
-// NUMA nodes: by any other of them). nearest is the least memory cost of fits that are
-// no worse by another criterion of NUMA nodes.
+// avoidable returns the criteria by which a choice was worse than necessary: there was a fit that is better by that
+// criterion and not worse by any wider one. For a criterion of NUMA nodes, that fit is not worse by any other such
+// criterion. nearest is the least memory cost of fits that are not worse by another criterion of NUMA nodes.
 //
-// All sets of NUMA nodes are looked at that hold all CPUs, each of them with one at
-// least, with all sets of kinds of cores; a fit says exactly what is possible in one.
-// So nothing is estimated: TestEverySubset compares the answers with those of a search
-// through all subsets of CPUs.
+// It tries all sets of NUMA nodes that can hold the CPUs, each node with at least one, with all sets of kinds of cores.
+// A fit has exactly what is possible in one such set, so nothing is estimated. TestEverySubset compares the answers
+// with a search through all subsets of CPUs.
 func (q *question) avoidable(got cost) (worse [criteria]bool, nearest int) {
 	nearest = got[memory]
 	base := q.touched(q.have)
@@ -190,8 +186,8 @@ func (q *question) avoidable(got cost) (worse [criteria]bool, nearest int) {
 	return worse, nearest
 }
 
-// charge notes by which criteria a fit that is no worse by those of NUMA nodes is
-// better than what was chosen. It reports whether there is such a fit.
+// charge notes the criteria by which a fit is better than the choice, if it is not worse by the criteria of NUMA nodes.
+// It reports whether there is such a fit.
 func (f *fit) charge(got cost, worse *[criteria]bool) bool {
 	there := false
 	for n, least := range f.best() {
@@ -208,7 +204,7 @@ func (f *fit) charge(got cost, worse *[criteria]bool) bool {
 	return there
 }
 
-// kindSets are the CPUs of each set of so many kinds of cores that has those the owner
+// kindSets returns the CPUs of each set of at most that many kinds of cores that includes the CPUs that the owner
 // keeps.
 func (q *question) kindSets(most int) []kindSet {
 	var out []kindSet

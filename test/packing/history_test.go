@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kind is what an event of a history is.
+// kind is the kind of an event.
 type kind string
 
-// The kinds: an owner comes, an owner's number of CPUs changes, a container comes that
-// shares a pool, and either of them ends.
+// The kinds: an owner is created, an owner is resized, a container of a shared pool is created, and either of them
+// ends.
 const (
 	own    kind = "own"
 	resize kind = "resize"
@@ -23,29 +23,26 @@ const (
 	end    kind = "end"
 )
 
-// event is one step of a history. It says what is asked for and nothing of what came
-// of it, so that every allocator can play it.
+// event is one step of a history. It has the request and not the result, so that every allocator can play it.
 type event struct {
 	kind kind
 	id   int
-	// Of an owner: how many CPUs, how much memory, and at which NUMA node its card is,
-	// -1 for none.
+	// Of an owner: the number of CPUs, the memory, and the NUMA node of its device, -1 for none.
 	cpus, gibs, device int
-	// bound to NUMA nodes, with memory; whole cores and nothing else; lent to reclaimed
-	// containers.
+	// bound to NUMA nodes, with memory; only whole cores; lent to reclaimed containers.
 	bound, whole, lent bool
-	// Of one that shares: its request, and the name of its pool. It can be bound, too.
+	// Of a container that shares: its request and the name of its pool. It can be bound, too.
 	milli int
 	pool  string
 }
 
-// history is a play for one shape.
+// history is a list of events for one shape.
 type history struct {
 	shape  string
 	events []event
 }
 
-// String writes an event as history files have it.
+// String returns an event in the format of history files.
 func (e event) String() string {
 	text := fmt.Sprintf("%s %d", e.kind, e.id)
 	add := func(yes bool, more string) {
@@ -64,7 +61,7 @@ func (e event) String() string {
 	return text
 }
 
-// parseEvent reads what String writes.
+// parseEvent parses the format of String.
 func parseEvent(line string) (event, error) {
 	words := strings.Fields(line)
 	e := event{device: -1}
@@ -96,7 +93,7 @@ func parseEvent(line string) (event, error) {
 	return e, nil
 }
 
-// String writes a history, one event a line.
+// String returns a history, one event per line.
 func (h history) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "shape %s\n", h.shape)
@@ -106,7 +103,7 @@ func (h history) String() string {
 	return b.String()
 }
 
-// parseHistory reads a history. Lines that begin with # are for people.
+// parseHistory parses a history. Lines that begin with # are comments.
 func parseHistory(text string) (history, error) {
 	var h history
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -127,33 +124,33 @@ func parseHistory(text string) (history, error) {
 	return h, nil
 }
 
-// generator draws a history. It counts what was asked for as if everybody got it.
+// generator draws a history. It counts requests as if all were granted.
 type generator struct {
 	rng     *rand.Rand
 	m       *topology.Machine
 	events  []event
-	live    []event // owners and those that share
+	live    []event // owners and sharing containers
 	next    int
-	cpus    int // how many may be asked for
-	shared  int // how many of them by those that share
-	gibs    int // how much memory owners may ask for
+	cpus    int // CPUs that may be requested
+	shared  int // of these, by sharing containers
+	gibs    int // memory that owners may request
 	nodes   int // NUMA nodes with CPUs
 	perCPU  int // GiB a CPU
 	uniform bool
 }
 
-// sizes are how many CPUs owners ask for, the usual ones more often.
+// sizes has the numbers of CPUs that owners request, the usual ones more often.
 var sizes = []int{1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 8, 8, 8, 10, 12, 16, 16, 24, 40}
 
-// poolNames are the pools of those that share; "bound" is the default one of a NUMA node.
+// poolNames are the pools of sharing containers; "bound" is the default pool of a NUMA node.
 var poolNames = []string{"", "", "", "a", "b", "bound"}
 
-// sharedPercent is the part of all CPUs that sharing containers request, by seed. Where it is
-// half, they come first.
+// sharedPercent is the part of all CPUs that sharing containers request, by seed. If it is half, they are created
+// first.
 var sharedPercent = []int{50, 15, 30}
 
-// newHistory draws the history of a seed: pods come until so many percent of the CPUs
-// are asked for; from then on some go, grow and shrink, and others take their place.
+// newHistory draws the history of a seed. Pods are created until they request full percent of the CPUs. Then pods end,
+// grow and shrink, and new ones replace them.
 func newHistory(s shape, m *topology.Machine, full, steps int, seed uint64) history {
 	g := generator{rng: rand.New(rand.NewPCG(seed, uint64(full))), m: m, uniform: true}
 	var bytes uint64
@@ -169,7 +166,7 @@ func newHistory(s shape, m *topology.Machine, full, steps int, seed uint64) hist
 	n := m.Online().Len()
 	g.cpus, g.shared = n*full/100, n*sharedPercent[seed%uint64(len(sharedPercent))]/100
 	g.gibs, g.perCPU = int(bytes/gib)*(full-10)/100, max(1, int(bytes/gib)/n)
-	for g.shared == n/2 { // the pools are there before the first owner
+	for g.shared == n/2 { // the pools exist before the first owner
 		if _, shared, _ := g.asked(); shared >= g.shared {
 			break
 		}
@@ -183,7 +180,7 @@ func newHistory(s shape, m *topology.Machine, full, steps int, seed uint64) hist
 	return history{shape: s.name, events: g.events}
 }
 
-// fullOf is how many CPUs those ask for together that live at the end of a history.
+// fullOf returns the number of CPUs that the pods request together at the end of a history.
 func fullOf(h history) int {
 	g := generator{}
 	for _, e := range h.events {
@@ -201,8 +198,7 @@ func fullOf(h history) int {
 	return owned + shared
 }
 
-// asked sums what live ones ask for: CPUs, rounded up, of owners and of the others,
-// and memory.
+// asked sums the requests of all pods: CPUs of owners and of sharing containers, rounded up, and memory.
 func (g *generator) asked() (owned, shared, gibs int) {
 	milli := 0
 	for _, e := range g.live {
@@ -217,8 +213,8 @@ func (g *generator) add(e event) {
 	g.live, g.events = append(g.live, e), append(g.events, e)
 }
 
-// fill adds pods until the machine is as full as it is to be: those that share have
-// their part, and several owners in a row were too large for what is left.
+// fill adds pods until the machine is full: sharing containers have their part, and several owners in a row were too
+// large for the rest.
 func (g *generator) fill() {
 	for missed := 0; ; {
 		owned, shared, gibs := g.asked()
@@ -247,7 +243,7 @@ func (g *generator) owner() event {
 	for e.cpus > g.m.Online().Len()/3 {
 		e.cpus = sizes[g.rng.IntN(len(sizes))]
 	}
-	// Half of all memory a CPU has, as a rule, and sometimes far more.
+	// Usually half of a CPU's share of the memory, and sometimes far more.
 	e.gibs = max(1, e.cpus*g.perCPU*[]int{1, 1, 2, 2, 3, 6}[g.rng.IntN(6)]/3)
 	e.bound, e.lent = one(3), one(6)
 	e.whole = one(8) && g.uniform && e.cpus%2 == 0
@@ -265,7 +261,7 @@ func (g *generator) share() {
 	g.add(e)
 }
 
-// step has an owner go, grow or shrink.
+// step lets an owner end, grow or shrink.
 func (g *generator) step() {
 	at := g.rng.IntN(len(g.live))
 	e := g.live[at]

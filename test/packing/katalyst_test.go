@@ -8,18 +8,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// katalyst is the rules of Katalyst's dynamic CPU and memory policies (0.5) for
-// dedicated_cores with numa_binding: it has no dedicated cores without. An owner that a
-// NUMA node could not hold even if it were empty asks for as many nodes as it takes
-// (numa_number); Katalyst would refuse the memory of such a pod, and here it does not.
-// It refuses to resize dedicated cores. Hints of devices are not merged with those of
-// CPUs. Pools follow owners: they are divided again after each event.
+// katalyst implements the rules of Katalyst's dynamic CPU and memory policies (0.5) for dedicated_cores with
+// numa_binding; Katalyst has no dedicated cores without it. An owner that does not fit into one empty NUMA node
+// requests as many nodes as it needs (numa_number). Katalyst would refuse the memory of such a pod; this code does not.
+// It refuses to resize dedicated cores. It does not merge hints of devices with those of CPUs. Pools are divided again
+// after each event.
 type katalyst struct {
 	m      *topology.Machine
 	owned  map[int]topology.Set
 	memory map[int]map[int]int // GiB by owner and node
 	shared map[int]event
-	home   map[int]int // the node of those that share and are bound
+	home   map[int]int // the node of sharing containers that are bound
 }
 
 func newKatalyst(_ testing.TB, m *topology.Machine) allocator {
@@ -28,7 +27,7 @@ func newKatalyst(_ testing.TB, m *topology.Machine) allocator {
 
 func (k *katalyst) free() topology.Set { return freeOf(k.m, k.owned) }
 
-// gibs is how much memory of a node is not allocated.
+// gibs returns the free memory of a node.
 func (k *katalyst) gibs(node int) int {
 	left := int(k.m.Nodes[node].Memory / gib)
 	for _, by := range k.memory {
@@ -37,8 +36,8 @@ func (k *katalyst) gibs(node int) int {
 	return left
 }
 
-// own takes the lowest set of as many NUMA nodes as are asked for that has CPUs and
-// memory enough and spans no more sockets than so many nodes must.
+// own takes the lowest set of as many NUMA nodes as requested that has enough CPUs and memory and spans as few sockets
+// as possible.
 func (k *katalyst) own(e event) (placed, bool) {
 	all := 0
 	largest := 0
@@ -87,7 +86,7 @@ func (k *katalyst) fits(mask, gibs int) bool {
 
 func (k *katalyst) resize(event) (topology.Set, bool) { return topology.Set{}, false }
 
-// share puts one that is bound onto the node with the most CPUs left for pools.
+// share places a bound container on the node with the most CPUs left for pools.
 func (k *katalyst) share(e event) {
 	k.shared[e.id] = e
 	if !e.bound {
@@ -114,9 +113,9 @@ func (k *katalyst) end(id int) {
 	delete(k.home, id)
 }
 
-// pools divides what nobody owns: first pools that are bound, twice what is requested on
-// their nodes; then the others, in the order of their names, on nodes without bound
-// ones where there are any, whole cores of each NUMA node in turn.
+// pools divides the CPUs without an owner. First come bound pools, with twice the requests on their nodes. The others
+// follow in the order of their names, on nodes without bound pools if there are any, with whole cores of each NUMA node
+// in turn.
 func (k *katalyst) pools() []pool {
 	var out []pool
 	rest, apart := k.free(), topology.Set{}
@@ -155,7 +154,7 @@ func (k *katalyst) pools() []pool {
 	return out
 }
 
-// balanced takes n CPUs of a set, whole cores of each NUMA node in turn, then threads.
+// balanced takes n CPUs of a set: whole cores of each NUMA node in turn, then threads.
 func (k *katalyst) balanced(from topology.Set, n int) topology.Set {
 	var out topology.Set
 	for _, whole := range []bool{true, false} {

@@ -14,14 +14,14 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "write what is counted now into the kept histories")
-	keep   = flag.String("keep", "", "shape whose histories are shortened and kept in testdata where choices of policy pools are worse than they had to be")
+	update = flag.Bool("update", false, "write the present counts into the kept histories")
+	keep   = flag.String("keep", "", "shape for which to keep shortened histories in testdata, in which policy pools makes avoidably bad choices")
 )
 
-// countLine begins the line of a kept history that says what was counted.
+// countLine begins the line of a kept history that has the counts.
 const countLine = "# avoidable:"
 
-// counted writes what of a score is avoidable.
+// counted formats the avoidable counts of a score.
 func counted(s score) string {
 	text := countLine
 	for c, n := range s.avoidable {
@@ -32,14 +32,13 @@ func counted(s score) string {
 	return text
 }
 
-// TestKept plays the histories in which choices of policy pools were worse than they
-// had to be. They are not to become more; what a mend makes fewer is written with
-// -update.
-func TestKept(t *testing.T) {
+// TestKeptHistories plays the kept histories, in which policy pools makes avoidably bad choices. Their number must not
+// grow. After an improvement, -update writes the lower counts.
+func TestKeptHistories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no histories are kept: %v", err)
+		t.Fatalf("no kept histories: %v", err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -68,7 +67,7 @@ func TestKept(t *testing.T) {
 			}
 			for c, n := range p.score.avoidable {
 				if most := countIn(was, criterionNames[c]); n > most {
-					t.Errorf("%d choices with an avoidable %s, and %d were kept", n, criterionNames[c], most)
+					t.Errorf("%d choices with an avoidable %s, want at most %d as in the kept history", n, criterionNames[c], most)
 				}
 			}
 			if now != was {
@@ -90,11 +89,10 @@ func countIn(line, name string) (n int) {
 	return n
 }
 
-// TestKeep writes kept histories again, one for each criterion and fullness, where
-// -keep names a shape.
-func TestKeep(t *testing.T) {
+// TestKeepHistories writes kept histories for the shape of -keep, one for each criterion and fullness.
+func TestKeepHistories(t *testing.T) {
 	if *keep == "" {
-		t.Skip("-keep names no shape")
+		t.Skip("-keep is not set")
 	}
 	s := shapeNamed(t, *keep)
 	m := s.machine(t)
@@ -123,8 +121,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// shorten leaves out what events it can before one whose choice is worse than it had
-// to be by a criterion, as long as it stays so.
+// shorten removes events before an avoidably bad choice, as long as that choice stays bad by the criterion.
 func shorten(t *testing.T, m *topology.Machine, h history, at, criterion int) history {
 	t.Helper()
 	shows := func(events []event) bool {
@@ -148,12 +145,13 @@ func shorten(t *testing.T, m *topology.Machine, h history, at, criterion int) hi
 	})}
 }
 
-// drawn is the hash of all histories of the benchmark: they are the same on every
-// machine and with every release of Go, so that results can be compared.
+// drawn is the hash of all histories of the benchmark. They are the same on every machine and with every release of Go,
+// so that results can be compared.
 const drawn = 0x6fde7e5fba7e6fd0
 
-// TestDrawn: histories are deterministic (this draws what another process drew), and their files say all there is in them.
-func TestDrawn(t *testing.T) {
+// TestHistoriesAreDeterministic draws the same histories as another process did, and reads each back from its file
+// format.
+func TestHistoriesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	sum := fnv.New64a()
 	for _, s := range shapes {
@@ -163,7 +161,7 @@ func TestDrawn(t *testing.T) {
 				h := newHistory(s, m, full, steps, seed+1)
 				fmt.Fprint(sum, h)
 				if asks, n := fullOf(h), len(m.CPUs); asks < n*(full-7)/100 || asks > n*(full+4)/100 {
-					t.Errorf("%s, %d %% full, seed %d: %d of %d CPUs are asked for", s.name, full, seed+1, asks, n)
+					t.Errorf("%s, %d %% full, seed %d: %d of %d CPUs are requested", s.name, full, seed+1, asks, n)
 				}
 				if read, err := parseHistory(h.String()); err != nil || read.shape != h.shape || !slices.Equal(read.events, h.events) {
 					t.Fatalf("%s, %d %% full, seed %d: read back, it differs (%v)", s.name, full, seed+1, err)
@@ -172,6 +170,6 @@ func TestDrawn(t *testing.T) {
 		}
 	}
 	if got := sum.Sum64(); got != drawn {
-		t.Errorf("the histories have the hash %#x, and had %#x: results of before cannot be compared any more", got, uint64(drawn))
+		t.Errorf("the histories have the hash %#x, want %#x: earlier results cannot be compared with new ones", got, uint64(drawn))
 	}
 }

@@ -10,16 +10,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kubelet is the rules of the kubelet's static CPU manager (Kubernetes 1.36), for
-// containers of Guaranteed pods that ask for whole CPUs. No CPUs are reserved here.
+// kubelet implements the rules of the kubelet's static CPU manager (Kubernetes 1.36), for containers of Guaranteed pods
+// that request whole CPUs. No CPUs are reserved here.
 //
-// aligned is what an administrator can set who cares: the topology manager with policy
-// best-effort, and the CPU manager's option prefer-align-cpus-by-uncorecache. Without it
-// all is as it comes.
+// aligned sets options that an administrator can choose: the topology manager with policy best-effort, and the CPU
+// manager's option prefer-align-cpus-by-uncorecache. Without it the defaults apply.
 //
-// It has no pools: all others run on what nobody owns. It does not know wishes for whole
-// cores of a single pod, and it refuses to resize owners
-// (InPlacePodVerticalScalingExclusiveCPUs is off). It confines no memory.
+// It has no pools: all other containers run on the CPUs without an owner. A single pod cannot request whole cores. It
+// refuses to resize owners (InPlacePodVerticalScalingExclusiveCPUs is off). It does not confine memory.
 type kubelet struct {
 	m       *topology.Machine
 	aligned bool
@@ -60,7 +58,7 @@ func (k *kubelet) own(e event) (placed, bool) {
 	return placed{cpus: cpus}, true
 }
 
-// on are the CPUs of some NUMA nodes.
+// on returns the CPUs of NUMA nodes.
 func (k *kubelet) on(mask int) topology.Set { return cpusOn(k.m, mask) }
 
 func cpusOn(m *topology.Machine, mask int) topology.Set {
@@ -96,9 +94,8 @@ type hint struct {
 	preferred bool
 }
 
-// affinity merges the hints for the owner's CPUs and, where it has a card, of that: each
-// pair of hints is a set of NUMA nodes that both have, preferred where both are and
-// are equal; the best of these counts.
+// affinity merges the hints for the owner's CPUs with those for its device, if it has one. Each pair of hints gives the
+// NUMA nodes that are in both. The pair is preferred if both hints are preferred and equal. The best pair counts.
 func (k *kubelet) affinity(e event) int {
 	var withCPUs int
 	for i, n := range k.m.Nodes {
@@ -116,7 +113,7 @@ func (k *kubelet) affinity(e event) int {
 			}
 		}
 	}
-	// The largest of the hints' smallest sets: a card's is one node.
+	// The largest of the hints' smallest sets; a device's is one node.
 	fewest := len(k.m.Nodes)
 	for _, h := range cpus {
 		fewest = min(fewest, bits.OnesCount(uint(h.mask)))
@@ -133,8 +130,8 @@ func (k *kubelet) affinity(e event) int {
 	return best.mask
 }
 
-// hints are the sets of NUMA nodes that hold n free CPUs. Preferred are those of as few
-// nodes as would do on an empty machine.
+// hints returns the sets of NUMA nodes that have n free CPUs. Sets with as few nodes as an empty machine would need are
+// preferred.
 func (k *kubelet) hints(of, n int) []hint {
 	var out []hint
 	free, least := k.free(), bits.OnesCount(uint(of))
@@ -154,10 +151,9 @@ func (k *kubelet) hints(of, n int) []hint {
 	return out
 }
 
-// beats is the topology manager's order of merged hints: preferred ones first; of
-// these, and of others that are as large, the fewest nodes and then the lowest. Of ones
-// that are not preferred those are first that have as many nodes as the largest of
-// the hints' smallest sets, then those with fewer, nearest to that first.
+// beats is the topology manager's order of merged hints. Preferred hints come first; of these, and of hints of the same
+// size, those with the fewest and then the lowest nodes. Of the others, those with as many nodes as the largest of the
+// hints' smallest sets come first, then those with fewer, the nearest to that number first.
 func (h hint) beats(o hint, fewest int) bool {
 	if h.preferred != o.preferred {
 		return h.preferred
@@ -173,17 +169,16 @@ func (h hint) beats(o hint, fewest int) bool {
 	return a > b
 }
 
-// taker takes CPUs by the kubelet's packed order.
+// taker takes CPUs in the kubelet's packed order.
 type taker struct {
 	m         *topology.Machine
 	free, out topology.Set
 	need      int
 }
 
-// takeLargest takes whole sockets and NUMA nodes first (the larger of them first), as
-// long as nothing of them is taken and all is needed; then, where asked for, L3 caches;
-// then whole cores; then single threads. Within each kind, and among the groups around
-// it, the ones with the fewest free CPUs come first.
+// takeLargest first takes whole sockets and NUMA nodes, the larger kind first, while they are entirely free and needed.
+// Then it takes L3 caches if byCache is set, then whole cores, then single threads. Within each kind, and among the
+// groups that contain it, those with the fewest free CPUs come first.
 func takeLargest(m *topology.Machine, free topology.Set, n int, byCache bool) topology.Set {
 	t := &taker{m: m, free: free, need: n}
 	if t.need > 0 {
@@ -223,8 +218,7 @@ func (t *taker) take(cpus topology.Set) {
 	t.out, t.free, t.need = t.out.Union(cpus), t.free.Minus(cpus), t.need-cpus.Len()
 }
 
-// groups are the groups of a level that have some of these CPUs, those with the fewest
-// free first.
+// groups returns the groups of a level that have some of these CPUs, those with the fewest free ones first.
 func (t *taker) groups(l topology.Level, of topology.Set) []topology.Set {
 	var out []topology.Set
 	for _, g := range t.m.Groups(l) {
@@ -236,7 +230,7 @@ func (t *taker) groups(l topology.Level, of topology.Set) []topology.Set {
 	return out
 }
 
-// inside are the groups of a level in the order of those around them.
+// inside returns the groups of a level in the order of the outer groups.
 func (t *taker) inside(l topology.Level, outer []topology.Set) []topology.Set {
 	var out []topology.Set
 	for _, g := range outer {
@@ -254,7 +248,7 @@ func (t *taker) full(groups []topology.Set) {
 	}
 }
 
-// sortedNodes are the NUMA nodes in the kubelet's order, sortedCores the cores.
+// sortedNodes returns the NUMA nodes in the kubelet's order.
 func (t *taker) sortedNodes() []topology.Set {
 	if t.socketsFirst() {
 		return t.inside(topology.NodeLevel, t.groups(topology.PackageLevel, t.free))
@@ -270,8 +264,8 @@ func (t *taker) sortedCores() []topology.Set {
 	return t.inside(topology.CoreLevel, around)
 }
 
-// perCore is how many threads the kubelet takes a core to have: as many as there are CPUs
-// for each core of the machine, rounded down.
+// perCore is the number of threads that the kubelet assumes for each core: CPUs of the machine divided by its cores,
+// rounded down.
 func (t *taker) perCore() int { return len(t.m.CPUs) / len(t.m.Groups(topology.CoreLevel)) }
 
 func (t *taker) cores() {
@@ -282,9 +276,8 @@ func (t *taker) cores() {
 	}
 }
 
-// caches takes L3 caches as prefer-align-cpus-by-uncorecache does: whole ones while as
-// many CPUs are needed, and the rest of the first one whose lowest cores have exactly
-// as many as are still needed.
+// caches takes L3 caches like prefer-align-cpus-by-uncorecache: whole caches while that many CPUs are needed, and the
+// rest from the first cache whose lowest cores have exactly the missing number.
 func (t *taker) caches() {
 	order := t.inside(topology.L3Level, t.sortedNodes())
 	whole := len(t.m.CPUs) / len(t.m.Groups(topology.L3Level))
@@ -302,8 +295,8 @@ func (t *taker) caches() {
 	}
 }
 
-// lowestCores are the free CPUs of as many cores of a cache as are needed, the lowest
-// first; where an odd number is needed, without the last.
+// lowestCores returns the free CPUs of as many cores of a cache as needed, the lowest first. For an odd number it
+// leaves out the last CPU.
 func (t *taker) lowestCores(cache topology.Set) topology.Set {
 	cores := (t.need + t.perCore() - 1) / t.perCore()
 	var some topology.Set
@@ -318,5 +311,5 @@ func (t *taker) lowestCores(cache topology.Set) topology.Set {
 	return some
 }
 
-// ids lists the keys of a map, sorted.
+// ids returns the sorted keys of a map.
 func ids[V any](of map[int]V) []int { return slices.Sorted(maps.Keys(of)) }

@@ -7,17 +7,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// fit is all that is possible on one set of NUMA nodes, with cores of some kinds.
+// fit is everything that is possible on one set of NUMA nodes, with cores of some kinds.
 type fit struct {
 	cost  cost
-	split int // of what the owner has
+	split int // of the owner's present CPUs
 	more  int
 	nodes []*offer
 }
 
-// offer is what one NUMA node can give: the least cores split, by the number of L3
-// caches and of CPUs. Cores of which the owner has one thread and is given the other
-// count as one less.
+// offer is what one NUMA node can give: the least number of split cores, by the number of L3 caches and of CPUs. A core
+// of which the owner has one thread and gets the other counts as -1.
 type offer struct {
 	caches, cpus int // the most of each
 	least        []int
@@ -35,7 +34,7 @@ func newOffer(caches, cpus int) *offer {
 
 func (t *offer) at(caches, cpus int) *int { return &t.least[caches*(t.cpus+1)+cpus] }
 
-// among says what is possible on a set of NUMA nodes; nil where they do not hold all.
+// among returns what is possible on a set of NUMA nodes; nil if they have too few CPUs.
 func (q *question) among(mask int, of kindSet) *fit {
 	f := &fit{split: q.splits(q.have), more: q.more}
 	var all topology.Set
@@ -59,8 +58,7 @@ func (q *question) among(mask int, of kindSet) *fit {
 	return f
 }
 
-// offer says what a NUMA node can give with cores of some kinds; nil for nothing. It is
-// made once for a question.
+// offer returns what a NUMA node can give with cores of some kinds; nil for nothing. It is computed once per question.
 func (q *question) offer(node int, of kindSet) *offer {
 	key := offerKey{node, of.cpus}
 	t, known := q.offers[key]
@@ -90,7 +88,7 @@ func (q *question) newOffer(node topology.Set, kept int, of topology.Set) *offer
 		return nil
 	}
 	var groups []cache
-	owned := 0 // caches that the owner is at
+	owned := 0 // caches at which the owner has CPUs
 	for _, g := range q.m.Groups(topology.L3Level) {
 		switch c := q.cacheOf(g, free, have); {
 		case g.And(node).Empty():
@@ -119,7 +117,7 @@ func (q *question) newOffer(node topology.Set, kept int, of topology.Set) *offer
 	return t
 }
 
-// wholeCores are those CPUs of a set whose cores are in it with all threads.
+// wholeCores returns the CPUs of a set whose cores are in it with all threads.
 func (q *question) wholeCores(of topology.Set) topology.Set {
 	var out topology.Set
 	for left := of; !left.Empty(); {
@@ -132,8 +130,8 @@ func (q *question) wholeCores(of topology.Set) topology.Set {
 	return out
 }
 
-// cache is what is free at an L3 cache, or at several: cores of two threads and of one,
-// threads whose siblings the owner has, and threads whose siblings another owner has.
+// cache counts what is free at one or several L3 caches: cores of two threads and of one, threads whose siblings the
+// owner has, and threads whose siblings another owner has.
 type cache struct {
 	whole, single, mine, others int
 	owned                       bool // the owner has a CPU there
@@ -145,7 +143,7 @@ func (q *question) cacheOf(g, free, have topology.Set) cache {
 		core := q.m.Groups(topology.CoreLevel)[q.m.GroupOf(topology.CoreLevel, left.First())]
 		switch {
 		case core.Len() > 2:
-			panic("cores of more than two threads are not worked out")
+			panic("cores of more than two threads are not supported")
 		case core.Len() == 1:
 			c.single++
 		case free.Contains(core):
@@ -166,13 +164,11 @@ func (c cache) plus(o cache) cache {
 
 func (c cache) cpus() int { return 2*c.whole + c.single + c.mine + c.others }
 
-// split is by how many the cores that are split become more, at the least, where n of
-// these CPUs are taken.
+// split returns the least number by which split cores increase if n of these CPUs are taken.
 //
-// A thread that completes a core of the owner's makes them one less, so these come
-// first: each one left out for another thread leaves at least as many split. The others
-// cost nothing in pairs of one core or on cores of one thread, and one each else. Cores
-// of one thread also even out an odd number. With neither, an odd one splits a core.
+// A thread that completes a core of the owner reduces the number by one, so these come first: using another thread
+// instead never splits fewer cores. The others cost nothing in pairs of one core or on cores of one thread, and one
+// each otherwise. A core of one thread also completes an odd number. Without one, an odd number splits a core.
 func (c cache) split(n int, whole bool) int {
 	completed := min(c.mine, n)
 	rest := n - completed
@@ -186,7 +182,7 @@ func (c cache) split(n int, whole bool) int {
 	return apart - completed
 }
 
-// best is the least number of cores split by the number of L3 caches, over all nodes.
+// best returns the least number of split cores over all nodes, by the number of L3 caches.
 func (f *fit) best() []int {
 	sum := newOffer(0, f.more)
 	*sum.at(0, 0) = f.split
@@ -208,7 +204,7 @@ func (f *fit) best() []int {
 	return out
 }
 
-// merge adds what one node can give to so many CPUs at so many caches.
+// merge adds what one node can give to an offer of that many CPUs at that many caches.
 func (t *offer) merge(node *offer, caches, cpus, base int) {
 	for j := range node.caches + 1 {
 		for n := range min(node.cpus, t.cpus-cpus) + 1 {

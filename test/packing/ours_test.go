@@ -15,9 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// ours is policy pools, asked by the engine as on a node: so ledger, layout, memory nodes and
-// resizes are those of a node. placement.reclaim is leftover, so that what a pool loses is what
-// it needs.
+// ours is policy pools, called by the engine as on a node, with the same ledger, layout, memory nodes and resizes.
+// placement.reclaim is leftover, so that a pool loses only CPUs that it needs.
 type ours struct {
 	tb     testing.TB
 	state  *engine.State
@@ -34,7 +33,7 @@ func newOurs(tb testing.TB, m *topology.Machine) allocator {
 	})}
 }
 
-// do decides an event as the conductor has it decided.
+// do decides an event like the conductor.
 func (o *ours) do(ev *lifecycle.Event) {
 	o.state.Commit(engine.Decide(o.state, ev, engine.Facts{}))
 }
@@ -42,7 +41,7 @@ func (o *ours) do(ev *lifecycle.Event) {
 func podID(id int) string { return fmt.Sprint("s-", id) }
 func ctrID(id int) string { return fmt.Sprint("c-", id) }
 
-// create has a pod of one container come.
+// create creates a pod with one container.
 func (o *ours) create(id, milli, gibs int, parent string, annotations map[string]string) *engine.Container {
 	name := fmt.Sprint("p", id)
 	pod := &lifecycle.Pod{ID: podID(id), UID: "u-" + name, Namespace: "packing", Name: name, Labels: annotations, Annotations: annotations, CgroupParent: parent + name}
@@ -64,9 +63,9 @@ func resources(milli, gibs int) lifecycle.Resources {
 	return r
 }
 
-// words are an owner's annotations, and its labels as well: those of Katalyst where it is bound, else, in turn,
-// of Katalyst and of Koordinator.
-func words(e event, m *topology.Machine) map[string]string {
+// requests returns an owner's annotations, which are also its labels: Katalyst's for a bound owner, otherwise
+// Katalyst's and Koordinator's in turn.
+func requests(e event, m *topology.Machine) map[string]string {
 	out := map[string]string{}
 	switch {
 	case e.bound:
@@ -91,7 +90,7 @@ func words(e event, m *topology.Machine) map[string]string {
 }
 
 func (o *ours) own(e event) (placed, bool) {
-	c := o.create(e.id, e.cpus*1000, e.gibs, "/kubepods/", words(e, o.state.Machine))
+	c := o.create(e.id, e.cpus*1000, e.gibs, "/kubepods/", requests(e, o.state.Machine))
 	if c.Seat.Pool != placement.Own {
 		o.end(e.id)
 		return placed{}, false
@@ -153,7 +152,7 @@ func (o *ours) pools() []pool {
 			continue
 		}
 		p := pool{name: s.Which.String(), cpus: s.CPUs, need: (milli[s.Which] + 999) / 1000, node: -1}
-		if s.Which.Bound && milli[s.Which] >= 1000 { // with less it takes no CPU from others
+		if s.Which.Bound && milli[s.Which] >= 1000 { // an owner that shrinks takes no CPU from others
 			p.node, _ = o.state.Machine.NodeIndex(s.Which.Node)
 		}
 		out = append(out, p)

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// rules are who plays.
+// rules has the allocators that are compared.
 var rules = []struct {
 	name string
 	make func(testing.TB, *topology.Machine) allocator
@@ -26,8 +26,8 @@ const (
 
 var fullness = []int{80, 95}
 
-// BenchmarkPacking plays the histories of all shapes by all rules. It measures no time:
-// each play is made once, and the table is what counts.
+// BenchmarkPacking plays the histories of all shapes with all allocators. It measures no time: each history is played
+// once, and the table is the result.
 func BenchmarkPacking(b *testing.B) {
 	for _, s := range shapes {
 		m := s.machine(b)
@@ -36,7 +36,7 @@ func BenchmarkPacking(b *testing.B) {
 				var sum score
 				played := false
 				b.Run(fmt.Sprintf("%s/%d%%/%s", s.name, full, r.name), func(b *testing.B) {
-					if !played { // and not again for a longer run
+					if !played { // not repeated for a larger b.N
 						for seed := range seeds {
 							sum.add(playAll(b, m, r.make(b, m), newHistory(s, m, full, steps, uint64(seed+1))).score)
 						}

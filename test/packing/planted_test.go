@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// planted is an allocator with a fault.
+// planted is an allocator with a planted fault.
 type planted struct {
 	m      *topology.Machine
 	owned  map[int]topology.Set
 	order  func(m *topology.Machine, free topology.Set, e event) []int
 	mems   func(m *topology.Machine, cpus topology.Set) []bool
-	shifts bool // a pool has another CPU each time
+	shifts bool // a pool has another CPU at each call
 	asked  int
 }
 
@@ -45,7 +45,7 @@ func (p *planted) pools() []pool {
 	return []pool{{name: "restless", cpus: topology.SetOf(p.asked % 2), need: 1, node: -1}}
 }
 
-// inTurn takes one CPU of each group of a level after the other.
+// inTurn takes one CPU of each group of a level in turn.
 func inTurn(m *topology.Machine, free topology.Set, l topology.Level) (out []int) {
 	for round := 0; len(out) < free.Len(); round++ {
 		for _, g := range m.Groups(l) {
@@ -57,7 +57,7 @@ func inTurn(m *topology.Machine, free topology.Set, l topology.Level) (out []int
 	return out
 }
 
-// holding is the first group of a level that holds n of these CPUs, else all of them.
+// holding returns the first group of a level that has n of these CPUs, or else all of them.
 func holding(m *topology.Machine, free topology.Set, l topology.Level, n int) topology.Set {
 	for _, g := range m.Groups(l) {
 		if at := g.And(free); at.Len() >= n {
@@ -67,8 +67,8 @@ func holding(m *topology.Machine, free topology.Set, l topology.Level, n int) to
 	return free
 }
 
-// TestPlanted: the counting can fail. Each fault is counted where it belongs.
-func TestPlanted(t *testing.T) {
+// TestPlantedFaults: each planted fault is counted under its criterion.
+func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	over := func(l, within topology.Level) func(*topology.Machine, topology.Set, event) []int {
 		return func(m *topology.Machine, free topology.Set, e event) []int {
@@ -103,8 +103,8 @@ func TestPlanted(t *testing.T) {
 			mems[len(mems)-1] = true
 			return mems
 		}}, func(s score) int { return s.avoidable[memory] }},
-		{"a restless pool", "oneL3", planted{order: lowest, shifts: true}, func(s score) int { return s.moves }},
-		{"nobody gets any", "oneL3", planted{}, func(s score) int { return s.refused }},
+		{"a pool that changes at each event", "oneL3", planted{order: lowest, shifts: true}, func(s score) int { return s.moves }},
+		{"every owner is refused", "oneL3", planted{}, func(s score) int { return s.refused }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +118,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestNothingAvoidable: a choice that could not be better is not counted.
+// TestNothingAvoidable: the best possible choice is not counted as avoidable.
 func TestNothingAvoidable(t *testing.T) {
 	t.Parallel()
 	m := shapeNamed(t, "rome").machine(t)

@@ -8,43 +8,42 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// allocator is who chooses CPUs. It is told what is asked for, in the order of a
-// history, and remembers what it gave.
+// allocator chooses CPUs. It gets the requests in the order of a history and remembers its grants.
 type allocator interface {
-	// own chooses for an owner that comes; ok is false where it refuses.
+	// own chooses for a new owner; ok is false if it refuses.
 	own(e event) (p placed, ok bool)
-	// resize chooses again for an owner that asks for another number of CPUs.
+	// resize chooses again for an owner that requests another number of CPUs.
 	resize(e event) (cpus topology.Set, ok bool)
-	// share has a container come that owns nothing, end has anybody go.
+	// share adds a container that owns nothing, end removes any container.
 	share(e event)
 	end(id int)
-	// pools are what containers share.
+	// pools returns the shared pools.
 	pools() []pool
 }
 
-// placed is what an owner got.
+// placed is an owner's placement.
 type placed struct {
 	cpus topology.Set
-	// mems are the NUMA nodes its memory is confined to, by index; nil for none.
+	// mems are the NUMA nodes to which its memory is confined, by index; nil for none.
 	mems []bool
 }
 
-// pool is what some containers share.
+// pool is a set of CPUs that containers share.
 type pool struct {
 	name string
 	cpus topology.Set
-	// need is how many CPUs they request, on the NUMA node with index node where they
-	// are bound to it; node is -1 for others.
+	// need is the number of CPUs that they request. node is the index of the NUMA node to which they are bound, -1 for
+	// none.
 	need, node int
 }
 
-// score is what was counted.
+// score has the counts.
 type score struct {
 	owners, resized, refused int
 	avoidable                [criteria]int
-	// mebi is all memory given, far and nearest what it cost and what it had to cost.
+	// mebi is all memory that owners got, far its cost, and nearest the least possible cost.
 	mebi, far, nearest int
-	// moves is how often a pool lost CPUs to another container, lost how many CPUs.
+	// moves is how often pools lost CPUs to other containers, lost the number of CPUs.
 	moves, lost, events int
 }
 
@@ -57,21 +56,21 @@ func (s *score) add(o score) {
 	s.moves, s.lost, s.events = s.moves+o.moves, s.lost+o.lost, s.events+o.events
 }
 
-// finding is a placement that was worse than it had to be.
+// finding is an avoidably bad placement.
 type finding struct {
 	at        int // index of the event
 	avoidable [criteria]bool
 	text      string
 }
 
-// play is a history while it is played.
+// play is the state of a history during its play.
 type play struct {
 	tb     testing.TB
 	m      *topology.Machine
 	a      allocator
 	owners map[int]*owner
 	left   []int // MiB by NUMA node
-	from   int   // choices of earlier events are not judged
+	from   int   // the first event whose choice is judged
 	score  score
 	found  []finding
 }
@@ -84,13 +83,13 @@ type owner struct {
 
 const mebiOfGib = 1024
 
-// playAll plays a history and counts.
+// playAll plays a history and judges every choice.
 func playAll(tb testing.TB, m *topology.Machine, a allocator, h history) *play {
 	tb.Helper()
 	return playFrom(tb, m, a, h, 0)
 }
 
-// playFrom plays a history and judges what is chosen from an event on.
+// playFrom plays a history and judges the choices from an event on.
 func playFrom(tb testing.TB, m *topology.Machine, a allocator, h history, from int) *play {
 	tb.Helper()
 	p := &play{tb: tb, m: m, a: a, owners: map[int]*owner{}, from: from}
@@ -128,7 +127,7 @@ func (p *play) event(at int, e event, before []pool) {
 	}
 }
 
-// free are the CPUs nobody owns.
+// free returns the CPUs without an owner.
 func (p *play) free() topology.Set {
 	free := p.m.Online()
 	for _, o := range p.owners {
@@ -137,7 +136,7 @@ func (p *play) free() topology.Set {
 	return free
 }
 
-// question is what an allocator is asked now.
+// question returns the present request to an allocator.
 func (p *play) question(before []pool) *question {
 	q := &question{m: p.m, free: p.free(), device: -1, left: slices.Clone(p.left), kept: make([]int, len(p.m.Nodes))}
 	for _, b := range before {
@@ -180,7 +179,7 @@ func (p *play) resize(at int, e event, o *owner, before []pool) {
 	}
 	q := p.question(before)
 	q.device, q.whole = o.asked.device, o.asked.whole
-	if q.have, q.more = o.cpus, e.cpus-o.cpus.Len(); q.more < 0 { // the best part is kept
+	if q.have, q.more = o.cpus, e.cpus-o.cpus.Len(); q.more < 0 { // the owner keeps its best CPUs
 		q.free, q.have, q.more = o.cpus, topology.Set{}, e.cpus
 		clear(q.kept)
 	}
@@ -200,14 +199,14 @@ func (p *play) resize(at int, e event, o *owner, before []pool) {
 	o.cpus = got
 }
 
-// check refuses what is no answer at all.
+// check fails the test for an invalid answer.
 func (p *play) check(at int, e event, got, free topology.Set, n int) {
 	if got.Len() != n || !free.Contains(got) {
 		p.tb.Fatalf("event %d, %s: %s of free %s are not %d", at, e, p.m.Format(got), p.m.Format(free), n)
 	}
 }
 
-// judge compares a choice with all fits there were.
+// judge compares a choice with all possible fits.
 func (p *play) judge(at int, e event, q *question, got placed) {
 	if at < p.from {
 		return
@@ -230,7 +229,7 @@ func (p *play) judge(at int, e event, q *question, got placed) {
 
 var criterionNames = [criteria]string{"package", "node", "device", "memory", "kind", "L3", "core"}
 
-// pools counts which pools lost CPUs, but those that one came to or left.
+// pools counts the pools that lost CPUs, except those that a container joined or left.
 func (p *play) pools(before, after []pool, e event) {
 	for _, b := range before {
 		i := slices.IndexFunc(after, func(a pool) bool { return a.name == b.name })

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// table is what is printed after all benchmarks.
+// table is printed after all benchmarks.
 type table struct{ rows [][]string }
 
 var results table
@@ -43,7 +43,7 @@ func (t *table) row(machine string, full int, rules string, s score) {
 	t.rows = append(t.rows, out)
 }
 
-// String is the table; it is empty where nothing was played.
+// String returns the table, or "" if nothing was played.
 func (t *table) String() string {
 	if len(t.rows) == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// shape is a machine that histories are played on.
+// shape is a machine on which histories are played.
 type shape struct {
 	name, about string
 	build       func() (topology.Layout, error)
@@ -16,7 +16,7 @@ type shape struct {
 
 const gib = 1 << 30
 
-// shapes are four machines of today's data centres, and of desks.
+// shapes are typical machines: servers and a desktop.
 var shapes = []shape{
 	{"rome", "2 × 64 cores, 2 threads, 8 NUMA nodes, L3 caches of 8 CPUs", func() (topology.Layout, error) {
 		return described("2s x 4n x 4l x 4c x 2t, 64GiB/node", 12, 32)
@@ -37,8 +37,7 @@ var shapes = []shape{
 	}},
 }
 
-// described is the layout of a text, with distances between the nodes of one package
-// and to those of others, and a card at every second node.
+// described parses a layout, and adds the distances within and between packages, and a device at every second node.
 func described(text string, near, far int) (topology.Layout, error) {
 	m, err := describe.Parse(text)
 	if err != nil {
@@ -65,11 +64,11 @@ func described(text string, near, far int) (topology.Layout, error) {
 	return l, nil
 }
 
-// address is the PCI address of the card at a NUMA node.
+// address returns the PCI address of the device at a NUMA node.
 func address(node int) string { return fmt.Sprintf("0000:%02x:00.0", 0x10+node) }
 
-// hybrid is a processor of two kinds of cores. CPUs are numbered as Linux does there:
-// both threads of a core in a row.
+// hybrid returns a processor with two kinds of cores. CPUs are numbered as Linux does there: both threads of a core in
+// a row.
 func hybrid() (topology.Layout, error) {
 	l := topology.Layout{Nodes: []topology.Node{{ID: 0, Memory: 64 * gib}}}
 	for id := range 32 {

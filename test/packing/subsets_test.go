@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// small draws a machine of few CPUs: packages, NUMA nodes (one may be of memory alone),
-// L3 caches, cores of one and of two threads, of one kind or of two.
+// small draws a machine with few CPUs: packages, NUMA nodes (one may have only memory), L3 caches, cores of one and of
+// two threads, of one kind or of two.
 func small(t *testing.T, rng *rand.Rand) *topology.Machine {
 	t.Helper()
 	hybrid, id := rng.IntN(3) == 0, 0
@@ -57,8 +57,8 @@ func small(t *testing.T, rng *rand.Rand) *topology.Machine {
 	return m
 }
 
-// asked draws a question about a used machine.
-func asked(m *topology.Machine, rng *rand.Rand) *question {
+// drawQuestion draws a question about a used machine.
+func drawQuestion(m *topology.Machine, rng *rand.Rand) *question {
 	q := &question{m: m, device: -1, kept: make([]int, len(m.Nodes)), left: make([]int, len(m.Nodes))}
 	for cpu := range m.Online().All() {
 		switch rng.IntN(5) {
@@ -89,7 +89,7 @@ func asked(m *topology.Machine, rng *rand.Rand) *question {
 	return q
 }
 
-// fits lists the prices of all fits there are, by looking at every subset of the free CPUs.
+// fits returns the costs of all fits, by trying every subset of the free CPUs.
 func (q *question) fits() (prices []cost) {
 	free := q.free.Members()
 	for mask := range uint(1) << len(free) {
@@ -110,7 +110,7 @@ func (q *question) fits() (prices []cost) {
 	return prices
 }
 
-// robs reports whether bound pools of a NUMA node are left fewer CPUs than they need.
+// robs reports whether a choice leaves bound pools of a NUMA node fewer CPUs than they need.
 func (q *question) robs(more topology.Set) bool {
 	for i, n := range q.m.Nodes {
 		if taken := more.And(n.CPUs).Len(); taken > 0 && q.free.And(n.CPUs).Len()-taken < q.kept[i] {
@@ -120,7 +120,7 @@ func (q *question) robs(more topology.Set) bool {
 	return false
 }
 
-// bySubsets is what avoidable says, from its definition alone.
+// bySubsets computes avoidable directly from its definition.
 func bySubsets(prices []cost, got cost) (worse [criteria]bool, nearest int) {
 	nearest = got[memory]
 	for _, p := range prices {
@@ -143,15 +143,15 @@ func bySubsets(prices []cost, got cost) (worse [criteria]bool, nearest int) {
 	return worse, nearest
 }
 
-// TestEverySubset: what is counted is what a search through all subsets of CPUs finds,
-// on small used machines, permanently and bad choices.
+// TestEverySubset compares avoidable with a search through all subsets of CPUs, on small used machines, for good and
+// bad choices.
 func TestEverySubset(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(17, 1))
 	var seen [criteria]int
 	for range 120 {
 		m := small(t, rng)
-		q := asked(m, rng)
+		q := drawQuestion(m, rng)
 		prices := q.fits()
 		for range 4 {
 			free := q.free.Members()
@@ -175,7 +175,7 @@ func TestEverySubset(t *testing.T) {
 	}
 	for c, n := range seen {
 		if n == 0 {
-			t.Errorf("no choice had an avoidable %s: this shows little", criterionNames[c])
+			t.Errorf("no choice had an avoidable %s: the test needs some", criterionNames[c])
 		}
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// left is what an agent left behind in the middle of a scenario: its files, the kernel as it was written, and what the
-// runtime lists, records among it.
+// left is the state after an agent was stopped in the middle of a scenario: its files, the writes to the kernel, and
+// the runtime's pods and containers with their records.
 type left struct {
 	Scenario, Cgroup string
 	Step             string
@@ -36,23 +36,23 @@ type left struct {
 	Files            map[string]string
 	Pods             []*api.PodSandbox
 	Containers       []*api.Container
-	Owned, Seats     map[string]string // what the agent said of it: CPUs by container
+	Owned, Seats     map[string]string // what the agent reported: CPUs by container
 }
 
-// leavings are the moments that are kept.
+// leavings are the steps of scenarios whose state is kept.
 var leavings = []struct {
 	scenario string
 	v1       bool
 }{
 	{"pools-dedicated", true},       // owners
-	{"pools-resize", true},          // a resize after the stamp
-	{"tour", true},                  // a silent container that was narrowed
-	{"podspec", false},              // pod specs that are kept
+	{"pools-resize", true},          // a resize after the record was made
+	{"tour", true},                  // a container without requests whose cpuset was narrowed
+	{"podspec", false},              // stored pod specs
 	{"kubelet-podresources", false}, // what the kubelet granted
 }
 
-// TestAdopted has an agent find what an earlier one left, and its runtime list what it listed: nothing is written, and
-// who owns what is as it was. -update keeps what this tree leaves.
+// TestAdopted starts an agent on the state of an earlier one. It must write nothing, and every container must own the
+// same CPUs as before. -update writes the state again with the present code.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
 	for _, l := range leavings {
@@ -90,7 +90,7 @@ func load(t *testing.T, name, v string) *scenario.Scenario {
 	return s
 }
 
-// leave plays a scenario and keeps what is there when there is most of it.
+// leave plays a scenario and keeps the state with the most containers.
 func leave(t *testing.T, name, v, file string) {
 	t.Helper()
 	s := load(t, name, v)
@@ -104,7 +104,7 @@ func leave(t *testing.T, name, v, file string) {
 			k.OnWrite(func(path, value string) { changes = append(changes, "write "+path+" "+value) })
 			k.OnChange(func(path string, c cgroup.Change) {
 				how := map[cgroup.Change]string{cgroup.Made: "mkdir", cgroup.Removed: "rmdir"}[c]
-				group, once := strings.CutPrefix(path, "cpuset/") // version 1 tells it of every hierarchy
+				group, once := strings.CutPrefix(path, "cpuset/") // in version 1 it is called for every hierarchy
 				if how != "" && (once || v == "v2") {
 					changes = append(changes, how+" "+group)
 				}
@@ -120,7 +120,7 @@ func leave(t *testing.T, name, v, file string) {
 				return
 			}
 			best = &left{Scenario: name, Cgroup: v, Step: s.Steps[i].Name, Kernel: slices.Clone(changes), Files: filesOf(t, dir), Pods: pods, Containers: ctrs}
-			best.Owned, best.Seats = said(agent)
+			best.Owned, best.Seats = reported(agent)
 		},
 	})
 	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
@@ -147,8 +147,8 @@ func filesOf(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// said is who owns what, and the CPUs of everybody.
-func said(agent status.Source) (owned, cpus map[string]string) {
+// reported returns the owned CPUs and the CPUs of every container, as the agent reports them.
+func reported(agent status.Source) (owned, cpus map[string]string) {
 	owned, cpus = map[string]string{}, map[string]string{}
 	n := agent.Status()
 	for _, g := range n.CPUs.Grants {
@@ -162,7 +162,7 @@ func said(agent status.Source) (owned, cpus map[string]string) {
 	return owned, cpus
 }
 
-// adopt starts an agent on what was left.
+// adopt starts an agent on a kept state.
 func adopt(t *testing.T, found *left) {
 	t.Helper()
 	s := load(t, found.Scenario, found.Cgroup)
@@ -188,7 +188,7 @@ func adopt(t *testing.T, found *left) {
 		t.Fatal(err)
 	}
 	o.Config.Paths.StatusSocket = ""
-	o.Config.PodSpec.Kubelet.URL = "http://kubelet" // which is away
+	o.Config.PodSpec.Kubelet.URL = "http://kubelet" // which does not run
 	if s.TellsStatic() {
 		o.Config.PodSpec.Kubelet.PodResourcesSocket = filepath.Join(dir, "podresources.sock")
 	}
@@ -210,7 +210,7 @@ func adopt(t *testing.T, found *left) {
 	if !a.Connected() {
 		t.Error("it is not connected")
 	}
-	owned, cpus := said(a.Source())
+	owned, cpus := reported(a.Source())
 	if d := cmp.Diff([]map[string]string{found.Owned, found.Seats}, []map[string]string{owned, cpus}); d != "" {
 		t.Errorf("left at %q: %s", found.Step, d)
 	}
@@ -224,7 +224,7 @@ func adopt(t *testing.T, found *left) {
 	r.close()
 }
 
-// again does to a kernel what was done to another.
+// again applies recorded changes to a kernel.
 func again(t *testing.T, k *kernel.Cgroups, all []string) {
 	t.Helper()
 	for _, op := range all {
@@ -244,7 +244,7 @@ func again(t *testing.T, k *kernel.Cgroups, all []string) {
 	}
 }
 
-// lister is a runtime that lists what was left.
+// lister is a runtime that lists the kept pods and containers.
 type lister struct {
 	found      *left
 	nri        string
@@ -283,7 +283,7 @@ func (r *lister) start(plugin api.PluginService) {
 	<-r.registered
 	ctx := context.Background()
 	if _, err := plugin.Configure(ctx, &api.ConfigureRequest{RuntimeName: "trimtab-sim", RuntimeVersion: "0.12.5", NRIVersion: "v0.12.5"}); err != nil {
-		return // the agent says that it is not connected
+		return // the agent reports that it is not connected
 	}
 	if answer, err := plugin.Synchronize(ctx, &api.SynchronizeRequest{Pods: r.found.Pods, Containers: r.found.Containers}); err == nil {
 		r.updates = append(r.updates, answer.GetUpdate()...)
@@ -292,7 +292,7 @@ func (r *lister) start(plugin api.PluginService) {
 
 func (r *lister) close() {
 	if r.conn != nil {
-		_ = errors.Join(r.conn.Close(), r.client.Close(), r.server.Close()) // whatever is left of them
+		_ = errors.Join(r.conn.Close(), r.client.Close(), r.server.Close()) // ignores errors of the remaining connections
 	}
 }
 
@@ -302,7 +302,7 @@ func (r *lister) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*a
 	return &api.Empty{}, nil
 }
 
-// UpdateContainers is an update on the plugin's own account.
+// UpdateContainers receives an update that the plugin sends by itself.
 func (r *lister) UpdateContainers(_ context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
 	r.updates = append(r.updates, req.GetUpdate()...)
 	return &api.UpdateContainersResponse{}, nil

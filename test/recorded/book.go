@@ -14,13 +14,13 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // recordDir names the directory that texts are written to, if it is set.
 const recordDir = "TRIMTAB_RECORD"
 
-// Book holds the plays of a test against a golden file. A line of it has the name of an item and a hash for each of
-// its texts.
+// Book compares the plays of a test with a golden file. Each of its lines has the name of an item and a hash for each
+// of the item's texts.
 type Book struct {
 	file string
 
@@ -28,8 +28,8 @@ type Book struct {
 	items map[string][]string
 }
 
-// Open makes a book whose golden file is at a path below the test's directory. It is compared when the test and its
-// subtests are over.
+// Open opens the book whose golden file is at a path below the test's directory. The book is compared when the test and
+// its subtests have ended.
 func Open(t *testing.T, file string) *Book {
 	t.Helper()
 	b := &Book{file: file, items: map[string][]string{}}
@@ -41,14 +41,14 @@ func Open(t *testing.T, file string) *Book {
 	return b
 }
 
-// Keep notes the texts of an item.
+// Keep adds the texts of an item.
 func (b *Book) Keep(t testing.TB, item string, texts ...*Text) {
 	t.Helper()
 	hashes := make([]string, len(texts))
 	for i, text := range texts {
 		sum := sha256.Sum256([]byte(text.String()))
 		hashes[i] = hex.EncodeToString(sum[:8])
-		if dir := os.Getenv(recordDir); dir != "" { //nolint:forbidigo // of a test alone
+		if dir := os.Getenv(recordDir); dir != "" { //nolint:forbidigo // only for tests
 			name := filepath.Join(dir, strings.TrimSuffix(filepath.Base(b.file), ".sha256"), strings.ReplaceAll(item, " ", "-"))
 			if len(texts) > 1 {
 				name = filepath.Join(name, strconv.Itoa(i))
@@ -70,7 +70,7 @@ func writeFile(name, text string) error {
 	return os.WriteFile(name, []byte(text), 0o644)
 }
 
-// close compares what was kept with the golden file, or writes that.
+// close compares the kept texts with the golden file, or writes the file.
 func (b *Book) close(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(b.file)
@@ -97,14 +97,14 @@ func (b *Book) close(t *testing.T) {
 	b.compare(t, golden, part)
 }
 
-// compare names the items that differ; part: only a part of the items was played.
+// compare reports the items that differ. part is set if the test played only some of the items.
 func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
 	t.Helper()
 	for _, item := range slices.Sorted(maps.Keys(b.items)) {
 		want, known := golden[item]
 		got := b.items[item]
 		if !known || len(want) != len(got) {
-			t.Errorf("%s is not in %s as it is played now: -update writes it", item, b.file)
+			t.Errorf("%s is not in %s: -update adds it", item, b.file)
 			continue
 		}
 		var differ []string
@@ -114,7 +114,7 @@ func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
 			}
 		}
 		if len(differ) > 0 {
-			t.Errorf("%s: text %s differs from what %s was made of; %s=dir writes the texts of this tree and of another, for diff -r",
+			t.Errorf("%s: text %s differs from the recorded one in %s; run both trees with %s=dir and compare the texts with diff -r",
 				item, strings.Join(differ, ", "), b.file, recordDir)
 		}
 	}
@@ -123,12 +123,12 @@ func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
 	}
 	for _, item := range slices.Sorted(maps.Keys(golden)) {
 		if _, played := b.items[item]; !played {
-			t.Errorf("%s is in %s and is not played any more: -update takes it out", item, b.file)
+			t.Errorf("%s is in %s, but was not played: -update removes it", item, b.file)
 		}
 	}
 }
 
-// String is the golden file.
+// String returns the golden file.
 func (b *Book) String() string {
 	var out strings.Builder
 	for _, item := range slices.Sorted(maps.Keys(b.items)) {

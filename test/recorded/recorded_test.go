@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRecorded plays each scenario with both cgroup versions and holds what comes of it against what was recorded.
+// TestRecorded plays each scenario with both cgroup versions and compares the result with the recording.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
 	book := Open(t, "testdata/scenarios.sha256")
@@ -34,7 +34,7 @@ func TestRecorded(t *testing.T) {
 	}
 	for _, file := range files {
 		if name := filepath.Base(file); name == "rubik-live.yaml" || name == "kubelet-podresources.yaml" {
-			continue // what is refused is sent again beside a kubelet that is asked at random times
+			continue // refused updates are sent again in an order that depends on random kubelet polls
 		}
 		for _, v := range []string{"v1", "v2"} {
 			name := v + " nri " + strings.TrimSuffix(filepath.Base(file), ".yaml")
@@ -53,15 +53,15 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// drained is a time after which nothing is left to be done: copies were sent to the runtime, what drifted was written
-// again, and the checkpoint was saved.
+// drained is a time after which no work is left: the runtime's copies are updated, drift is repaired, and the
+// checkpoint is saved.
 const drained = 10 * time.Second
 
-// playing is a scenario that is played and recorded.
+// playing is a scenario during its play and recording.
 type playing struct {
 	text  *Text
 	dir   string
-	agent status.Source // whose journal was read to seq
+	agent status.Source // the journal has been read up to seq
 	seq   uint64
 }
 
@@ -71,14 +71,14 @@ func playScenario(t *testing.T, s *scenario.Scenario) *Text {
 	err := sim.Run(t.Context(), s, sim.RunOptions{
 		Memory: true, Patience: time.Minute, Agent: newAgent, Ready: p.ready, After: p.after,
 		Observe: func(e sim.Event) {
-			if e.Kind != "Synchronize" { // which is answered before it is applied: the two have no order
+			if e.Kind != "Synchronize" { // the answer comes before the change is applied, in no fixed order
 				p.text.JSON("runtime", e)
 			}
 		},
 		Sent: func(e sim.Sent) { p.text.JSON("sent", e) },
 	})
 	if unmet := (*sim.Unmet)(nil); errors.As(err, &unmet) {
-		p.text.JSON("unmet", unmet.Wants) // after so long a pause some of what a scenario wants may be otherwise
+		p.text.JSON("unmet", unmet.Wants) // after such a long pause some wants of a scenario may not hold
 	} else if err != nil {
 		t.Error(err)
 	}
@@ -108,7 +108,7 @@ func (p *playing) ready(k *kernel.Cgroups, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "record.key"), []byte(key), 0o600)
 }
 
-// after waits until nothing is left to be done, and records what a step came to.
+// after waits until no work is left, and records the result of a step.
 func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 	time.Sleep(drained)
 	synctest.Wait()
@@ -129,8 +129,8 @@ func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 	}
 	for _, pod := range r.Pods() {
 		namespace, name, _ := pod.Names()
-		told, _ := source.Explain(namespace, name, "")
-		p.text.JSON("explain "+string(pod), told)
+		reported, _ := source.Explain(namespace, name, "")
+		p.text.JSON("explain "+string(pod), reported)
 	}
 	p.text.Status(source.Status())
 	data, err := os.ReadFile(filepath.Join(p.dir, "state", "checkpoint.json"))

@@ -14,16 +14,16 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Text is what is recorded of one play, line by line.
+// Text is the recording of one play, line by line.
 type Text struct {
 	mu      sync.Mutex
 	b       strings.Builder
-	pending string // a write that the kernel was asked for and has not taken
+	pending string // a write that the kernel has not accepted yet
 	saved   string // the last checkpoint
 	hidden  string
 }
 
-// Hide leaves a word out of every line: a directory whose name is another each time.
+// Hide removes a word from every line, such as the name of a temporary directory.
 func (t *Text) Hide(word string) { t.hidden = word }
 
 // Line adds a line.
@@ -39,7 +39,7 @@ func (t *Text) line(format string, args ...any) {
 	t.b.WriteByte('\n')
 }
 
-// refused adds the write that the kernel did not take.
+// refused adds the pending write as refused by the kernel.
 func (t *Text) refused() {
 	if t.pending != "" {
 		t.line("refused %s", t.pending)
@@ -47,7 +47,7 @@ func (t *Text) refused() {
 	t.pending = ""
 }
 
-// String is all that was recorded.
+// String returns the whole recording.
 func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,13 +67,13 @@ func (t *Text) JSON(what string, v any) {
 	t.Line("%s %s", what, text)
 }
 
-// Kernel adds every write to a tree from now on, taken or refused, whoever writes.
+// Kernel records every write to a tree from now on, accepted or refused, by the agent or the runtime.
 func (t *Text) Kernel(k *kernel.Cgroups) {
 	k.FailWrites(func(path, value string) error { t.Asked(path, value); return nil })
 	k.OnWrite(t.Wrote)
 }
 
-// Asked notes that a write is asked for.
+// Asked notes that a write begins.
 func (t *Text) Asked(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *Text) Asked(path, value string) {
 	t.pending = fmt.Sprintf("%s = %q", path, value)
 }
 
-// Wrote notes that a write was taken.
+// Wrote notes that the kernel accepted a write.
 func (t *Text) Wrote(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,14 +109,14 @@ func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	}
 }
 
-// Values adds what is decided for a container, with its reasons.
+// Values adds the values that are decided for a container, with their reasons.
 func (t *Text) Values(whose string, values []lifecycle.Value) {
 	for _, v := range values {
 		t.JSON(whose, v)
 	}
 }
 
-// Checkpoint adds what would be saved, where it changed.
+// Checkpoint adds the checkpoint, if it changed.
 func (t *Text) Checkpoint(data []byte) {
 	if now := string(data); now != t.saved {
 		t.saved = now
@@ -132,7 +132,7 @@ func (t *Text) Events(events []api.Event) {
 	}
 }
 
-// Status adds what is reported of the node, without what is of the process.
+// Status adds the status of the node, without the parts about the process.
 func (t *Text) Status(n api.Node) {
 	n.Agent, n.Started = nodelock.Holder{}, time.Time{}
 	t.JSON("status", n)

@@ -8,10 +8,11 @@ import (
 	"github.com/trimtab/trimtab/test/conformance"
 )
 
-// aMoment is the delay between a write and its notification: by then the writer has finished. No other time is a multiple of it.
-const aMoment = 97 * time.Microsecond
+// notifyDelay is the delay between a write and its notification, in which the writer finishes. No other timer is a
+// multiple of it.
+const notifyDelay = 97 * time.Microsecond
 
-// watcher reports writes a moment after them, so that what is found does not depend on who is faster.
+// watcher reports writes after a delay, so that the result does not depend on scheduling.
 type watcher struct {
 	*conformance.Watcher
 
@@ -34,7 +35,7 @@ func (w *watcher) pass() {
 		case <-w.ended:
 			return
 		}
-		time.Sleep(aMoment)
+		time.Sleep(notifyDelay)
 		for len(w.Watcher.Notices()) > 0 {
 			all = append(all, <-w.Watcher.Notices())
 		}
@@ -50,14 +51,14 @@ func (w *watcher) pass() {
 
 // Add watches a directory.
 func (w *watcher) Add(dir string) error {
-	time.Sleep(aMoment)
+	time.Sleep(notifyDelay)
 	return w.Watcher.Add(dir)
 }
 
-// Notices are in the order in which things happened.
+// Notices returns the changes in their order.
 func (w *watcher) Notices() <-chan cgroup.Notice { return w.out }
 
-// Close ends it.
+// Close ends the watcher.
 func (w *watcher) Close() error {
 	close(w.ended)
 	return w.Watcher.Close()

@@ -1,4 +1,3 @@
-// Package crowd benchmarks attachments beside the embedded runtime with up to a
-// thousand pods: how long they take to know all that runs, and what they cost
-// when nothing happens. Nothing is asserted but that all know the same.
+// Package crowd benchmarks attachments with the embedded runtime and up to a thousand pods: how long they take to list
+// all containers, and how much CPU time they use on an idle node. It only asserts that all list the same containers.
 package crowd

@@ -28,17 +28,17 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// armVar names, in the environment of a child, what it fetches; dirVar where
-// the runtime's sockets are.
+// armVar is a child's environment variable with the arm that it fetches by; dirVar has the directory of the runtime's
+// sockets.
 const (
 	armVar = "TRIMTAB_CROWD_ARM"
 	dirVar = "TRIMTAB_CROWD_DIR"
 )
 
-// warmRounds is how often a child fetches again in the same process.
+// warmRounds is how often a child repeats the fetch in the same process.
 const warmRounds = 30
 
-// arms fetch all that runs at a node and return what they know of it.
+// arms fetch all containers of a node and return them.
 var arms = map[string]func(ctx context.Context, dir string) ([]known, error){
 	"empty plugin": fetchNothing, "nri": fetchNRI, "cri list": fetchList, "cri verbose": fetchVerbose,
 }
@@ -55,13 +55,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fetched is what a child found: how long its first question took, from before
-// it connected until it knew all, and how long further ones did.
+// fetched is a child's result: the time of its first fetch, including the connection, and the times of further ones.
 type fetched struct {
 	Cold time.Duration
 	Warm []time.Duration
-	// Names and All are digests of what it knew: of names and ids, and with
-	// resources and cgroups. Empty where it knows none.
+	// Names is a digest of names and ids, All also of resources and cgroups. They are empty if the arm keeps nothing.
 	Names, All string
 }
 
@@ -89,7 +87,7 @@ func child(arm, dir string) error {
 	return json.NewEncoder(os.Stdout).Encode(f)
 }
 
-// known is one container in the model all arms make.
+// known is one container in the common model of all arms.
 type known struct {
 	Namespace, Pod, UID, Name, ID string
 	Cgroup                        string
@@ -111,9 +109,8 @@ func digests(model []known) (names, all string) {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, model))), all
 }
 
-// BenchmarkFetch measures how long an attachment takes to know all that runs:
-// cold in processes that start for it, and warm. The base is a plugin of the NRI
-// library that is given the same and keeps nothing.
+// BenchmarkFetch measures how long an attachment takes to list all containers: cold in a new process, and warm. The
+// base is a plugin with the NRI library that receives the same and keeps nothing.
 func BenchmarkFetch(b *testing.B) {
 	for _, pods := range []int{1, 10, 30, 100, 300, 1000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
@@ -127,12 +124,12 @@ func BenchmarkFetch(b *testing.B) {
 				}
 				slices.Reverse(order)
 			}
-			// What does not know the same is not compared.
+			// Times are comparable only if all arms have the same containers.
 			if last["nri"].All == "" || last["nri"].All != last["cri verbose"].All {
-				b.Errorf("NRI and CRI do not know the same: %+v, %+v", last["nri"], last["cri verbose"])
+				b.Errorf("NRI and CRI list different containers: %+v, %+v", last["nri"], last["cri verbose"])
 			}
 			if last["nri"].Names != last["cri list"].Names {
-				b.Errorf("NRI and the CRI's lists do not name the same")
+				b.Errorf("NRI and CRI lists name different containers")
 			}
 			for _, arm := range order {
 				name := strings.ReplaceAll(arm, " ", "-")
@@ -165,7 +162,7 @@ func (n *node) fetch(b *testing.B, arm string) fetched {
 	return f
 }
 
-// nothing is a plugin that keeps nothing of what it is told.
+// nothing is a plugin that keeps nothing.
 type nothing struct{ told chan struct{} }
 
 func (p nothing) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -173,7 +170,7 @@ func (p nothing) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 	return nil, nil
 }
 
-// CreateContainer is there because the library accepts no plugin who wants nothing.
+// CreateContainer exists because the library refuses a plugin without a handler.
 func (nothing) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return nil, nil, nil
 }
@@ -188,12 +185,11 @@ func fetchNothing(ctx context.Context, dir string) ([]known, error) {
 		return nil, err
 	}
 	<-p.told
-	go func() { s.Stop() }() // not of what is measured
+	go func() { s.Stop() }() // not part of the measurement
 	return nil, nil
 }
 
-// keeper is a handler that keeps the first list it is told, in the words of the
-// model, and wants nothing else.
+// keeper is a handler that keeps the first list that it gets, as the common model, and wants no other event.
 type keeper struct {
 	told  chan []known
 	wants []lifecycle.Kind
@@ -237,12 +233,12 @@ func model(pods []*lifecycle.Pod, ctrs []*lifecycle.Container) []known {
 	return all
 }
 
-// runs lets an attachment run until it has told all.
+// runs runs an attachment until it has reported all containers.
 func runs(ctx context.Context, k *keeper, run func(context.Context) error) ([]known, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	defer cancel() // and it ends beside what is measured
+	defer cancel() // it ends outside of the measurement
 	select {
 	case m := <-k.told:
 		return m, nil
@@ -257,10 +253,10 @@ func fetchNRI(ctx context.Context, dir string) ([]known, error) {
 	return runs(ctx, k, a.Run)
 }
 
-// fetchVerbose is what the bypass does: lists, and the verbose status of each.
+// fetchVerbose does the same as bypass: lists, and the verbose status of each pod and container.
 func fetchVerbose(ctx context.Context, dir string) ([]known, error) {
 	k := newKeeper()
-	root := filepath.Join(dir, "cgroup") // what is there concerns nobody here
+	root := filepath.Join(dir, "cgroup") // existing cgroups do not matter here
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, err
 	}

@@ -14,13 +14,11 @@ import (
 	"github.com/trimtab/trimtab/test/conformance"
 )
 
-// idleFor is how long nothing happens: one round of what is looked at sometimes,
-// which the agent does every minute (bypass.resyncSeconds).
+// idleFor is the idle time: one round of the agent's periodic work, which runs every minute (bypass.resyncSeconds).
 const idleFor = time.Minute
 
-// BenchmarkIdle measures the CPU time that a whole agent in bypass takes while
-// nothing happens, in percent of one CPU. The embedded runtime that answers its
-// questions is in the same process, so it is an upper bound.
+// BenchmarkIdle measures the CPU time of an agent with bypass on an idle node, in percent of one CPU. It is an upper
+// bound, since the embedded runtime that answers the agent is in the same process.
 func BenchmarkIdle(b *testing.B) {
 	for _, pods := range []int{0, 100, 1000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
@@ -29,7 +27,7 @@ func BenchmarkIdle(b *testing.B) {
 			defer stop()
 			for b.Loop() {
 				before := cpuTime(b)
-				time.Sleep(idleFor) // nothing happens: that is what is measured
+				time.Sleep(idleFor) // idle: that is what is measured
 				b.ReportMetric(100*float64(cpuTime(b)-before)/float64(idleFor), "%CPU")
 			}
 			b.ReportMetric(0, "ns/op")
@@ -37,7 +35,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// attend starts an agent beside the runtime and waits until it knows all.
+// attend starts an agent for the runtime and waits until it has listed all containers.
 func (n *node) attend(b *testing.B) (stop func()) {
 	b.Helper()
 	c := config.Default()
@@ -73,8 +71,7 @@ func (n *node) attend(b *testing.B) (stop func()) {
 	}
 }
 
-// rest waits until what an agent found is written, and the runtime's copies are
-// brought in line.
+// rest waits until the agent has written its values and the runtime's copies are updated.
 func (n *node) rest() {
 	for last := -1; last != n.updates(); {
 		last = n.updates()
@@ -83,7 +80,7 @@ func (n *node) rest() {
 	}
 }
 
-// updates counts those the runtime was asked for.
+// updates returns the number of updates that the runtime received.
 func (n *node) updates() int { return int(n.criServer.Updates()) }
 
 func cpuTime(b *testing.B) time.Duration {

@@ -29,7 +29,7 @@ func (n *node) cri() string { return filepath.Join(n.dir, "c") }
 // shape is the node's machine.
 const shape = "2s x 1n x 16c x 2t"
 
-// newNode starts a runtime with so many pods of one container each.
+// newNode starts a runtime with pods of one container each.
 func newNode(b *testing.B, pods int) *node {
 	b.Helper()
 	n := &node{dir: b.TempDir()}
@@ -61,7 +61,7 @@ func newNode(b *testing.B, pods int) *node {
 	return n
 }
 
-// run runs a pod: every other one is a batch pod, the others share.
+// run runs a pod: every second one is a batch pod, the others are shared.
 func (n *node) run(b *testing.B, i int) {
 	b.Helper()
 	pod := scenario.Pod{

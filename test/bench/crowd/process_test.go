@@ -19,19 +19,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// BenchmarkIdleProcess measures the CPU time that an agent in bypass takes while
-// nothing happens, in a process of its own, with status, watches and log: the
-// runtime that answers it is in another, its cgroups are plain files that inotify
-// watches.
+// BenchmarkIdleProcess measures the CPU time of an agent with bypass on an idle node, in a process of its own, with
+// status, watches and log. The runtime is another process. Cgroups are plain files that inotify watches.
 func BenchmarkIdleProcess(b *testing.B) {
 	for _, pods := range []int{0, 100, 1000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
 			n := newNode(b, pods)
-			pid := n.beside(b, n.mirror(b))
+			pid := n.startProcess(b, n.mirror(b))
 			n.rest()
 			for b.Loop() {
 				before := processTime(b, pid)
-				time.Sleep(idleFor) // nothing happens: that is what is measured
+				time.Sleep(idleFor) // idle: that is what is measured
 				b.ReportMetric(100*float64(processTime(b, pid)-before)/float64(idleFor), "%CPU")
 			}
 			b.ReportMetric(0, "ns/op")
@@ -39,15 +37,13 @@ func BenchmarkIdleProcess(b *testing.B) {
 	}
 }
 
-// treeVar names the plain files of a child that is an agent; agentArm says that it
-// is one.
+// treeVar has the directory of plain files for a child; the arm agentArm makes the child an agent.
 const (
 	treeVar  = "TRIMTAB_CROWD_TREE"
 	agentArm = "agent"
 )
 
-// attended is the life of such a child: it ends with its standard input, and says
-// when it is attached.
+// attended runs such a child: it prints when it is attached, and ends with its standard input.
 func attended(dir, tree string) error {
 	root, err := cgroup.OpenRoot(tree)
 	if err != nil {
@@ -86,8 +82,8 @@ func attended(dir, tree string) error {
 	return a.RunAlone(ctx)
 }
 
-// plainFiles is a cgroup tree of plain files. What is written covers what was
-// there, as in a kernel's file, since all texts are filled up to one length.
+// plainFiles is a cgroup tree of plain files. All texts are padded to one length, so that a write replaces the old text
+// completely, as in a cgroup file.
 type plainFiles struct{ *cgroup.Real }
 
 func padded(text string) []byte {
@@ -95,12 +91,12 @@ func padded(text string) []byte {
 	return fmt.Appendf(nil, "%-*s\n", length-1, text)
 }
 
-// WriteFile writes a text of the usual length.
+// WriteFile writes a text that is padded to the common length.
 func (p plainFiles) WriteFile(path string, data []byte) error {
 	return p.Real.WriteFile(path, padded(strings.TrimSpace(string(data))))
 }
 
-// mirror makes plain files of what the runtime's kernel has.
+// mirror copies the cgroup files of the runtime's kernel to plain files.
 func (n *node) mirror(b *testing.B) (root string) {
 	b.Helper()
 	root = b.TempDir()
@@ -136,8 +132,8 @@ func (n *node) mirror(b *testing.B) (root string) {
 	return root
 }
 
-// beside starts an agent in a process of its own and waits until it is attached.
-func (n *node) beside(b *testing.B, tree string) (pid int) {
+// startProcess starts an agent in a process of its own and waits until it is attached.
+func (n *node) startProcess(b *testing.B, tree string) (pid int) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0]) // ends with its standard input
 	cmd.Env = append(os.Environ(), armVar+"="+agentArm, dirVar+"="+n.dir, treeVar+"="+tree)
@@ -160,17 +156,17 @@ func (n *node) beside(b *testing.B, tree string) (pid int) {
 		_ = cmd.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "attached\n" {
-		b.Fatalf("the agent says %q: %v", line, err)
+		b.Fatalf("the agent printed %q: %v", line, err)
 	}
 	return cmd.Process.Pid
 }
 
-// processTime is the CPU time of all threads of a process.
+// processTime returns the CPU time of all threads of a process.
 func processTime(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(threads) == 0 {
-		b.Fatalf("process %d is not there (%v)", pid, err)
+		b.Fatalf("process %d does not exist (%v)", pid, err)
 	}
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
