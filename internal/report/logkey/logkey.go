@@ -33,6 +33,7 @@ const (
 	Reason     = "reason"
 	Kind       = "kind" // of a problem: error, refused or warning
 	Hook       = "hook"
+	Hint       = "hint" // what to do
 	Panic      = "panic"
 	Stack      = "stack"
 	In         = "in" // where a panic was contained

@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestUnready: a warning soon after the start, again after five minutes, and a word
+// when it is over.
+func TestUnready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("no runtime")
+		start := time.Now()
+		var at []time.Duration
+		over := 0
+		u := (&Agent{}).unready()
+		u.ready, u.hint = func() error { return why }, func() string { return "switch it on" }
+		u.warn = func(reason error, hint string) {
+			if !errors.Is(reason, why) || hint != "switch it on" {
+				t.Errorf("warned of %v, %q", reason, hint)
+			}
+			at = append(at, time.Since(start))
+		}
+		u.over = func() { over++ }
+		ctx, cancel := context.WithCancel(t.Context())
+		go u.run(ctx)
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if len(at) != 3 || at[0] != 5*time.Second || at[1] != at[0]+5*time.Minute || at[2] != at[1]+5*time.Minute {
+			t.Errorf("warnings after %v", at)
+		}
+		why = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if over != 1 || len(at) != 3 {
+			t.Errorf("the end was reported %d times, warnings after %v", over, at)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
