@@ -1,13 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 func newExplain() *cobra.Command {
@@ -18,20 +25,25 @@ func newExplain() *cobra.Command {
 value: the hook that decided it, the annotation, label or configuration key it
 comes from, the channel that carried it, and whether it is in force or why not.
 Annotations that could not be read are listed with key, value and reason.`,
-		Example: "  trimtab explain shop/web\n  trimtab explain shop/web/app -o yaml",
+		Example: "  trimtab explain shop/web\n  trimtab explain -n shop web\n  trimtab explain shop/web/app -o yaml",
 		Args:    cobra.ExactArgs(1),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	in := cmd.Flags().StringP("namespace", "n", "", "the pod's namespace; the argument is then POD or POD/CONTAINER")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		namespace, pod, container, err := reference(args[0])
+		name := args[0]
+		if *in != "" {
+			name = *in + "/" + name
+		}
+		namespace, pod, container, err := reference(name)
 		if err != nil {
 			return err
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			found, err := c.Explain(cmd.Context(), namespace, pod, container)
 			if err != nil {
-				return err
+				return withSimilar(cmd.Context(), c, namespace, pod, err)
 			}
 			w := cmd.OutOrStdout()
 			return out.Print(w, found, func() error {
@@ -39,6 +51,7 @@ Annotations that could not be read are listed with key, value and reason.`,
 			})
 		})
 	}
+	cmd.ValidArgsFunction = completePods(in)
 	return cmd
 }
 
@@ -53,4 +66,75 @@ func reference(s string) (namespace, pod, container string, err error) {
 		return "", "", "", &misuse{fmt.Errorf("%q is not NAMESPACE/POD or NAMESPACE/POD/CONTAINER", s)}
 	}
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
+}
+
+// mostSimilar is how many pods are named where the one that was asked for is unknown.
+const mostSimilar = 5
+
+// withSimilar adds the pods that were perhaps meant to the agent's answer that it knows
+// no such pod: those of this name elsewhere, or else those of the namespace.
+func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, err error) error {
+	unknown := (*status.Refused)(nil)
+	if !errors.As(err, &unknown) || unknown.Status != http.StatusNotFound {
+		return err
+	}
+	n, failed := c.Status(ctx)
+	if failed != nil {
+		return err
+	}
+	known := podsOf(n)
+	similar := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
+	if len(similar) == 0 {
+		similar = slices.DeleteFunc(known, func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
+	}
+	if len(similar) == 0 {
+		return fmt.Errorf("%w; 'trimtab status' lists those it knows", err)
+	}
+	more := ""
+	if len(similar) > mostSimilar {
+		similar, more = similar[:mostSimilar], ", ..."
+	}
+	return fmt.Errorf("%w; it knows %s%s", err, strings.Join(similar, ", "), more)
+}
+
+// podsOf lists the node's pods, as NAMESPACE/POD, sorted.
+func podsOf(n api.Node) []string {
+	var pods []string
+	for _, c := range n.Containers {
+		pods = append(pods, term.Clean(c.Pod))
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
+}
+
+// completePods completes the pods that the agent knows. Where no agent answers, nothing is
+// completed.
+func completePods(namespace *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		socket := cmd.Flag("socket").Value.String()
+		if socket == "" {
+			socket, _ = statusSocket(cmd.Flag("config").Value.String())
+		}
+		var pods []string
+		_ = withClient(ctx, socket, func(c *status.Client) error {
+			n, err := c.Status(ctx)
+			pods = podsOf(n)
+			return err
+		})
+		if *namespace == "" {
+			return pods, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, p := range pods {
+			if name, ok := strings.CutPrefix(p, *namespace+"/"); ok {
+				names = append(names, name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
+// classes are the classes that the table of containers names.
+var classes = []string{"system", "dedicated", "shared", "reclaimed", "none"}
+
 // statusFlags are what the command status can be asked for.
 type statusFlags struct {
 	svg      string
@@ -74,6 +77,9 @@ func (f *statusFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long --wait may take")
+	// They fail only without the flags, which the lines above have made.
+	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"ready"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check refuses flags that do not fit together.
@@ -90,9 +96,8 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	case f.watch && f.svg != "":
 		return errors.New("--watch and --svg exclude each other")
 	}
-	classes := []string{"", "system", "dedicated", "shared", "reclaimed", "none"}
-	if !slices.Contains(classes, f.shown.Class) {
-		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes[1:], ", "))
+	if f.shown.Class != "" && !slices.Contains(classes, f.shown.Class) {
+		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes, ", "))
 	}
 	return nil
 }
