@@ -92,8 +92,8 @@ func hookTable(w io.Writer, hooks []hookOnNode) error {
 		row("needs", alternatives(h.Kernel), "\n  \t")
 		row("here", []string{h.Here}, "")
 		row("beside others", []string{h.Compose}, "")
-		if h.Tried != "" {
-			row("tried on", []string{h.Tried}, "")
+		if h.TestedOn != "" {
+			row("tried on", []string{h.TestedOn}, "")
 		}
 		if err := t.Flush(); err != nil {
 			return fmt.Errorf("write the answer: %w", err)

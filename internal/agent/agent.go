@@ -311,7 +311,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.files.save(checkpointName)) })
-		group.Go(func() error { return a.keeper.Originals.KeepTrying(ctx) })
+		group.Go(func() error { return a.keeper.Originals.RetrySaving(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
 		group.Go(func() error { a.neighbour.serve(ctx, a.Source()); return nil })
@@ -368,7 +368,7 @@ func (s source) Status() api.Node {
 	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
 	n.Described = s.a.described()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
-	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.Kept())
+	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.JournalError())
 	n.Cluster = s.a.clusterStatus() // before the lock: who changes the configuration takes it while this waits
 	var notReady string
 	if err := s.a.Ready(); err != nil {

@@ -118,9 +118,9 @@ func checkPutAside(t *testing.T, bad []byte, mode fs.FileMode) {
 		return
 	}
 	file := a.dir.Path(checkpointName)
-	kept, err := os.ReadFile(file + statefile.Damaged)
+	kept, err := os.ReadFile(file + statefile.DamagedSuffix)
 	_, gone := os.Stat(file)
-	if err != nil || !bytes.Equal(kept, bad) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(statefile.Damaged)) {
+	if err != nil || !bytes.Equal(kept, bad) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(statefile.DamagedSuffix)) {
 		t.Errorf("%q: put aside as %q (%v), and the file: %v; said %s", bad, kept, err, gone, log.Bytes())
 	}
 }

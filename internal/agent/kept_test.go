@@ -50,9 +50,9 @@ func (r *keptRig) open(t *testing.T, files statefile.FS) {
 	journal, earlier, _, err := openOriginals(statefile.New(files, r.path), slog.New(slog.DiscardHandler))
 	r.journal, r.Keeper = journal, keeper.New(r.tree)
 	if err != nil {
-		r.Originals.KeepLater(err)
+		r.Originals.LoadFailed(err)
 	}
-	if err := r.Originals.Keep(journal, earlier); err != nil {
+	if err := r.Originals.Load(journal, earlier); err != nil {
 		t.Error(err)
 	}
 }
@@ -121,11 +121,11 @@ func playKept(t *testing.T, p *faults.Plan, clean bool) {
 	r.want("p/a", 20000)
 	r.want("p/b", 30000)
 	r.want("p/a", 40000)
-	kept := r.Originals.Kept() == nil
+	kept := r.Originals.JournalError() == nil
 	p.Off()
 	if clean {
-		r.Originals.KeepNow()
-		if err := r.Originals.Kept(); err != nil {
+		r.Originals.SaveNow()
+		if err := r.Originals.JournalError(); err != nil {
 			t.Errorf("the disk is well, and not all is kept: %v", err)
 		}
 		kept = true
@@ -147,11 +147,11 @@ func TestKeptAgain(t *testing.T) {
 		found := r.files(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- r.Originals.KeepTrying(ctx) }()
+		go func() { ended <- r.Originals.RetrySaving(ctx) }()
 		r.want("p/a", 20000)
 		p.On()
 		r.want("p/b", 30000)
-		if r.Originals.Kept() == nil {
+		if r.Originals.JournalError() == nil {
 			t.Error("the disk is full, and all is said to be kept")
 		}
 		time.Sleep(20 * time.Second)
@@ -162,7 +162,7 @@ func TestKeptAgain(t *testing.T) {
 		}
 		p.Off()
 		time.Sleep(2 * time.Minute)
-		if err := r.Originals.Kept(); err != nil {
+		if err := r.Originals.JournalError(); err != nil {
 			t.Errorf("the disk has room again, and not all is kept: %v", err)
 		}
 		if tries > 100 {
@@ -187,7 +187,7 @@ func TestKeptWithoutDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want("p/b", 30000)
-	if err := r.Originals.Kept(); err != nil {
+	if err := r.Originals.JournalError(); err != nil {
 		t.Error(err)
 	}
 	r.givesBack(t, found)
@@ -206,7 +206,7 @@ func TestForeignOriginals(t *testing.T) {
 	}
 	k := keeper.New(r.tree)
 	closing := a.keepOriginals(k, func() error { return nil })
-	unsaved := a.unsavedWith(k.Originals.Kept())
+	unsaved := a.unsavedWith(k.Originals.JournalError())
 	if len(unsaved) != 1 || !strings.Contains(unsaved[0], "lets others in") {
 		t.Errorf("status says %q is not saved", unsaved)
 	}
@@ -215,10 +215,10 @@ func TestForeignOriginals(t *testing.T) {
 	}
 	r.Keeper = k
 	r.want("p/a", 20000)
-	if err := errors.Join(k.Originals.Kept(), closing()); err != nil {
+	if err := errors.Join(k.Originals.JournalError(), closing()); err != nil {
 		t.Error(err)
 	}
-	aside, err := os.ReadFile(file + statefile.Damaged)
+	aside, err := os.ReadFile(file + statefile.DamagedSuffix)
 	if err != nil || string(aside) != lines {
 		t.Errorf("put aside: %q, %v", aside, err)
 	}

@@ -27,7 +27,7 @@ import (
 func newMetrics(o Options) *metrics.Metrics {
 	l := metrics.Labels{Hooks: []string{"none"}, Refused: nodeview.RefusedKinds(), Updates: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
-	l.Hooks = append(l.Hooks, lifecycle.OutsideHook)
+	l.Hooks = append(l.Hooks, lifecycle.HookServerName)
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}

@@ -106,7 +106,7 @@ func (h hardware) applyOnline(ids []int) {
 // learn reads the places of CPUs that were offline when the machine was read, and
 // are online now.
 func (h hardware) learn(m *topology.Machine) *topology.Machine {
-	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.Unread }) {
+	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown }) {
 		return m
 	}
 	later, err := sysfs.Read(h.sys)
@@ -114,5 +114,5 @@ func (h hardware) learn(m *topology.Machine) *topology.Machine {
 		h.log.Warn("the places of CPUs that came online cannot be read; each counts as a core of its own", logkey.Err, err)
 		return m
 	}
-	return m.Learned(later)
+	return m.WithPlacesFrom(later)
 }

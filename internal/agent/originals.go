@@ -57,13 +57,13 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		s.log.Warn("another agent uses this state directory", logkey.File, s.dir.Path(originalsName))
 	}
 	if err != nil {
-		k.Originals.KeepLater(err)
+		k.Originals.LoadFailed(err)
 	}
-	if err := k.Originals.Keep(journal, earlier); err != nil {
+	if err := k.Originals.Load(journal, earlier); err != nil {
 		s.log.Warn("the file of an earlier agent cannot be read", logkey.Err, err)
 	}
 	return func() error {
-		k.Originals.KeepNow() // what a full disk refused before
+		k.Originals.SaveNow() // what a full disk refused before
 		return errors.Join(rest(), journal.Close())
 	}
 }

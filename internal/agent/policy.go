@@ -69,7 +69,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	var err error
 	p.Hooks, err = c.Hooks.Hooks(n)
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
-	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.Elsewhere != nil}
+	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}
@@ -81,9 +81,9 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	var p placement.Policy = none.Policy{}
 	if c := all.Placement; c.Policy == "pools" {
 		sizing := pools.NewSizing(m)
-		sizing.Expand, sizing.Together, sizing.Least = c.Reclaim == "overlap", c.Reclaim == "together", c.ReclaimedCPUs
+		sizing.Expand, sizing.ShareUnused, sizing.MinReclaimed = c.Reclaim == "overlap", c.Reclaim == "together", c.ReclaimedCPUs
 		p = &pools.Policy{
-			Tree: choose.NewTree(m), Sizing: sizing, Lend: c.LendLSR, Roomy: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
+			Tree: choose.NewTree(m), Sizing: sizing, Lend: c.LendLSR, PreferEmptiest: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
 			Isolated: map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],
 			Whole:    map[string]pools.WholeCPUs{"guaranteed": pools.WholeGuaranteed, "any": pools.WholeAnywhere}[c.WholeCPUs],
 		}

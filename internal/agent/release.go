@@ -74,7 +74,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
-	if err := k.Originals.Keep(journal, earlier); err != nil {
+	if err := k.Originals.Load(journal, earlier); err != nil {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if earlier == nil && ran(c) {

@@ -222,7 +222,7 @@ func (s *settings) rehost(now *topology.Machine) {
 	s.mu.Lock()
 	s.machine = now
 	s.mu.Unlock()
-	s.conductor.Rehost(now, policy, tuning(c))
+	s.conductor.ConfigureMachine(now, policy, tuning(c))
 }
 
 // standing reports whether everything was given back, and why a newer configuration is

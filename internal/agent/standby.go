@@ -189,7 +189,7 @@ func (n *neighbour) socketTaken() *nodelock.Taken {
 		n.by, n.asked = by, time.Now()
 		n.mu.Unlock()
 	}
-	return &nodelock.Taken{By: by, Sign: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
+	return &nodelock.Taken{By: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
 }
 
 // whoServes asks the agent at a status socket who it is.

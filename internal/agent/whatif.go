@@ -37,8 +37,8 @@ func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 }
 
 // wishes are manifests as a kubelet would send them to the runtime.
-func wishes(manifests []podspec.Manifest) []engine.Wish {
-	var all []engine.Wish
+func wishes(manifests []podspec.Manifest) []engine.PlannedPod {
+	var all []engine.PlannedPod
 	for i, m := range manifests {
 		s := m.Spec
 		s.UID = fmt.Sprintf("planned-%d", i+1) // two documents may have one name
@@ -47,7 +47,7 @@ func wishes(manifests []podspec.Manifest) []engine.Wish {
 			parent = "/kubepods/pod" + s.UID
 		}
 		sum := podspec.PodResources(s)
-		w := engine.Wish{Spec: s, Pod: lifecycle.Pod{
+		w := engine.PlannedPod{Spec: s, Pod: lifecycle.Pod{
 			ID: s.UID, UID: s.UID, Name: s.Name, Namespace: s.Namespace, Labels: m.Labels, Annotations: m.Annotations,
 			CgroupParent: parent, Resources: &sum,
 		}}

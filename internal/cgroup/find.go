@@ -33,7 +33,7 @@ func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
 		return "", false
 	}
 	for _, name := range names {
-		if name == id || Named(name) == (Name{Sort: ContainerDir, ID: id}) {
+		if name == id || ParseName(name) == (Name{Kind: ContainerDir, ID: id}) {
 			return path.Join(podDir, name), true
 		}
 	}
@@ -46,7 +46,7 @@ func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 	tops := map[string]bool{"kubepods": true, "kubepods.slice": true}
 	for _, dir := range known {
 		for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
-			if Named(dir).Sort == KubepodsDir {
+			if ParseName(dir).Kind == KubepodsDir {
 				tops[dir] = true
 			}
 		}
@@ -65,10 +65,10 @@ func (t *Tree) podBelow(above, uid string) (dir string, ok bool) {
 		return "", false
 	}
 	for _, name := range names {
-		switch n := Named(name); {
-		case n.Sort == PodDir && n.ID == uid:
+		switch n := ParseName(name); {
+		case n.Kind == PodDir && n.ID == uid:
 			return path.Join(above, name), true
-		case n.Sort == QoSDir:
+		case n.Kind == QoSDir:
 			if dir, ok := t.podBelow(path.Join(above, name), uid); ok {
 				return dir, true
 			}

@@ -91,7 +91,7 @@ func (r *Real) WriteFile(path string, data []byte) error {
 }
 
 // LookDir reports why path is no directory, or cannot be looked at.
-func (r *Real) LookDir(path string) error {
+func (r *Real) StatDir(path string) error {
 	f, err := r.open(path, os.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {
 		return err

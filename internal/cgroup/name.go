@@ -6,21 +6,21 @@ import (
 )
 
 // Sort is what the name of a cgroup below a kubelet's says it is.
-type Sort int
+type NameKind int
 
 // The sorts of cgroups. Anything may carry such a name: only the runtime knows.
 const (
-	Other         Sort = iota
-	PodDir             // of a pod
-	ContainerDir       // of a container, or of a pod's sandbox
-	KubepodsDir        // above all pods
-	QoSDir             // above the pods of a class
-	ForeignHelper      // of a runtime's own helper beside a container
+	Other         NameKind = iota
+	PodDir                 // of a pod
+	ContainerDir           // of a container, or of a pod's sandbox
+	KubepodsDir            // above all pods
+	QoSDir                 // above the pods of a class
+	ForeignHelper          // of a runtime's own helper beside a container
 )
 
 // Name is what a cgroup's name reports.
 type Name struct {
-	Sort Sort
+	Kind NameKind
 	// ID is the UID of a pod or the id of a container, as the runtime spells it.
 	ID string
 }
@@ -33,15 +33,15 @@ const maxID = 128
 // "podUID" and "ID" (cgroupfs driver), "…-podUID.slice" with underscores for
 // dashes and "prefix-ID.scope" (systemd driver). It is the inverse of Path and
 // PodPath for one part.
-func Named(dir string) Name {
+func ParseName(dir string) Name {
 	name := path.Base(dir)
 	switch base, isSlice := strings.CutSuffix(name, slice); {
 	case isSlice:
 		return namedSlice(base)
 	case name == "kubepods":
-		return Name{Sort: KubepodsDir}
+		return Name{Kind: KubepodsDir}
 	case name == "burstable" || name == "besteffort":
-		return Name{Sort: QoSDir}
+		return Name{Kind: QoSDir}
 	}
 	if uid, ok := strings.CutPrefix(name, "pod"); ok && isID(uid) {
 		return Name{PodDir, uid}
@@ -70,9 +70,9 @@ func namedSlice(base string) Name {
 	}
 	switch uid, isPod := strings.CutPrefix(last, "pod"); {
 	case last == "kubepods":
-		return Name{Sort: KubepodsDir}
+		return Name{Kind: KubepodsDir}
 	case (last == "burstable" || last == "besteffort") && lastPart(above) == "kubepods":
-		return Name{Sort: QoSDir}
+		return Name{Kind: QoSDir}
 	case ok && isPod && isID(uid):
 		return Name{PodDir, strings.ReplaceAll(uid, "_", "-")}
 	}

@@ -13,12 +13,12 @@ func TestNamed(t *testing.T) {
 	const uid = "3f0d2f5c-6a6f-4f2e-8a4c-0a1b2c3d4e5f"
 	under := strings.ReplaceAll(uid, "-", "_")
 	for dir, want := range map[string]Name{
-		"kubepods":                                 {Sort: KubepodsDir},
-		"kubepods.slice":                           {Sort: KubepodsDir},
-		"lab.slice/lab-kubepods.slice":             {Sort: KubepodsDir},
-		"kubepods/burstable":                       {Sort: QoSDir},
-		"kubepods.slice/kubepods-besteffort.slice": {Sort: QoSDir},
-		"lab.slice/lab-kubepods.slice/lab-kubepods-burstable.slice": {Sort: QoSDir},
+		"kubepods":                                 {Kind: KubepodsDir},
+		"kubepods.slice":                           {Kind: KubepodsDir},
+		"lab.slice/lab-kubepods.slice":             {Kind: KubepodsDir},
+		"kubepods/burstable":                       {Kind: QoSDir},
+		"kubepods.slice/kubepods-besteffort.slice": {Kind: QoSDir},
+		"lab.slice/lab-kubepods.slice/lab-kubepods-burstable.slice": {Kind: QoSDir},
 		"kubepods/besteffort/pod" + uid:                             {PodDir, uid},
 		"kubepods/pod0123456789abcdef0123456789abcdef":              {PodDir, "0123456789abcdef0123456789abcdef"},
 		"kubepods.slice/kubepods-pod" + under + ".slice":            {PodDir, uid},
@@ -45,7 +45,7 @@ func TestNamed(t *testing.T) {
 		".":                                                         {},
 		"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podslice": {},
 	} {
-		if got := Named(dir); got != want {
+		if got := ParseName(dir); got != want {
 			t.Errorf("Named(%q) = %+v, want %+v", dir, got, want)
 		}
 	}
@@ -60,15 +60,15 @@ func FuzzNamed(f *testing.F) {
 	f.Add(strings.Repeat("/kubepods-pod_", 10_000), id)
 	f.Fuzz(func(t *testing.T, uid, ctr string) {
 		defer clock.Watch(t, len(uid)+len(ctr))()
-		if n := Named(uid); n.ID != "" && (strings.ContainsAny(n.ID, "/.:*\x00 ") || len(n.ID) > maxID) {
+		if n := ParseName(uid); n.ID != "" && (strings.ContainsAny(n.ID, "/.:*\x00 ") || len(n.ID) > maxID) {
 			t.Fatalf("Named(%q) lets %q through", uid, n.ID)
 		}
 		if !isID(uid) || strings.Contains(uid, "_") {
 			return
 		}
 		slice := "kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
-		if dir, err := PodPath(slice); err == nil && Named(dir) != (Name{PodDir, uid}) {
-			t.Fatalf("pod %q is read from %q as %+v", uid, dir, Named(dir))
+		if dir, err := PodPath(slice); err == nil && ParseName(dir) != (Name{PodDir, uid}) {
+			t.Fatalf("pod %q is read from %q as %+v", uid, dir, ParseName(dir))
 		}
 		if !isContainerID(ctr) {
 			return
@@ -78,8 +78,8 @@ func FuzzNamed(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if Named(dir) != (Name{ContainerDir, ctr}) || path.Base(path.Dir(dir)) == "" {
-				t.Fatalf("%q is read as %+v", dir, Named(dir))
+			if ParseName(dir) != (Name{ContainerDir, ctr}) || path.Base(path.Dir(dir)) == "" {
+				t.Fatalf("%q is read as %+v", dir, ParseName(dir))
 			}
 		}
 	})

@@ -113,12 +113,12 @@ func staysInside(t *testing.T, beneath bool) {
 		}
 	}
 	for _, p := range []string{"absolute", "relative", "..", outside, "cpu/pod/cpu.shares", "none"} {
-		if real.LookDir(p) == nil {
+		if real.StatDir(p) == nil {
 			t.Errorf("%s is a directory inside", p)
 		}
 	}
 	for _, p := range []string{".", "cpu", "cpu/pod"} {
-		if real.LookDir(p) != nil {
+		if real.StatDir(p) != nil {
 			t.Errorf("%s is no directory inside", p)
 		}
 	}

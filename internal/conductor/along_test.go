@@ -19,7 +19,7 @@ func (under) Capabilities() Capabilities {
 }
 
 // busy has it that nothing could be sent for longer than is waited.
-func (b *beside) busy() { b.node.queue.Since = b.now().Add(-runtimesync.MostWait) }
+func (b *beside) busy() { b.node.queue.Since = b.now().Add(-runtimesync.MaxWait) }
 
 // due reports whether a copy is sent though the node is not quiet.
 func (b *beside) due() bool {
@@ -29,7 +29,7 @@ func (b *beside) due() bool {
 // next is an event of another pod, and what its answer says of others.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
 	t.Helper()
-	defer b.Settled()
+	defer b.Flush()
 	pod := &lifecycle.Pod{ID: "x", Name: "x", UID: "ux", Namespace: "shop", CgroupParent: "/kubepods/podux"}
 	ans, err := b.Handle(t.Context(), from, lifecycle.Event{Kind: kind, Pod: pod,
 		Container: &lifecycle.Container{ID: "x", PodID: "x", Name: "x", CgroupsPath: "/kubepods/podux/x"}})
@@ -112,7 +112,7 @@ func TestNotGivenAlong(t *testing.T) {
 	t.Run("itself", func(t *testing.T) {
 		b := narrowedBeside(t)
 		b.busy()
-		defer b.Settled()
+		defer b.Flush()
 		ans, err := b.Handle(t.Context(), under{}, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: b.pod, Container: b.ctr})
 		if err != nil || len(ans.Others) > 0 {
 			t.Errorf("its own answer tells of it twice: %v, %v", ans.Others, err)

@@ -81,11 +81,11 @@ type hasty struct {
 
 func (h *hasty) Asks(lifecycle.Kind) bool { return true }
 
-func (h *hasty) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.Outside, error) {
+func (h *hasty) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	end, _ := ctx.Deadline()
 	h.given = append(h.given, time.Until(end))
 	h.wait(ctx)
-	return lifecycle.Outside{}, nil
+	return lifecycle.HookServerAnswer{}, nil
 }
 
 func (h *hasty) Notify(*lifecycle.Event) {}
@@ -124,7 +124,7 @@ func TestOneBudget(t *testing.T) {
 			}
 		}
 	}
-	con.Settled()
+	con.Flush()
 	for _, given := range servers.given {
 		if given > limit/8 {
 			t.Errorf("hook servers were given %v after all that was waited for", given)
@@ -138,7 +138,7 @@ func TestOneBudget(t *testing.T) {
 	}
 	s.known.Store(true)
 	con.Inform([]string{"u"})
-	con.Settled()
+	con.Flush()
 	if got := late(con); len(got) > 0 {
 		t.Errorf("known by now: %q", got)
 	}

@@ -92,13 +92,13 @@ type Conductor struct {
 	// later is a Synchronize that continues after its answer; Run waits for it.
 	later sync.WaitGroup
 
-	node       *node // its mu guards all below
-	presence   *facts.Presence
-	returning  bool      // Options.Returning
-	looked     bool      // whether it was checked that an earlier agent wrote
-	synced     time.Time // the last Synchronize that was decided and applied
-	sweepEvery time.Duration
-	freeMemory func()
+	node           *node // its mu guards all below
+	presence       *facts.Presence
+	returning      bool      // Options.Returning
+	checkedEarlier bool      // whether it was checked that an earlier agent wrote
+	synced         time.Time // the last Synchronize that was decided and applied
+	sweepEvery     time.Duration
+	freeMemory     func()
 }
 
 // uptimes are the times of events, counted from the conductor's start, so that a
@@ -148,14 +148,14 @@ func New(o Options) *Conductor {
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.fail.Store(o.Fail)
-	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{n}, o.Now, c.sweepEvery)
+	c.presence = facts.NewPresence(o.Keeper.Tree(), stateHolder{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{n},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
 		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
 		Renew: func(pod *lifecycle.Pod) {
 			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
 		},
-		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.Ourselves)) },
+		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.AgentPanic)) },
 	})
 	return c
 }
@@ -164,7 +164,7 @@ func New(o Options) *Conductor {
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	w := c.newWork(from, &ev)
-	c.trace(w, stopWait)
+	c.trace(w, stepWait)
 	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
 	defer done()
 	if err != nil { // a hook server's, before the event had its turn
@@ -173,7 +173,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 		return Answer{Op: w.done.Op}, err
 	}
 	compact(&ev)
-	w.done.Limit, w.done.Problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
+	w.done.Limit, w.done.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
 	return c.run(w)
 }
 
@@ -183,7 +183,7 @@ func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Fa
 
 // Rehost is Configure on a machine some of whose CPUs went offline or came back,
 // made by topology.Machine.WithOnline.
-func (c *Conductor) Rehost(m *topology.Machine, p engine.Policy, t Tuning) {
+func (c *Conductor) ConfigureMachine(m *topology.Machine, p engine.Policy, t Tuning) {
 	c.configure(engine.Facts{Machine: m, Policy: &p}, t)
 }
 
@@ -212,7 +212,7 @@ func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) m
 }
 
 // texts are sets of CPUs as kernel lists.
-func texts(sets map[string]topology.Set, m *topology.Machine) map[string]string {
+func cpuLists(sets map[string]topology.Set, m *topology.Machine) map[string]string {
 	out := make(map[string]string, len(sets))
 	for key, cpus := range sets {
 		out[key] = m.Format(cpus)
@@ -240,7 +240,7 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 // Attached notes a connected runtime; its copies are updated from now on. It
 // returns when the results of its Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
-	c.Settled()
+	c.Flush()
 	c.node.mu.Lock()
 	c.node.runtimes[from.Name()] = attached{from, r}
 	c.node.queue.Due.Reset(0)

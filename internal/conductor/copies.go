@@ -56,7 +56,7 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to attached
 	var out *runtimesync.Copy
 	var values []lifecycle.Value
-	_, _ = c.run(own(lifecycle.Copy, func() {
+	_, _ = c.run(internalEvent(lifecycle.Copy, func() {
 		if due() {
 			to, out, values = c.node.nextCopy()
 		}
@@ -76,7 +76,7 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
 			c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
-				append(c.reports.Whose(out.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+				append(c.reports.OwnerAttrs(out.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
 		}
 		return c.keeper.Apply(again)
 	})
@@ -111,7 +111,7 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.contest(ctr, f) })
+	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
 }
 
 // noteUpdate takes the lock. It returns what the kernel must get again because
@@ -133,7 +133,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	}
 	switch {
 	case !refused:
-		n.queue.Took(to, values)
+		n.queue.Accepted(to, values)
 		if !to.RuntimeOnly {
 			n.noteCopy(to.ID, values, func(d *delivery) { d.Note, d.Alone = "the runtime's copy agrees", "" })
 		}
@@ -185,7 +185,7 @@ func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
-		if ctr.Unread.Why != "" || !t.Differs(ctr, v) {
+		if ctr.Undescribed.Why != "" || !t.Differs(ctr, v) {
 			continue
 		}
 		if _, late := n.checkpoint.Record(ctr.ID); !late && !t.Recorded {

@@ -11,7 +11,7 @@ import (
 )
 
 // delivery is the result of applying one value.
-type delivery = nodeview.Became
+type delivery = nodeview.ApplyResult
 
 // deliveries are the results for a container's or pod's values. Few values of many
 // have one: a list takes a fifth of a map's memory.
@@ -50,10 +50,10 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	case lifecycle.Env:
 		for _, e := range reported.Env {
 			if name, value, _ := strings.Cut(e, "="); name == v.Key {
-				return value == v.Text && !v.Gone
+				return value == v.Text && !v.Remove
 			}
 		}
-		return v.Gone
+		return v.Remove
 	case lifecycle.Annotation:
 		return reported.Annotations[v.Key] == v.Text
 	case lifecycle.MountPoint:

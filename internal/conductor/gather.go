@@ -8,23 +8,23 @@ import (
 )
 
 // kept is the node as the gatherer of facts sees it.
-type kept struct{ n *node }
+type stateHolder struct{ n *node }
 
 // Hold returns the state, which does not change until Free.
-func (k kept) Hold() *engine.State {
+func (k stateHolder) Hold() *engine.State {
 	k.n.mu.Lock()
 	return k.n.state
 }
 
 // Free ends Hold.
-func (k kept) Free() { k.n.mu.Unlock() }
+func (k stateHolder) Free() { k.n.mu.Unlock() }
 
 // Notify reports an event to hook servers that decides nothing.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
 // BeforePod returns what hook servers want for a pod whose sandbox does not exist
 // yet. The error is a *Rejection.
-func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error) {
+func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	can := from.Capabilities()
 	o, err := c.facts.BeforePod(ctx, &can, pod)
 	if err != nil {
@@ -49,7 +49,7 @@ func compact(ev *lifecycle.Event) {
 	}
 	for _, c := range ev.Containers {
 		if c != nil {
-			c.Together()
+			c.CompactIDs()
 		}
 	}
 }

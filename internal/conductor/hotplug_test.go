@@ -34,8 +34,8 @@ func (mo *model) online(offline ...int) {
 	}
 	m, _ := mo.machine.WithOnline(ids)
 	mo.policy.Pools.Online, mo.policy.Pools.Shared, mo.policy.Pools.Reclaimed = m.Online(), m.Online(), m.Online()
-	mo.con.Rehost(m, mo.policy, conductor.Tuning{})
-	mo.con.Settled()
+	mo.con.ConfigureMachine(m, mo.policy, conductor.Tuning{})
+	mo.con.Flush()
 }
 
 // TestHotUnplug takes CPUs away under what runs, those of owners and those of
@@ -124,8 +124,8 @@ func (mo *model) plug(offline []int) {
 	now.Online, now.Reserved = mo.machine.Online(), mo.reserved().And(mo.machine.Online())
 	now.Shared = now.Online.Minus(now.Reserved)
 	now.Reclaimed = now.Shared
-	mo.con.Rehost(mo.machine, mo.policy, conductor.Tuning{})
-	mo.con.Settled()
+	mo.con.ConfigureMachine(mo.machine, mo.policy, conductor.Tuning{})
+	mo.con.Flush()
 	mo.foreign = false
 	mo.checkExclusive("after other CPUs are online")
 	mo.checkOnline(offline)
@@ -137,7 +137,7 @@ func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {
 		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
-		if !c.started || len(told) != 1 || told[0].Seat == placement.Rest.String() {
+		if !c.started || len(told) != 1 || told[0].Seat == placement.Unclassified.String() {
 			continue
 		}
 		text, err := tree.Read(c.dir(), lifecycle.CPUSetCPUs, "")
@@ -246,7 +246,7 @@ func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(res
 // sizingOf is how pools are sized on a machine, by the same rules as before.
 func sizingOf(m *topology.Machine, was *pools.Sizing) *pools.Sizing {
 	sizing := pools.NewSizing(m)
-	sizing.Expand, sizing.Together, sizing.Least = was.Expand, was.Together, was.Least
+	sizing.Expand, sizing.ShareUnused, sizing.MinReclaimed = was.Expand, was.ShareUnused, was.MinReclaimed
 	return sizing
 }
 
@@ -273,7 +273,7 @@ func (mo *model) copiedBeside() {
 	for _, c := range mo.live() {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		for _, e := range found {
-			if e.ID != c.ID || !c.started || e.Seat == placement.Rest.String() {
+			if e.ID != c.ID || !c.started || e.Seat == placement.Unclassified.String() {
 				continue
 			}
 			for _, v := range e.Values {
@@ -382,8 +382,8 @@ func TestMemoryComes(t *testing.T) {
 		}
 		mo.machine = now
 		mo.choosing(func(p *pools.Policy) { p.Tree = choose.NewTree(now) })
-		mo.con.Rehost(now, mo.policy, conductor.Tuning{})
-		mo.con.Settled()
+		mo.con.ConfigureMachine(now, mo.policy, conductor.Tuning{})
+		mo.con.Flush()
 	}
 	bound := func() *modelCtr {
 		mo.dress = func(p *modelPod) {

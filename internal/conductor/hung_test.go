@@ -22,11 +22,11 @@ func hung(t *testing.T, play func(t *testing.T, mo *model, o *outsiders, hang fu
 			synctest.Test(t, func(t *testing.T) {
 				name, open := "", make(chan struct{})
 				mo := newModel(t, v, faults{})
-				o := &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+				o := &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 					if ev.Pod.Name == name {
 						<-open
 					}
-					return lifecycle.Outside{}, nil
+					return lifecycle.HookServerAnswer{}, nil
 				}}
 				mo.liar = o
 				mo.boot()

@@ -11,7 +11,7 @@ import (
 
 // item is a value of a container for the keeper, with its original value.
 func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
-	it := keeper.Item{Target: t, Value: v, Asked: asked(&ctr.Pristine, v), Back: putsBack(v)}
+	it := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
 	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
 		it.Carried = true // the runtime writes it to the kernel
 	}
@@ -21,19 +21,19 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 // podItem is a value of a pod's own cgroup. Its original is the runtime's request
 // for the pod, or else what the kernel has.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
-	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
+	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
 	requested := engine.PodPristine(p.Pod)
 	_, known := requested.Of(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
-		it.Unknown = !known
+		it.RequestUnknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
-		it.Unknown = !p.Limits()
+		it.RequestUnknown = !p.Limits()
 	default: // except for what the runtime does not set
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
-		it.Asked = asked(requested, v)
+		it.Asked = originalOf(requested, v)
 	}
 	return it
 }
@@ -48,7 +48,7 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 		if v.Field == lifecycle.CPUShares {
 			return lifecycle.Value{}, false
 		}
-		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && putsBack(v)
+		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && isRestore(v)
 	}
 	return lifecycle.Value{
 		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(requested.V), Why: lifecycle.Reason{Text: "as the runtime asked"},
@@ -56,11 +56,11 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 }
 
 // putsBack reports whether a value only undoes an earlier decision.
-func putsBack(v lifecycle.Value) bool { return v.Why.Hook == "" }
+func isRestore(v lifecycle.Value) bool { return v.Why.Hook == "" }
 
 // asked is the original value of a container's cgroup file: the runtime's request,
 // or else the value in a new cgroup. It is nil for what runtimes do not report.
-func asked(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
+func originalOf(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 	out, known := p.Of(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:

@@ -207,7 +207,7 @@ func (mo *model) bootWith(saved []byte) {
 		if mo.con != nil {
 			earlier = append([]byte{}, mo.journal.Bytes()...)
 		}
-		must(k.Originals.Keep(mo.journal, earlier))
+		must(k.Originals.Load(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
 		Checkpoint: saved, HookServers: mo.liar,
@@ -252,7 +252,7 @@ func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 		from = proxy{}
 	}
 	ans, err := mo.con.Handle(context.Background(), from, ev)
-	mo.con.Settled() // a Synchronize is answered before it is applied
+	mo.con.Flush() // a Synchronize is answered before it is applied
 	if mo.seen != nil {
 		mo.seen(&ev, ans, err)
 	}

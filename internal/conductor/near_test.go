@@ -71,7 +71,7 @@ func TestNearGrantedDevices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		con.Settled()
+		con.Flush()
 		return ans
 	}
 	con := start()

@@ -101,7 +101,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 
 func handle(t *testing.T, c *Conductor, ev lifecycle.Event) (Answer, error) {
 	t.Helper()
-	defer c.Settled()
+	defer c.Flush()
 	return c.Handle(t.Context(), anything{}, ev)
 }
 
@@ -271,7 +271,7 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(t.Context()); err != nil || w.done.Op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.uptimes.since.Store(int64(c.uptime() - 2*stuck))
+	c.uptimes.since.Store(int64(c.uptime() - 2*stuckAfter))
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
 		t.Errorf("got %v", err)
 	}
@@ -295,7 +295,7 @@ func TestAliveThroughSteps(t *testing.T) {
 		if err := c.Alive(t.Context()); err != nil {
 			t.Errorf("a step by %v: %v", step, err)
 		}
-		clk.Pass(2 * stuck)
+		clk.Pass(2 * stuckAfter)
 		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "under way for 4m0s") {
 			t.Errorf("a step by %v: an event that never ends: %v", step, err)
 		}

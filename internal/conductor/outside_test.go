@@ -20,17 +20,17 @@ import (
 
 // outsiders are hook servers made of a function.
 type outsiders struct {
-	answer func(ev *lifecycle.Event) (lifecycle.Outside, error)
+	answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	asked  []*lifecycle.Event
 	told   []*lifecycle.Event
 }
 
 func (o *outsiders) Asks(lifecycle.Kind) bool { return true }
 
-func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.Outside, error) {
+func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	o.asked = append(o.asked, ev)
 	if o.answer == nil {
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	}
 	return o.answer(ev)
 }
@@ -38,7 +38,7 @@ func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.Outsi
 func (o *outsiders) Notify(ev *lifecycle.Event) { o.told = append(o.told, ev) }
 
 func want(f lifecycle.Field, key, text string, n int64) lifecycle.Value {
-	return lifecycle.Value{Field: f, Key: key, Text: text, Int: n, Why: lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: "10-a.json"}}
+	return lifecycle.Value{Field: f, Key: key, Text: text, Int: n, Why: lifecycle.Reason{Hook: lifecycle.HookServerName, Source: "10-a.json"}}
 }
 
 // lies gives a model a hook server that answers whatever it likes, or none.
@@ -53,16 +53,16 @@ func (mo *model) lies(rt *rapid.T) {
 
 // someLies is a hook server that answers whatever it likes.
 func someLies(n int) *outsiders {
-	return &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	return &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		n++
 		if ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.UpdateContainer {
-			return lifecycle.Outside{}, nil
+			return lifecycle.HookServerAnswer{}, nil
 		}
 		if n%11 == 0 {
-			return lifecycle.Outside{}, errors.New("no")
+			return lifecycle.HookServerAnswer{}, errors.New("no")
 		}
 		cpus := []string{"0-1", "2", "3-5", "0-7", "9", "1,6", "7", "3"}[n%8]
-		o := lifecycle.Outside{Values: []lifecycle.Value{want(lifecycle.CPUSetCPUs, "", cpus, 0)}}
+		o := lifecycle.HookServerAnswer{Values: []lifecycle.Value{want(lifecycle.CPUSetCPUs, "", cpus, 0)}}
 		if n%3 == 0 {
 			o.Values = append(o.Values, want(lifecycle.CPUShares, "", "", int64(3000+n)), want(lifecycle.CPUSetMems, "", "5", 0))
 		}
@@ -74,7 +74,7 @@ func someLies(n int) *outsiders {
 }
 
 // fresh is a model with a hook server, and a container of a silent pod.
-func fresh(t *testing.T, answer func(ev *lifecycle.Event) (lifecycle.Outside, error)) (*model, *outsiders) {
+func fresh(t *testing.T, answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)) (*model, *outsiders) {
 	t.Helper()
 	mo := newModel(t, cgroup.V2, faults{})
 	o := &outsiders{answer: answer}
@@ -102,12 +102,12 @@ func whatIsSaid(t *testing.T, mo *model, c *modelCtr) (values map[string]string,
 }
 
 // atCreation answers creations alone.
-func atCreation(values ...lifecycle.Value) func(*lifecycle.Event) (lifecycle.Outside, error) {
-	return func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+func atCreation(values ...lifecycle.Value) func(*lifecycle.Event) (lifecycle.HookServerAnswer, error) {
+	return func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		if ev.Kind != lifecycle.CreateContainer {
-			return lifecycle.Outside{}, nil
+			return lifecycle.HookServerAnswer{}, nil
 		}
-		return lifecycle.Outside{Values: values}, nil
+		return lifecycle.HookServerAnswer{Values: values}, nil
 	}
 }
 
@@ -155,7 +155,7 @@ func TestAnswersComeFirst(t *testing.T) {
 func TestOwnedCPUsStayOwned(t *testing.T) {
 	t.Parallel()
 	cpus := "2-4"
-	mo, _ := fresh(t, func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	mo, _ := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		return atCreation(want(lifecycle.CPUSetCPUs, "", cpus, 0))(ev)
 	})
 	owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
@@ -196,11 +196,11 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 func TestUpdatesAndAnswers(t *testing.T) {
 	t.Parallel()
 	again := false
-	mo, o := fresh(t, func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	mo, o := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		if ev.Kind == lifecycle.CreateContainer || again {
-			return lifecycle.Outside{Values: []lifecycle.Value{want(lifecycle.CPUShares, "", "", 777), want(lifecycle.CPUQuota, "", "", 30000), want(lifecycle.Env, "A", "b", 0)}}, nil
+			return lifecycle.HookServerAnswer{Values: []lifecycle.Value{want(lifecycle.CPUShares, "", "", 777), want(lifecycle.CPUQuota, "", "", 30000), want(lifecycle.Env, "A", "b", 0)}}, nil
 		}
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	})
 	c := mo.create(mo.runPod("", "", ""), "a")
 	mo.start(c)
@@ -232,11 +232,11 @@ func TestUpdatesAndAnswers(t *testing.T) {
 // where the attachment holds it, and goes on, reported, where it is over.
 func TestNoIsHeldWhereItCanBe(t *testing.T) {
 	t.Parallel()
-	mo, _ := fresh(t, func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	mo, _ := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		if ev.Kind == lifecycle.CreateContainer {
-			return lifecycle.Outside{}, errors.New("hook server 10-a.json: no answer")
+			return lifecycle.HookServerAnswer{}, errors.New("hook server 10-a.json: no answer")
 		}
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	})
 	p := mo.runPod("", "", "")
 	ctr := &lifecycle.Container{ID: "c", Name: "a", CgroupsPath: p.CgroupParent + "/c"}
@@ -262,11 +262,11 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 // then on: for built-in policies, for later calls, and after a restart.
 func TestPodAnswers(t *testing.T) {
 	t.Parallel()
-	mo, o := fresh(t, func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	mo, o := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		if ev.Kind != lifecycle.RunPodSandbox {
-			return lifecycle.Outside{}, nil
+			return lifecycle.HookServerAnswer{}, nil
 		}
-		return lifecycle.Outside{Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}, Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"5"}`}}, nil
+		return lifecycle.HookServerAnswer{Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}, Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"5"}`}}, nil
 	})
 	p := mo.runPod("", "", "")
 	c := mo.create(p, "a")
@@ -336,7 +336,7 @@ func TestLongAnswersSurvive(t *testing.T) {
 // TestOutsidersPanic: a fault in asking costs the answer.
 func TestOutsidersPanic(t *testing.T) {
 	t.Parallel()
-	mo, _ := fresh(t, func(*lifecycle.Event) (lifecycle.Outside, error) { panic("ouch") })
+	mo, _ := fresh(t, func(*lifecycle.Event) (lifecycle.HookServerAnswer, error) { panic("ouch") })
 	if c := mo.create(mo.runPod("LSR", "2", ""), "a"); c == nil {
 		t.Error("the creation failed")
 	} else if mo.start(c); mo.effective(c) != "2" {

@@ -41,7 +41,7 @@ func (mo *model) partAgain() {
 	mo.lending = false
 }
 
-var partitionHook = hook.Partition{Found: lifecycle.Finding{Support: lifecycle.Supported}}
+var partitionHook = hook.Partition{KernelSupport: lifecycle.Finding{Support: lifecycle.Supported}}
 
 func (mo *model) file(path string) string {
 	text, err := mo.kernel.ReadFile(path)

@@ -56,9 +56,9 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 	mo.policy.Pools.Reclaimed = mo.policy.Pools.Shared
 	sizing := pools.NewSizing(mo.machine)
-	sizing.Expand, sizing.Together = seed%3 == 0, seed%3 == 1
+	sizing.Expand, sizing.ShareUnused = seed%3 == 0, seed%3 == 1
 	mo.policy.Placement = &pools.Policy{
-		Tree: choose.NewTree(mo.machine), Sizing: sizing, Whole: pools.WholeGuaranteed, Lend: seed%2 == 0, Roomy: seed%5 == 0,
+		Tree: choose.NewTree(mo.machine), Sizing: sizing, Whole: pools.WholeGuaranteed, Lend: seed%2 == 0, PreferEmptiest: seed%5 == 0,
 	}
 	mo.dress = func(p *modelPod) {
 		d := wardrobe[(seed+mo.n*7)%len(wardrobe)]
@@ -93,7 +93,7 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 func (mo *model) resize(s step) {
 	mo.lending = mo.lends() // until all is settled
 	mo.choosing(func(p *pools.Policy) {
-		p.Sizing.Expand, p.Sizing.Together, p.Sizing.Least, p.Lend = s.A%3 == 0, s.A%3 == 1, 1+s.B%3, s.A%2 == 0
+		p.Sizing.Expand, p.Sizing.ShareUnused, p.Sizing.MinReclaimed, p.Lend = s.A%3 == 0, s.A%3 == 1, 1+s.B%3, s.A%2 == 0
 	})
 }
 

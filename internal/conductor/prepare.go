@@ -36,13 +36,13 @@ func (n *node) route(w *work) {
 	for _, id := range n.losersFirst(w.done.Plan.Changed) {
 		n.routeChanged(w, n.state.Container(id), reported[id])
 	}
-	for _, change := range w.done.Plan.Seats {
-		n.prepareSeat(w, change)
+	for _, change := range w.done.Plan.GroupChanges {
+		n.prepareGroup(w, change)
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
 	if w.done.Plan.Moved() {
-		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
+		n.checkpoint.SetGrants(cpuLists(n.state.Held(), n.state.Machine))
 	}
 }
 
@@ -50,8 +50,8 @@ func (n *node) route(w *work) {
 // how a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind
-	if slices.Contains(w.done.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
-		n.prepareFollowing(w, ctr)
+	if slices.Contains(w.done.Plan.Reassigned, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
+		n.prepareResizedTogether(w, ctr)
 		return
 	}
 	switch kind {
@@ -61,7 +61,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		// Others may have got CPUs between our answer and the runtime's write: the
 		// last decision counts.
 		w.kernel.owner = ctr.ID
-		n.written(ctr)
+		n.storeUpdate(ctr)
 	case lifecycle.UpdateContainer:
 		n.prepareUpdate(w, ctr)
 	case lifecycle.StartContainer:
@@ -79,12 +79,12 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
-		n.bring(w, ctr, route.Named, nil)
+		n.routeValues(w, ctr, route.Named, nil)
 	case lifecycle.Inform:
 		// It may have been created without a record, which a restart needs from now
 		// on.
 		n.track(ctr.ID).Recorded = true
-		n.prepareFollowing(w, ctr)
+		n.prepareResizedTogether(w, ctr)
 	}
 }
 
@@ -104,17 +104,17 @@ func (n *node) dropEnded(w *work) {
 // losersFirst orders live containers so that those that lose CPUs come before those
 // that get them.
 func (n *node) losersFirst(ids []string) []string {
-	var share, own []string
+	var share, internalEvent []string
 	for _, id := range ids {
 		switch ctr := n.state.Container(id); {
 		case ctr == nil || !ctr.Alive():
-		case ctr.Seat.Pool == placement.Own:
-			own = append(own, id)
+		case ctr.Assignment.Pool == placement.Own:
+			internalEvent = append(internalEvent, id)
 		default:
 			share = append(share, id)
 		}
 	}
-	return append(share, own...)
+	return append(share, internalEvent...)
 }
 
 func (n *node) forget(w *work, id string) {
@@ -184,7 +184,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
 	}
-	values := n.bring(w, ctr, route.Creating, nil)
+	values := n.routeValues(w, ctr, route.Creating, nil)
 	switch {
 	case !w.can.Stamps():
 		// It was created before it was reported, and carries no record: the
@@ -192,7 +192,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		n.noteLate(ctr)
 		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, even if nobody owns anything and so nothing is decided
+	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, even if nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -229,14 +229,14 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return lifecycle.Record{
 		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Stamp.CPUs),
-		Given: n.track(ctr.ID).given, Kept: ctr.Kept,
+		CreatedWith: n.track(ctr.ID).given, RecordFields: ctr.RecordFields,
 	}
 }
 
 // noteLate stores in the checkpoint what a container would return to now, if that
 // is known.
 func (n *node) noteLate(ctr *engine.Container) {
-	if !ctr.Unread.Unasked {
+	if !ctr.Undescribed.NoRequest {
 		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }
@@ -245,7 +245,7 @@ func (n *node) noteLate(ctr *engine.Container) {
 // at its creation and lacks that.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
-	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.Said() {
+	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
 		n.noteLate(ctr)
 	}
 }
@@ -258,9 +258,9 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	delete(n.failedCreates, ctr.Key)
 	n.createDone(ctr)
 	w.kernel.owner = ctr.ID
-	w.answer.Owns = ctr.Seat.Pool == placement.Own
+	w.answer.Owns = ctr.Assignment.Pool == placement.Own
 	switch {
-	case t.undescribed && ctr.Unread.Why == "":
+	case t.undescribed && ctr.Undescribed.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
 		n.prepareLive(w, ctr, w.done.Event.Container)
 	case t.noCgroupPath: // only now its cgroup is known
@@ -269,7 +269,7 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	case t.sent == nil: // created while no agent ran: what only a creation carries is lost
 		n.prepareLive(w, ctr, w.done.Event.Container)
 	case w.can.HoldsStart:
-		n.bring(w, ctr, route.Starting, nil)
+		n.routeValues(w, ctr, route.Starting, nil)
 	}
 }
 
@@ -281,15 +281,15 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
 	t.Pending = runtimesync.Requested(w.done.Event.Requested)
-	n.bring(w, ctr, route.Updating, nil)
+	n.routeValues(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
-		n.written(ctr) // nobody waited for our answer: the update is reported afterwards
+		n.storeUpdate(ctr) // nobody waited for our answer: the update is reported afterwards
 	}
 }
 
 // prepareFollowing updates a container that was resized with its pod: its record is
 // older.
-func (n *node) prepareFollowing(w *work, ctr *engine.Container) {
+func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
 	n.noteLate(ctr)
 	n.prepareLive(w, ctr, nil)
 }
@@ -304,7 +304,7 @@ func (n *node) createDone(ctr *engine.Container) {
 
 // written notes that the runtime has stored the answer to an update, on top of
 // later values in its copy.
-func (n *node) written(ctr *engine.Container) {
+func (n *node) storeUpdate(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
 	for _, v := range n.state.Values(ctr) {
 		if _, ok := wrote[v.Field]; ok {
@@ -318,22 +318,22 @@ func (n *node) written(ctr *engine.Container) {
 // describes it, nil if it is known already.
 func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
-	t.undescribed = t.undescribed || ctr.Unread.Why != ""
+	t.undescribed = t.undescribed || ctr.Undescribed.Why != ""
 	if reported != nil {
 		t.Report(&reported.Resources)
 	}
 	if reported != nil && !w.can.Stamps() || ctr.Stamp.Stale {
 		n.noteLate(ctr)
 	}
-	n.bring(w, ctr, route.Living, reported)
+	n.routeValues(w, ctr, route.Living, reported)
 }
 
 // prepareSeat applies a pool's change to its containers: to the kernel before the
 // answer, and with the answer to the runtime's copy of those that have no cgroup
 // yet.
-func (n *node) prepareSeat(w *work, change engine.SeatChange) {
+func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
-	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Seat, change.Before) {
+	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Group, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
 		w.done.Problems = append(w.done.Problems, q)
 	}
@@ -369,7 +369,7 @@ func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bo
 	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false
 	}
-	n.send(w, ctr, v, route.Losing)
+	n.sendInAnswer(w, ctr, v, route.Losing)
 	return true
 }
 

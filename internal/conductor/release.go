@@ -149,16 +149,16 @@ func Released(out []keeper.Outcome) api.Released {
 // giveUp restores what an earlier agent wrote for live containers, if this one does
 // not decide it. Containers that the runtime cannot describe keep their
 // values: it is called again when one can be read.
-func (c *Conductor) giveUp(w *work) {
+func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
 			c.node.mu.Lock()
 			defer c.node.mu.Unlock()
-			return c.node.state.Lives(owner)
+			return c.node.state.IsLive(owner)
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("values of an earlier agent are not restored", append(c.reports.Whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("values of an earlier agent are not restored", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 	})
@@ -182,12 +182,12 @@ func (n *node) dirs() (out []string) {
 // findEarlier notifies the keeper of an earlier agent: a record, or a key that was
 // used before, shows that one has written. Each Synchronize checks it until one
 // finds it.
-func (c *Conductor) findEarlier(records map[string]engine.Record) {
-	if c.looked {
+func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
+	if c.checkedEarlier {
 		return
 	}
-	c.looked = true
-	if (len(records) > 0 || c.returning) && c.keeper.Originals.Wrote(c.node.dirs()) {
+	c.checkedEarlier = true
+	if (len(records) > 0 || c.returning) && c.keeper.Originals.EarlierWrote(c.node.dirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
 			"values that the runtime does not report cannot be restored")
 	}

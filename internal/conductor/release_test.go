@@ -123,7 +123,7 @@ func (mo *model) keep() {
 // releaseAlone gives back what an agent that was killed left.
 func (mo *model) releaseAlone() {
 	k := keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version})
-	must(k.Originals.Keep(mo.journal, bytes.Clone(mo.journal.Bytes())))
+	must(k.Originals.Load(mo.journal, bytes.Clone(mo.journal.Bytes())))
 	// Who is not there to own CPUs any more does not.
 	mo.kernel.OnWrite(nil)
 	r := conductor.Released(k.ReleaseAll())

@@ -28,13 +28,13 @@ type work struct {
 	read  func()
 	write func() []keeper.Outcome
 
-	can         Capabilities // those of from; if that is nil, of a connected runtime
-	answer      Answer
-	kernel      writes
-	wasUnplaced map[string]bool // see unplaced
-	err         error           // a *Rejection
-	failed      bool            // a panic of ours cost the event something
-	rereads     bool            // it describes what the runtime could not describe before
+	can            Capabilities // those of from; if that is nil, of a connected runtime
+	answer         Answer
+	kernel         writes
+	wasUnplaced    map[string]bool // see unplaced
+	err            error           // a *Rejection
+	failed         bool            // a panic of ours cost the event something
+	describesAgain bool            // it describes what the runtime could not describe before
 }
 
 // writes are values for the kernel.
@@ -46,7 +46,7 @@ type writes struct {
 	forget       []string // pods and containers that have ended
 	// rest are writes that a creation's answer does not wait for, since the
 	// kernel's partitions have the same effect.
-	rest *keeper.Rest
+	deferred *keeper.Deferred
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
@@ -58,7 +58,7 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 }
 
 // own is an event of ours that decides nothing.
-func own(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
+func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
 	return &work{done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
@@ -121,7 +121,7 @@ func (w *work) isOver() bool {
 
 // begin begins the turn of an event.
 func (c *Conductor) begin(w *work) {
-	c.trace(w, stopTurn)
+	c.trace(w, stepTurn)
 	if w.decides() {
 		c.uptimes.since.Store(max(1, int64(c.uptime())))
 	}
@@ -149,7 +149,7 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 			return
 		}
 		c.log.Error("deciding an event failed", logkey.Op, w.done.Op, logkey.Event, w.done.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-		c.reports.Count.HookError(nodeview.Ourselves)
+		c.reports.Count.HookError(nodeview.AgentPanic)
 		w.failed = true
 		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
 		if c.fail.Load() && w.done.Event.Kind == lifecycle.CreateContainer {
@@ -161,12 +161,12 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 
 // rereads reports whether an event describes what the runtime could not describe
 // before.
-func rereads(s *engine.State, ev *lifecycle.Event) (is bool) {
+func describesAgain(s *engine.State, ev *lifecycle.Event) (is bool) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
-		_, is = s.Lives(ev.Pod.ID)
+		_, is = s.IsLive(ev.Pod.ID)
 	case lifecycle.StartContainer:
-		_, is = s.Lives(ev.Container.ID)
+		_, is = s.IsLive(ev.Container.ID)
 	}
 	return is
 }
@@ -176,7 +176,7 @@ func (c *Conductor) gather(w *work) {
 	if !w.decides() {
 		return
 	}
-	c.trace(w, stopGather)
+	c.trace(w, stepGather)
 	if w.first != nil {
 		w.first()
 	}
@@ -193,13 +193,13 @@ func (c *Conductor) gather(w *work) {
 // I/O.
 func (c *Conductor) decide(w *work) {
 	if w.read != nil {
-		c.trace(w, stopGather)
+		c.trace(w, stepGather)
 		w.read()
 	}
 	if !w.decides() {
 		return
 	}
-	c.trace(w, stopDecide)
+	c.trace(w, stepDecide)
 	start := c.now()
 	w.done.Plan = engine.Decide(c.node.state, w.done.Event, w.facts)
 	w.done.Decided = c.now().Sub(start)
@@ -208,7 +208,7 @@ func (c *Conductor) decide(w *work) {
 		return
 	}
 	w.can = c.node.capabilities(w.from)
-	w.rereads = rereads(c.node.state, w.done.Event)
+	w.describesAgain = describesAgain(c.node.state, w.done.Event)
 	records := w.facts.Records
 	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
 	c.node.state.Commit(w.done.Plan)
@@ -216,13 +216,13 @@ func (c *Conductor) decide(w *work) {
 		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.node.track(id)
 			t.Recorded = true
-			if given := records[id].Given; given != nil {
+			if given := records[id].CreatedWith; given != nil {
 				t.given = given
 			}
 		}
 	}
 	if w.done.Event.Kind == lifecycle.Synchronize {
-		c.findEarlier(records)
+		c.checkEarlierAgent(records)
 	}
 	w.facts = engine.Facts{}
 }
@@ -230,7 +230,7 @@ func (c *Conductor) decide(w *work) {
 // route decides where each value of the plan goes.
 func (c *Conductor) route(w *work) {
 	if w.decides() && w.err == nil {
-		c.trace(w, stopRoute)
+		c.trace(w, stepRoute)
 		c.node.route(w)
 	}
 }
@@ -238,7 +238,7 @@ func (c *Conductor) route(w *work) {
 // apply writes the values that cannot wait for the answer. When it returns, others
 // have lost the CPUs that they give up.
 func (c *Conductor) apply(w *work) {
-	c.trace(w, stopApply)
+	c.trace(w, stepApply)
 	c.recoverPanic(w, func() {
 		if w.write != nil {
 			w.done.Wrote = w.write()
@@ -251,7 +251,7 @@ func (c *Conductor) apply(w *work) {
 		switch {
 		case len(to.items)+len(to.forget) == 0:
 		case w.done.Event.Kind == lifecycle.CreateContainer:
-			w.done.Wrote, to.rest = c.keeper.ApplyUrgent(to.items)
+			w.done.Wrote, to.deferred = c.keeper.ApplyUrgent(to.items)
 		default:
 			w.done.Wrote = c.keeper.Apply(to.items)
 		}
@@ -274,8 +274,8 @@ func (c *Conductor) apply(w *work) {
 
 // confirm notes the results of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
-	c.trace(w, stopConfirm)
-	c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.kernel.rest.Apply()...) })
+	c.trace(w, stepConfirm)
+	c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.kernel.deferred.Apply()...) })
 	c.recoverPanic(w, func() {
 		c.keeper.Note(w.kernel.notes)
 		c.node.mu.Lock()
@@ -283,8 +283,8 @@ func (c *Conductor) confirm(w *work) {
 		c.node.noteOutcomes(w.done.Wrote)
 	})
 	takesOver := w.done.Event.Kind == lifecycle.Synchronize
-	if (takesOver || w.rereads) && !w.failed {
-		c.giveUp(w)
+	if (takesOver || w.describesAgain) && !w.failed {
+		c.restoreEarlier(w)
 	}
 	if takesOver && !w.failed {
 		if err := c.keeper.Tidy(); err != nil {
@@ -318,7 +318,7 @@ func (c *Conductor) confirmAnswered() {
 }
 
 // Settled returns when all decisions so far are in the kernel and reported.
-func (c *Conductor) Settled() {
+func (c *Conductor) Flush() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.confirmAnswered()
@@ -326,7 +326,7 @@ func (c *Conductor) Settled() {
 
 // rewrite makes the keeper write what it knows already, and notes the results.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
-	w := own(k, nil, write)
+	w := internalEvent(k, nil, write)
 	_, _ = c.run(w)
 	return w.done.Wrote
 }

@@ -42,7 +42,7 @@ func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value
 	if !t.RuntimeOnly || !w.can.Piggybacks || !w.canUpdateOthers() || t.Pending != nil || of != nil && of.ID == ctr.ID {
 		return
 	}
-	k := route.Known{Contest: n.contest(ctr, v.Field), Stored: t.Has(v)}
+	k := route.Known{Contest: n.whyNotClaimed(ctr, v.Field), Stored: t.Has(v)}
 	if route.Of(route.Piggyback, &w.can, v, k).To != route.Runtime {
 		return
 	}

@@ -78,7 +78,7 @@ func TestRuntimeOnly(t *testing.T) {
 	if _, err := b.Handle(t.Context(), piggybacks{}, sync); err != nil {
 		t.Fatal(err)
 	}
-	b.Settled()
+	b.Flush()
 	own := &beside{Conductor: b.Conductor}
 	cpus := func() (kernel string, v api.Value) {
 		text, err := b.kernel.ReadFile(file)
@@ -124,7 +124,7 @@ func TestRuntimeOnly(t *testing.T) {
 	if _, err := b.Handle(t.Context(), piggybacks{}, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: testPod(nil)}); err != nil {
 		t.Fatal(err)
 	}
-	b.Settled()
+	b.Flush()
 	runtime.flush(t, b.Conductor)
 	check("the owner ended", "0-3", "runtime", true)
 	p := testPod(map[string]string{intent.KoordResourceStatus: `{"cpuset":"2-3"}`})
@@ -138,7 +138,7 @@ func TestRuntimeOnly(t *testing.T) {
 	if len(ans.Others) != 1 || ans.Others[0].Container != "c" || ans.Others[0].Values[0].Text != "0-1" {
 		t.Errorf("the answer updates %+v", ans.Others)
 	}
-	b.Settled()
+	b.Flush()
 	runtime.flush(t, b.Conductor)
 	check("the next owner", "0-1", "runtime", true)
 }

@@ -67,7 +67,7 @@ func (b *batch) event(kind lifecycle.Kind, asked *lifecycle.Resources) Answer {
 	if kind != lifecycle.RunPodSandbox {
 		ev.Container = b.ctr
 	}
-	defer b.Settled()
+	defer b.Flush()
 	ans, err := b.Handle(b.t.Context(), crio{}, ev)
 	if err != nil {
 		b.t.Fatal(err)

@@ -35,7 +35,7 @@ const never = math.MaxInt64
 // saved after all of these (record.Checkpoint.Keep).
 func (c *Conductor) Run(ctx context.Context) error {
 	timers := []timer{
-		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Settled() }},
+		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Flush() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
 		{"end pods that nobody ended", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
@@ -46,7 +46,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 	}
 	all.Wait()
 	c.later.Wait()
-	c.Settled()
+	c.Flush()
 	return nil
 }
 

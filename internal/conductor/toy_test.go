@@ -29,14 +29,14 @@ func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 
 // Choose takes the highest CPUs, those its pod has already first, and gives up the
 // lowest.
-func (toy) Choose(v placement.View, _ placement.Subject, w placement.Want) (placement.Assignment, error) {
+func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	a := placement.Assignment{Why: "the highest CPUs that are free"}
 	if w.N <= w.Held.Len() { // it owns some and is to have fewer
 		a.CPUs = highest(topology.Set{}, w.Have, w.N)
 		return a, nil
 	}
 	missing := w.N - w.Held.Len()
-	a.CPUs = highest(w.Have, w.Passed, missing)
+	a.CPUs = highest(w.Have, w.TakenOver, missing)
 	a.CPUs = highest(a.CPUs, v.Free, missing-a.CPUs.Minus(w.Have).Len())
 	if has := a.CPUs.Minus(w.Have).Len(); has < missing {
 		return a, fmt.Errorf("%d CPUs are wanted, and %d are free", missing, has)

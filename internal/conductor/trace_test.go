@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestTrace: each event passes the stops that ARCHITECTURE.md names, in one order, and
+// TestTrace: each event passes the steps that ARCHITECTURE.md names, in one order, and
 // log.level debug prints them.
 func TestTrace(t *testing.T) {
 	t.Parallel()
@@ -17,7 +17,7 @@ func TestTrace(t *testing.T) {
 	c.log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	pod, ctr := testPod(nil), lifecycle.Container{ID: "c", Name: "main"}
 	const whole = "turn gather decide route apply confirm"
-	stop := regexp.MustCompile(`event=(\w+).* stop=(\w+)`)
+	step := regexp.MustCompile(`event=(\w+).* step=(\w+)`)
 	for _, tt := range []struct {
 		do          func()
 		event, want string
@@ -40,14 +40,14 @@ func TestTrace(t *testing.T) {
 		log.Reset()
 		tt.do()
 		var got []string
-		for _, m := range stop.FindAllStringSubmatch(log.String(), -1) {
+		for _, m := range step.FindAllStringSubmatch(log.String(), -1) {
 			if m[1] != tt.event {
-				t.Errorf("%s: a stop of %s", tt.event, m[1])
+				t.Errorf("%s: a step of %s", tt.event, m[1])
 			}
 			got = append(got, m[2])
 		}
 		if strings.Join(got, " ") != tt.want {
-			t.Errorf("%s: stops are %q, want %q", tt.event, got, tt.want)
+			t.Errorf("%s: steps are %q, want %q", tt.event, got, tt.want)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func everyKind() []asks {
 		{intent.RDT, "class of RDT", nil, always(intent.TrimtabRDTClass, "gold"), false},
 		{intent.CoreSched, "cookie", map[string]string{intent.KoordCoreSchedGroup: "mine"}, nil, false},
 		{intent.Preemption, "preemptable", nil, always(intent.RubikPreemptable, "true"), false},
-		{intent.MemoryKept, "not preemptable", nil, always(intent.RubikPreemptable, "false"), false},
+		{intent.MemoryProtection, "not preemptable", nil, always(intent.RubikPreemptable, "false"), false},
 		{intent.BurstKind, "burst", nil, always(intent.RubikBurst, "200000"), false},
 		{intent.CacheLimit, "cache", nil, always(intent.RubikCacheLimit, "low"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},

@@ -169,10 +169,10 @@ func (u *unplugged) plug() {
 			ids = append(ids, id)
 		}
 	}
-	mo.machine, _ = mo.machine.Learned(found(u.offline)).WithOnline(ids)
+	mo.machine, _ = mo.machine.WithPlacesFrom(found(u.offline)).WithOnline(ids)
 	u.host()
-	mo.con.Rehost(mo.machine, mo.policy, conductor.Tuning{})
-	mo.con.Settled()
+	mo.con.ConfigureMachine(mo.machine, mo.policy, conductor.Tuning{})
+	mo.con.Flush()
 	mo.foreign = false
 }
 
@@ -263,7 +263,7 @@ func found(offline []int) *topology.Machine {
 	var cpus []topology.CPU
 	for i := range 8 {
 		if slices.Contains(offline, i) {
-			cpus = append(cpus, topology.NewUnread(i, i/4))
+			cpus = append(cpus, topology.NewOfflineCPU(i, i/4))
 			continue
 		}
 		cpus = append(cpus, topology.CPU{ID: i, Core: i / 2, Node: i / 4})

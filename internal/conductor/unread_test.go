@@ -27,7 +27,7 @@ func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 	return func(ev *lifecycle.Event) {
 		for _, p := range ev.Pods {
 			if b.pods[p.ID] {
-				p.Unread, p.Resources = "unreadable", nil
+				p.Undescribed, p.Resources = "unreadable", nil
 				if !b.parents {
 					p.CgroupParent = ""
 				}
@@ -36,13 +36,13 @@ func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 		for i, c := range ev.Containers {
 			switch {
 			case b.ctrs[c.ID]:
-				n := &lifecycle.Container{ID: c.ID, PodID: c.PodID, Name: c.Name, State: c.State, CreatedAt: c.CreatedAt, Unread: "unreadable"}
+				n := &lifecycle.Container{ID: c.ID, PodID: c.PodID, Name: c.Name, State: c.State, CreatedAt: c.CreatedAt, Undescribed: "unreadable"}
 				if !mo.beside() {
 					n.Annotations = c.Annotations
 				}
 				ev.Containers[i] = n
 			case b.pods[c.PodID]:
-				c.Unread = "of its pod: unreadable"
+				c.Undescribed = "of its pod: unreadable"
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func TestOwnerWaitsForNoCrowd(t *testing.T) {
 					t.Errorf("at the answer %s may use %s", s.ID, got)
 				}
 			}
-			mo.con.Settled()
+			mo.con.Flush()
 			if after := lists - before; before != c.before || after != c.after {
 				t.Errorf("%d lists were written before the answer and %d after it, want %d and %d", before, after, c.before, c.after)
 			}

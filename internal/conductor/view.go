@@ -17,7 +17,7 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
-	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) { return c.node.tracks[owner].of(v) }
+	v.ApplyResult = func(owner string, v lifecycle.Value) (nodeview.ApplyResult, bool) { return c.node.tracks[owner].of(v) }
 	v.Attached = func() []api.Attached { return attachedNow(c.node.runtimes) }
 	read(&v)
 }
@@ -31,8 +31,8 @@ func attachedNow(runtimes map[string]attached) (all []api.Attached) {
 }
 
 // Copied returns a copy of the state for a what-if.
-func (c *Conductor) Copied() (s *engine.State) {
-	_, _ = c.run(own(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
+func (c *Conductor) CopyState() (s *engine.State) {
+	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
 	return s
 }
 
@@ -41,13 +41,13 @@ func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
 // stuck is after how long an event counts as never ending. A lower memory limit may
 // make the kernel reclaim for many seconds.
-const stuck = 2 * time.Minute
+const stuckAfter = 2 * time.Minute
 
 // Alive reports whether the conductor still handles events: its lock is free before
 // ctx ends, and no event is stuck. Nothing outside of this process affects it.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if s := c.uptimes.since.Load(); s != 0 {
-		if took := c.uptime() - time.Duration(s); took > stuck {
+		if took := c.uptime() - time.Duration(s); took > stuckAfter {
 			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
 		}
 	}

@@ -38,8 +38,8 @@ func (c *Conductor) askForResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	for _, a := range c.node.runtimes {
-		if r, asks := a.runtime.(Looker); asks {
-			r.Look(owner)
+		if r, asks := a.runtime.(ResourcePoller); asks {
+			r.PollResources(owner)
 		}
 	}
 }

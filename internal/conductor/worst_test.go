@@ -63,7 +63,7 @@ func TestFiftyWorstPods(t *testing.T) {
 		s.said.Reset()
 		end := clock.WatchAll(t, n*20_000)
 		again()
-		s.con.Settled()
+		s.con.Flush()
 		end()
 		t.Log(name)
 		checkReadable(t, s, 100)
@@ -114,8 +114,8 @@ func BenchmarkWorstPods(b *testing.B) {
 		s := crowd(b, pods)
 		for what, f := range map[string]func(){
 			"create":    func() { s = crowd(b, pods) },
-			"list":      func() { s.restart(); s.con.Settled() },
-			"configure": func() { s.con.Configure(s.policy, conductor.Tuning{}); s.con.Settled() },
+			"list":      func() { s.restart(); s.con.Flush() },
+			"configure": func() { s.con.Configure(s.policy, conductor.Tuning{}); s.con.Flush() },
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				least := time.Duration(math.MaxInt64)

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery finds out what was decided for a container that already runs.
+// recovery reconstructs what was decided for a container that already runs.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -18,24 +18,24 @@ type recovery struct {
 	c     *Container
 }
 
-// find returns what the container's record says, updated by what happened since, or
-// a substitute if it has none; nil for a new container.
+// find returns the container's record, updated by what happened since, or a substitute if it
+// has none. It returns nil for a new container.
 func (b *recovery) find(reported *lifecycle.Container) *Record {
 	if q, ok := b.facts.Distrusted[reported.ID]; ok {
 		b.c.decided.distrust = []lifecycle.Problem{q}
 	}
 	rec, recorded := b.facts.Records[reported.ID]
-	if reported.Unread != "" {
-		b.c.Unread = Unread{Why: reported.Unread, Unasked: !recorded || b.p.Pod.CgroupParent == ""}
-		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(reported.Unread))
+	if reported.Undescribed != "" {
+		b.c.Undescribed = Undescribed{Why: reported.Undescribed, NoRequest: !recorded || b.p.Pod.CgroupParent == ""}
+		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), undescribedProblem(reported.Undescribed))
 	}
 	_, found := b.facts.Kernel[reported.ID]
 	switch {
 	case recorded:
 		b.recorded(reported, &rec)
 		return &rec
-	case b.c.Unread.Why != "":
-		return b.adoptUnread()
+	case b.c.Undescribed.Why != "":
+		return b.adoptUndescribed()
 	case found:
 		return b.adopt()
 	}
@@ -45,30 +45,30 @@ func (b *recovery) find(reported *lifecycle.Container) *Record {
 // recorded restores a container from its record.
 func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
-	if c.Unread.Why == "" {
-		rec.CPUs = b.untaken(reported, b.resizedSince(reported, rec))
+	if c.Undescribed.Why == "" {
+		rec.CPUs = b.withoutYoungerOwners(reported, b.resizedSince(reported, rec))
 	} else {
-		rec.CPUs = b.unreadSince(rec)
+		rec.CPUs = b.undescribedSince(rec)
 	}
-	c.decided.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // an offline CPU will come back
+	c.decided.narrowed = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // an offline CPU may come online again
 	c.Pristine = askedSince(rec, &reported.Resources)
-	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.Late && (slices.Contains(rec.Ours, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
-		c.Pristine.CPU.Quota = had // an owner's is lifted, also when its CPUs come back
+	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.Late && (slices.Contains(rec.Managed, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
+		c.Pristine.CPU.Quota = had // an owner's quota is lifted, also while its CPUs are offline
 		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
-	b.paidSince(reported, rec)
+	b.dropUnpaid(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.Kept, c.Stamp.decidedBefore = rec.Kept, true // its record lacks the values that are ours from now on
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // a new record is needed, since the old one lacks values that we decide from now on
 	c.Pristine, c.Unplaced = asked, false
-	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
+	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
 
-// untaken removes from the CPUs that a container claims those that a younger container
-// of another pod owns by its record and runs on: the younger one could get them only
-// after the older one gave them up. A CPU that the container itself runs on stays its own.
-func (b *recovery) untaken(reported *lifecycle.Container, claim string) string {
+// withoutYoungerOwners removes CPUs from a container's claim that a younger container of
+// another pod owns by its record and runs on. The younger one could get them only after the
+// older one had lost them. CPUs that the container itself runs on stay in the claim.
+func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim string) string {
 	if claim == "" {
 		return claim
 	}
@@ -91,12 +91,12 @@ func (b *recovery) untaken(reported *lifecycle.Container, claim string) string {
 	return b.n.machine.Format(left)
 }
 
-// adopt restores a container without a record: what the kernel gives it now is what
-// was decided before. If it has the CPUs its pod was assigned, it owns them; if it
-// was narrowed otherwise, it did not get them.
+// adopt restores a container without a record from the CPUs that the kernel gives it now. If
+// these are the CPUs that its pod was assigned, it owns them. If it has fewer CPUs for another
+// reason, it owns none.
 //
-// If it carries a record that is not trusted, as after the loss of the key, an
-// agent gave it the CPUs in the runtime's copy.
+// If its record is not trusted, for example because the key was lost, the CPUs in the runtime's
+// copy come from an agent.
 func (b *recovery) adopt() *Record {
 	has, whole := b.n.machine.OnlineOf(b.facts.Kernel[b.c.ID]), b.n.machine.Online()
 	_, ours := b.facts.Distrusted[b.c.ID]
@@ -104,48 +104,48 @@ func (b *recovery) adopt() *Record {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).Chooses {
-		// It keeps its memory nodes, whether this agent or another program set them:
-		// its memory is there, and a release moves no page.
+		// It keeps its memory nodes, whoever set them: its pages are there, and a release moves
+		// no page.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
-	if ours && has.Empty() { // it may use the whole machine: it owns no CPUs
+	if ours && has.Empty() { // it may use all CPUs, so it owns none
 		has = whole
 	}
-	whole = b.p.and(whole)
+	whole = b.p.allowedOf(whole)
 	narrowed := has != whole
 	if b.c.Pristine.CPU.CPUs != "" {
-		whole = b.p.and(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
+		whole = b.p.allowedOf(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
 	}
-	b.c.decided.touched = !has.Empty() && has != whole || ours
-	asked := b.p.unlifted(&b.c.Pristine)
+	b.c.decided.narrowed = !has.Empty() && has != whole || ours
+	asked := b.p.withOriginalQuota(&b.c.Pristine)
 	_, chosen := b.n.asks(b.p, &asked)
-	b.adoptHome(has)
-	if has.Empty() || !b.p.Intent.CPUs.Said() && !chosen || !b.n.policy.Place {
+	b.adoptPoolNode(has)
+	if has.Empty() || !b.p.Intent.CPUs.IsSet() && !chosen || !b.n.policy.Place {
 		return nil
 	}
-	if b.runsOnOwn(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
+	if b.ownsRunningCPUs(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
-		return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
+		return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// Where the agent chooses CPUs, only the agent puts a list into the runtime's
-	// copy: a container in a pool was refused, whatever the copy says now.
-	if !b.c.decided.touched && (!chosen || !narrowed) {
+	// Where the agent chooses CPUs, only the agent writes a list into the runtime's copy. So a
+	// container in a pool was refused CPUs, even if the copy lists some now.
+	if !b.c.decided.narrowed && (!chosen || !narrowed) {
 		return nil
 	}
-	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
+	return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
 }
 
-// adoptHome finds the NUMA node whose pool a container runs in: its cpuset has no
-// CPU of another node.
-func (b *recovery) adoptHome(has topology.Set) {
-	if !has.Empty() && b.p.Intent.NUMA.Said() {
-		b.c.PoolNode = (&seating{n: b.n, p: b.p, c: b.c}).shares(true, has).PoolNode
+// adoptPoolNode finds the NUMA node of a container's pool: the node that has all CPUs of its
+// cpuset.
+func (b *recovery) adoptPoolNode(has topology.Set) {
+	if !has.Empty() && b.p.Intent.NUMA.IsSet() {
+		b.c.PoolNode = (&placer{n: b.n, p: b.p, c: b.c}).choosePool(true, has).PoolNode
 	}
 }
 
-// unlifted are a container's resources with the quota that was lifted because it
-// owns CPUs, if another value shows that quota: in a Guaranteed pod the shares do.
-func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
+// withOriginalQuota returns a container's resources with the quota that was lifted because it
+// owns CPUs. In a Guaranteed pod the shares show that quota.
+func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
 		period := int64(r.CPU.Period.Or(defaultPeriod))
@@ -154,45 +154,45 @@ func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// runsOnOwn reports whether a container without a record owns CPUs: the kernel
-// gives it the CPUs its pod was assigned, or as many as the agent would have chosen,
-// and to no other container. Where owners' quotas are lifted and the runtime's copy has
-// that, the copy decides alone.
-func (b *recovery) runsOnOwn(has topology.Set) bool {
-	if b.p.Intent.CPUs.Said() {
+// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on.
+// It does if its pod was assigned these CPUs, or the agent would have chosen as many, and no
+// other container runs there. If the quota of owners is lifted, the runtime's copy shows that
+// and decides.
+func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
+	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
 		return err == nil && assigned == has
 	}
-	asked := b.p.unlifted(&b.c.Pristine)
+	asked := b.p.withOriginalQuota(&b.c.Pristine)
 	if _, ok := b.n.asks(b.p, &asked); !ok || has.Empty() {
 		return false
 	}
-	quota, lifts := b.c.Pristine.CPU.Quota.V, b.lifts(has)
+	quota, lifts := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)
 	if _, ours := b.facts.Distrusted[b.c.ID]; ours && lifts {
 		return quota < 0
 	}
 	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
 		return false // the copy has what was decided, and no quota was lifted
 	}
-	as := slices.Contains(b.asksByNow(&asked), has.Len())
-	if !as && b.p.Intent.NUMA.V.Exclusive { // more than it asks for: all CPUs of NUMA nodes
+	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
+	if !as && b.p.Intent.NUMA.V.Exclusive { // it owns whole NUMA nodes, which may be more than it asks for
 		all := b.n.machine.Spread(topology.NodeLevel, has).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 		as = has.Contains(all) && (quota < 0 || !lifts)
 	}
-	return as && b.aloneOn(has)
+	return as && b.onlyUserOf(has)
 }
 
-// lifts reports whether a container would lose its quota if it owned CPUs.
-func (b *recovery) lifts(cpus topology.Set) bool {
+// losesQuota reports whether a container would lose its quota if it owned CPUs.
+func (b *recovery) losesQuota(cpus topology.Set) bool {
 	owner := *b.c
-	owner.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	owner.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus}
 	values, _ := b.n.propose(b.p, &owner)
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
-// aloneOn reports whether no other pod's container runs on some CPUs, except
-// containers that they may have been lent to.
-func (b *recovery) aloneOn(has topology.Set) bool {
+// onlyUserOf reports whether no other pod's container runs on these CPUs. Containers to which
+// they may have been lent do not count.
+func (b *recovery) onlyUserOf(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
 	for pod, all := range b.n.listed {
 		other := b.n.pod(pod)
@@ -208,20 +208,20 @@ func (b *recovery) aloneOn(has topology.Set) bool {
 	return true
 }
 
-// reportedOnOwn is runsOnOwn for a container as the runtime reports it.
-func (b *recovery) reportedOnOwn(c *lifecycle.Container) bool {
+// reportedOwnsCPUs is ownsRunningCPUs for a container as the runtime reports it.
+func (b *recovery) reportedOwnsCPUs(c *lifecycle.Container) bool {
 	list, known := b.facts.Kernel[c.ID]
-	if c.Unread != "" {
+	if c.Undescribed != "" {
 		list, known = b.facts.Runs[c.ID]
 	}
 	p := b.n.pod(c.PodID)
 	if _, recorded := b.facts.Records[c.ID]; !known || recorded || p == nil {
 		return false
 	}
-	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Kept: lifecycle.Kept{Pristine: pristine(&c.Resources)}}
+	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, RecordFields: lifecycle.RecordFields{Pristine: pristine(&c.Resources)}}
 	b = &recovery{n: b.n, facts: b.facts, p: p, c: at}
-	if c.Unread != "" {
-		return b.unreadOwns(b.n.machine.OnlineOf(list))
+	if c.Undescribed != "" {
+		return b.undescribedOwns(b.n.machine.OnlineOf(list))
 	}
-	return b.runsOnOwn(b.n.machine.OnlineOf(list))
+	return b.ownsRunningCPUs(b.n.machine.OnlineOf(list))
 }

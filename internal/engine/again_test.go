@@ -14,10 +14,10 @@ func TestAskedAgainAfterRestart(t *testing.T) {
 	a := asking{name: "a", level: "LSR", milli: 7000}
 	now := asking{milli: 6000}.resources()
 	main := &lifecycle.Container{ID: "a", PodID: "sandbox-a", Name: "c", Resources: now, State: lifecycle.StateRunning}
-	records := map[string]Record{"a": {Late: true, CPUs: "1", Kept: lifecycle.Kept{Pristine: now, Wanted: 6}}}
+	records := map[string]Record{"a": {Late: true, CPUs: "1", RecordFields: lifecycle.RecordFields{Pristine: now, RefusedCPUs: 6}}}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{a.pod()}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
 	resizeTo(t, s, a, 6000, false)
-	if got := s.Container("a").Seat.Owned; got.Len() != 6 {
+	if got := s.Container("a").Assignment.Owned; got.Len() != 6 {
 		t.Errorf("it owns %s, want 6 CPUs", m.Format(got))
 	}
 }

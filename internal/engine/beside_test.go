@@ -60,7 +60,7 @@ func (b *besideOwner) check(cpus, problem string) {
 	b.t.Helper()
 	checkOwned(b.t, b.m, b.s, cpus)
 	var said []string
-	for _, q := range b.s.Container("a").Found.Problems {
+	for _, q := range b.s.Container("a").ProblemSummary.Problems {
 		said = append(said, q.Reason)
 	}
 	if all := strings.Join(said, "; "); (problem == "") != (all == "") || !strings.Contains(all, problem) {
@@ -90,7 +90,7 @@ func TestResizeBesideOwner(t *testing.T) {
 					do(t, b.s, lifecycle.Event{Kind: lifecycle.UpdatePodSandbox, Pod: b.pod, Requested: &sum})
 				}
 				b.check(c.cpus, c.problem)
-				if got := b.s.Container("main").Seat; !got.Owned.Empty() {
+				if got := b.s.Container("main").Assignment; !got.Owned.Empty() {
 					t.Errorf("who shared owns %s by a resize", b.m.Format(got.Owned))
 				}
 			})
@@ -130,7 +130,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 		b.tell(lifecycle.StopContainer, "main", nil)
 		b.create("anew", "main", 1000)
 		b.check("8", "")
-		if got := b.m.Format(b.s.Container("anew").Seat.Owned); got != "8" {
+		if got := b.m.Format(b.s.Container("anew").Assignment.Owned); got != "8" {
 			t.Errorf("it owns %s, wanted 8", got)
 		}
 	})
@@ -139,7 +139,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 		b.resize(20000)
 		b.tell(lifecycle.RemoveContainer, "main", nil)
 		b.create("main", "main", 20000)
-		if said := b.s.Container("main").Found.Problems; len(said) == 0 || !strings.Contains(said[0].Reason, "it asks for 20 CPUs now and owns 3") {
+		if said := b.s.Container("main").ProblemSummary.Problems; len(said) == 0 || !strings.Contains(said[0].Reason, "it asks for 20 CPUs now and owns 3") {
 			t.Errorf("of who is created anew is said %v", said)
 		}
 		b.resize(4000)
@@ -160,11 +160,11 @@ func TestRefusedResizedAnew(t *testing.T) {
 		s := NewState(m, p)
 		pod := asking{name: "a", level: "LSR", milli: 4000}.pod()
 		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: less, State: lifecycle.StateRunning}
-		records := map[string]Record{"a": {Late: true, Stamped: c.stamped, Kept: lifecycle.Kept{Pristine: less}}}
+		records := map[string]Record{"a": {Late: true, Stamped: c.stamped, RecordFields: lifecycle.RecordFields{Pristine: less}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
 		do(t, s, lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: pod, Container: main})
 		do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "c", Resources: less}})
-		if got := s.Container("b").Seat.Owned; got.Len() != c.owns {
+		if got := s.Container("b").Assignment.Owned; got.Len() != c.owns {
 			t.Errorf("%s: it owns %s, want %d CPUs", c.name, m.Format(got), c.owns)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// burstFile is the one file whose value is bounded by another: the kernel refuses a
-// burst above the quota, and a quota below the burst.
+// burstFile depends on the quota: the kernel refuses a burst above the quota, and a quota below
+// the burst.
 const burstFile = "cpu.max.burst"
 
-// bound lowers a container's burst to its CPU quota: the one that a hook proposes, or
-// else the one that the runtime requested. Without a quota it removes the burst.
+// bound lowers a container's burst to its CPU quota, as a hook proposes it or the runtime
+// requested it. It removes the burst of a container without a quota.
 func (o *output) bound(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {
@@ -42,13 +42,13 @@ func (o *output) bound(in *hook.Input) {
 // bursts is the sum of the bursts of a pod's live containers, in µs; 0 if the pod
 // asked for none.
 func (n *view) bursts(p *Pod) (sum int64) {
-	if !p.Intent.Burst.Said() {
+	if !p.Intent.Burst.IsSet() {
 		return 0
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
 		for i := range c.decided.proposed {
 			if v := &c.decided.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
-				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server's value may be no number
+				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server may have answered something that is not a number
 				sum += max(burst, 0)
 			}
 		}
@@ -56,19 +56,19 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// recomputePod decides the pod's own values again if its containers have other CPUs
-// alone, or other bursts, than before. So the pod's burst has room for theirs, and
-// the kubelet may lower the pod's quota after its containers'.
+// recomputePod decides a pod's own values again if its exclusive CPUs or the sum of its
+// containers' bursts have changed. Then the pod's burst covers theirs, and the kubelet can
+// lower the pod's quota after its containers' quotas.
 func (d *draft) recomputePod(podID string) {
-	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.alone(p) != p.alone || d.n.bursts(p) != p.bursts) {
+	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusive || d.n.bursts(p) != p.bursts) {
 		d.redecide(p, p.Values)
 	}
 }
 
-// limitsChanged reports whether the spec of a pod that may burst has other CPU limits
-// than before.
+// limitsChanged reports whether the CPU limits in the spec of a pod that may burst have
+// changed.
 func limitsChanged(old, now *Pod) bool {
-	if !now.Intent.Burst.Said() || now.Spec == old.Spec {
+	if !now.Intent.Burst.IsSet() || now.Spec == old.Spec {
 		return false
 	}
 	for _, s := range []*lifecycle.PodSpec{old.Spec, now.Spec} {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy returns an independent state for a what-if. Pods and containers are shared:
-// they are replaced, never changed.
+// Copy returns an independent state for a what-if. Both states share pods and containers, which
+// are never changed, only replaced.
 func (s *State) Copy() *State {
 	c := *s
 	c.ledger = s.ledger.Clone()
@@ -18,7 +18,7 @@ func (s *State) Copy() *State {
 	for id, of := range s.byPod {
 		c.byPod[id] = slices.Clone(of)
 	}
-	c.groups = make(map[placement.Seat]*cpuGroup, len(s.groups))
+	c.groups = make(map[placement.CPUGroup]*groupMembers, len(s.groups))
 	for seat, b := range s.groups {
 		other := *b
 		other.members = slices.Clone(b.members)
@@ -27,9 +27,9 @@ func (s *State) Copy() *State {
 	return &c
 }
 
-// Wish is a pod that does not exist yet: what the kubelet would send to the runtime
-// for it, and its spec.
-type Wish struct {
+// PlannedPod is a pod that does not exist yet: what the kubelet would send to the runtime for
+// it, and its spec.
+type PlannedPod struct {
 	Pod        lifecycle.Pod
 	Spec       *lifecycle.PodSpec
 	Containers []lifecycle.Container
@@ -41,10 +41,10 @@ type Rejected struct {
 	Reason         string
 }
 
-// WhatIf runs wishes one after another, as if each were created and started (an
-// init container ends before the next), and changes the state: call it on a Copy. A
-// pod with a refused container continues without it, as it would on a node.
-func (s *State) WhatIf(wishes []Wish) []Rejected {
+// WhatIf decides planned pods one after another, as if each were created and started. An init
+// container ends before the next one starts. It changes the state, so call it on a Copy. A
+// refused container does not stop the other containers of its pod.
+func (s *State) WhatIf(wishes []PlannedPod) []Rejected {
 	var refused []Rejected
 	for i := range wishes {
 		refused = append(refused, s.whatIf(&wishes[i])...)
@@ -52,13 +52,13 @@ func (s *State) WhatIf(wishes []Wish) []Rejected {
 	return refused
 }
 
-func (s *State) whatIf(w *Wish) (refused []Rejected) {
+func (s *State) whatIf(w *PlannedPod) (refused []Rejected) {
 	f := Facts{}
 	if w.Spec != nil {
 		f.Specs = map[string]*lifecycle.PodSpec{w.Pod.UID: w.Spec}
 	}
 	gone := ""
-	for _, step := range w.steps() {
+	for _, step := range w.events() {
 		if c := step.Container; c != nil && c.ID == gone {
 			continue // was refused when it was created
 		}
@@ -76,8 +76,8 @@ func (s *State) whatIf(w *Wish) (refused []Rejected) {
 	return refused
 }
 
-// steps are the events that the runtime would send for the pod of a what-if.
-func (w *Wish) steps() []lifecycle.Event {
+// events are what the runtime would send for the pod of a what-if.
+func (w *PlannedPod) events() []lifecycle.Event {
 	steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
 	for i := range w.Containers {
 		kinds := []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer}
@@ -91,8 +91,8 @@ func (w *Wish) steps() []lifecycle.Event {
 	return steps
 }
 
-// Reconfigure decides all containers again under another policy, and changes the
-// state: call it on a Copy.
+// Reconfigure decides all containers again under another policy. It changes the state, so call
+// it on a Copy.
 func (s *State) Reconfigure(p Policy) {
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{Policy: &p}))
 }

@@ -16,7 +16,7 @@ func dump(s *State) string {
 	fmt.Fprintln(&b, s.Generation, s.Exclusive(), s.Grants())
 	for _, id := range s.Pods() {
 		p := s.Pod(id)
-		fmt.Fprintln(&b, id, *p.Pod, *p.Intent, p.Values, p.Found.Problems, s.ContainersOf(id))
+		fmt.Fprintln(&b, id, *p.Pod, *p.Intent, p.Values, p.ProblemSummary.Problems, s.ContainersOf(id))
 	}
 	for _, id := range s.Containers() {
 		c := s.Container(id)
@@ -26,9 +26,9 @@ func dump(s *State) string {
 }
 
 // wish draws a pod of some containers that may own CPUs, share them, or speak nonsense.
-func wish(t *rapid.T, n int) Wish {
+func wish(t *rapid.T, n int) PlannedPod {
 	name := fmt.Sprintf("w%d", n)
-	w := Wish{Pod: lifecycle.Pod{
+	w := PlannedPod{Pod: lifecycle.Pod{
 		ID: "sandbox-" + name, UID: "uid-" + name, Namespace: "d", Name: name, CgroupParent: "/kubepods/pod" + name,
 		Labels: map[string]string{"koordinator.sh/qosClass": rapid.SampledFrom([]string{"", "LS", "LSR", "BE", "x"}).Draw(t, "class")},
 		Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": rapid.SampledFrom([]string{
@@ -49,7 +49,7 @@ func TestWhatIf(t *testing.T) {
 		m := node(t)
 		s := NewState(m, policy(m))
 		n := 0
-		draw := func() (all []Wish) {
+		draw := func() (all []PlannedPod) {
 			for range rapid.IntRange(1, 4).Draw(rt, "wishes") {
 				n++
 				all = append(all, wish(rt, n))

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Decide makes a plan for one event. It changes nothing: neither the state nor
-// the event. An event about something unknown is decided as far as it can be;
-// one that needs nothing gives an empty plan.
+// Decide makes a plan for one event and changes neither the state nor the event. It decides as
+// much as it can for an unknown pod or container. An event that needs no decision gives an
+// empty plan.
 func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	d := newDraft(s, f)
 	p := d.plan
@@ -35,7 +35,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.regrant()
 		d.regroup()
 	}
-	p.Seats = d.n.seats()
+	p.GroupChanges = d.n.groupChanges()
 	slices.Sort(p.Changed)
 	slices.Sort(p.ChangedPods)
 	return p
@@ -44,10 +44,10 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 var (
 	// ofPod are events about a pod, even if they name a container.
 	ofPod = []lifecycle.Kind{lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
-	// begins are events that can introduce an unknown container. All others follow
-	// one of these, and end nothing unknown.
+	// begins are events that may introduce an unknown container. Other events for an unknown
+	// container are ignored.
 	begins = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer}
-	// later are events that only confirm an earlier one.
+	// later are events that only confirm an earlier event.
 	later = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
 )
 
@@ -56,7 +56,7 @@ func (d *draft) podEvent(ev *lifecycle.Event) {
 	case lifecycle.RunPodSandbox:
 		d.runPod(d.repeated(ev.Pod))
 	case lifecycle.UpdatePodSandbox:
-		if !d.late(ev.Pod.ID, false) {
+		if !d.afterEnd(ev.Pod.ID, false) {
 			d.updatePod(ev)
 		}
 	case lifecycle.Inform:
@@ -76,7 +76,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 			d.removePod(ended.Pod)
 		}
 	}
-	if d.late(ev.Pod.ID, !slices.Contains(begins, ev.Kind)) {
+	if d.afterEnd(ev.Pod.ID, !slices.Contains(begins, ev.Kind)) {
 		d.plan.Pod = nil
 		return
 	}
@@ -86,7 +86,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	switch c := d.learn(ev.Container); {
 	case ev.Kind == lifecycle.CreateContainer:
 		d.dropFailed(ev)
-		d.facts.Records = nil // a new container has no past
+		d.facts.Records = nil // a new container has no history
 		d.create(ev.Container, lifecycle.StateCreated)
 		d.refuse()
 	case ev.Kind == lifecycle.RemoveContainer:
@@ -97,10 +97,10 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	case ev.Kind == lifecycle.UpdateContainer:
 		d.update(c, ev.Requested)
 	case ev.Kind == lifecycle.StartContainer && c == nil:
-		// It was created while no agent ran: decide now what still can be decided.
+		// It was created while no agent ran, so decide the values that can still be set.
 		d.create(ev.Container, lifecycle.StateRunning)
-	case ev.Kind == lifecycle.StartContainer && c.Unread.Why != "" && ev.Container.Unread == "":
-		d.reread(c, ev.Container)
+	case ev.Kind == lifecycle.StartContainer && c.Undescribed.Why != "" && ev.Container.Undescribed == "":
+		d.describedAgain(c, ev.Container)
 	case slices.Contains(later, ev.Kind) && ev.Former != "":
 		d.name(ev)
 	case c != nil:
@@ -108,7 +108,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	}
 }
 
-// lives sets a container's state to the one that an event implies.
+// lives sets a container's state to the one that the event implies.
 func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	switch {
 	case k == lifecycle.StartContainer:
@@ -125,7 +125,7 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	}
 }
 
-// learn returns a known container, completed by what its creation did not report.
+// learn returns a known container with the properties that its creation did not report.
 func (d *draft) learn(reported *lifecycle.Container) *Container {
 	c := d.n.container(reported.ID)
 	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
@@ -139,8 +139,8 @@ func (d *draft) learn(reported *lifecycle.Container) *Container {
 	return &n
 }
 
-// name gives a container that was decided before it existed its id and its cgroup.
-// What was decided stays.
+// name sets the id and cgroup of a container that was decided before it had them. Its decision
+// stays.
 func (d *draft) name(ev *lifecycle.Event) {
 	c := d.n.container(ev.Former)
 	if c == nil || d.n.container(ev.Container.ID) != nil {
@@ -155,8 +155,8 @@ func (d *draft) name(ev *lifecycle.Event) {
 	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
-// dropFailed drops earlier attempts at this container that never started: their
-// creation failed after we had decided it, and no event reports that.
+// dropFailed drops earlier attempts at this container that never started. Their creation failed
+// after the decision, and no event reports that.
 func (d *draft) dropFailed(ev *lifecycle.Event) {
 	for _, id := range d.n.base.byPod[ev.Pod.ID] {
 		c := d.n.container(id)
@@ -168,8 +168,8 @@ func (d *draft) dropFailed(ev *lifecycle.Event) {
 	}
 }
 
-// repeated returns a pod that is reported again, with the known sum of resources,
-// since the event has the sum at the pod's creation.
+// repeated returns a pod that is reported again, with the sum of resources that is known,
+// because the event repeats the sum of the pod's creation.
 func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
 	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
@@ -189,8 +189,8 @@ func (d *draft) runPod(pod *lifecycle.Pod) {
 	d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 }
 
-// updatePod applies the kubelet's new request for the pod. Runtimes send the old
-// pod and the new request next to it.
+// updatePod applies the kubelet's new request for a pod. Runtimes send the old pod together
+// with the new request.
 func (d *draft) updatePod(ev *lifecycle.Event) {
 	pod := *ev.Pod
 	if ev.Requested != nil {
@@ -200,8 +200,8 @@ func (d *draft) updatePod(ev *lifecycle.Event) {
 	old := d.n.pod(pod.ID)
 	d.runPod(&pod)
 	d.plan.Pod.sumOld = false
-	if old != nil && lower(PodPristine(old.Pod), PodPristine(&pod)) && d.unpaid(pod.ID, nil) {
-		d.reseatRevoked(pod.ID, nil)
+	if old != nil && lowersCPU(PodPristine(old.Pod), PodPristine(&pod)) && d.revokeUnpaid(pod.ID, nil) {
+		d.placeRevoked(pod.ID, nil)
 	}
 	d.resizePod(pod.ID)
 }
@@ -218,7 +218,7 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 		np.Pod, np.bySpec = &reported, reported.Resources != nil
 	}
 	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
-	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
+	if np.Pod.Resources == nil && (np.Intent.CPUs.IsSet() || np.Intent.Class.V == intent.Dedicated) {
 		np.specProblems = append(np.specProblems, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
 			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podspec)",
@@ -233,29 +233,28 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	return np
 }
 
-// PodPristine is the runtime's request for the pod's own resources; empty if it
-// sent none.
+// PodPristine returns the runtime's request for the pod's own resources; empty if it sent none.
 func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
-// create decides a container again. A repeated event gives the same answer.
+// create decides a container. A repeated event gives the same answer.
 func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{
 		ID: reported.ID, Name: reported.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: reported.CgroupsPath,
 		Key:              placement.Key{PodUID: pod.Pod.UID, Container: reported.Name},
-		Kept:             lifecycle.Kept{Pristine: pristine(&reported.Resources)},
+		RecordFields:     lifecycle.RecordFields{Pristine: pristine(&reported.Resources)},
 		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(reported)
-	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {
+	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.IsSet() {
 		c.decided.creation = &hook.Creation{Env: reported.Env}
 	}
-	s := d.seating(c, nil)
-	s.mergeExternal(d.facts.Outside, true)
-	if was := d.askedMore(pod, c); was != nil && rec == nil {
-		_ = d.resize(was, c) // it is among the container's problems, and the creation continues
+	s := d.placer(c, nil)
+	s.mergeExternal(d.facts.HookServers, true)
+	if was := d.previousLarger(pod, c); was != nil && rec == nil {
+		_ = d.resize(was, c) // the container has the problem too, and its creation continues
 	} else {
 		d.decideContainer(c, rec, nil)
 	}
@@ -265,53 +264,53 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	}
 }
 
-// askedSince returns a container's request, by its record. If the record is of its
-// creation, fields of the runtime's copy that we never changed count, since the
-// kubelet may have requested something else since.
+// askedSince returns a container's request from its record. If the record is of the container's
+// creation, it takes fields that we never changed from the runtime's copy, because the kubelet
+// may have updated them.
 func askedSince(rec *Record, requested *lifecycle.Resources) lifecycle.Resources {
 	out := rec.Pristine
 	if rec.Late {
 		return out
 	}
-	if !slices.Contains(rec.Ours, lifecycle.CPUShares) {
+	if !slices.Contains(rec.Managed, lifecycle.CPUShares) {
 		out.CPU.Shares = latest(out.CPU.Shares, requested.CPU.Shares)
 	}
-	if !slices.Contains(rec.Ours, lifecycle.CPUQuota) {
+	if !slices.Contains(rec.Managed, lifecycle.CPUQuota) {
 		out.CPU.Quota = latest(out.CPU.Quota, requested.CPU.Quota)
 	}
-	if !slices.Contains(rec.Ours, lifecycle.MemoryLimit) {
+	if !slices.Contains(rec.Managed, lifecycle.MemoryLimit) {
 		out.Memory.Limit = latest(out.Memory.Limit, requested.Memory.Limit)
 	}
 	return out
 }
 
-// pristine returns those of a container's resources that a release could restore.
+// pristine returns the resources that a release could restore.
 func pristine(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
-// decideContainer gives a container its CPUs, asks the hooks and puts the result
-// into the draft. r is the resize in progress, nil for none.
+// decideContainer gives a container its CPUs, asks the hooks and adds the result to the draft.
+// r is the resize in progress; nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.decided.proposed // it already runs and is new to us
-	if c.Unread.Unasked {
+	before := c.decided.proposed // it runs already, and no earlier decision is known
+	if c.Undescribed.NoRequest {
 		before = nil // its original values are not known
 	}
 	old := d.n.container(c.ID)
 	if old != nil {
 		before = old.decided.proposed
-		c.PoolNode, c.Mems, c.Exports = old.PoolNode, old.Mems, old.Exports
-		c.decided.touched = c.decided.touched || old.decided.touched || old.Seat.Pool != placement.Rest
+		c.PoolNode, c.Mems, c.CPUEnv = old.PoolNode, old.Mems, old.CPUEnv
+		c.decided.narrowed = c.decided.narrowed || old.decided.narrowed || old.Assignment.Pool != placement.Unclassified
 	}
-	c.Found.Problems = slices.Clone(c.decided.distrust)
+	c.ProblemSummary.Problems = slices.Clone(c.decided.distrust)
 	if c.Alive() {
 		owned := d.n.ledger.OfPod(c.Key.PodUID)
-		s := d.seating(c, r)
-		s.seat(rec)
+		s := d.placer(c, r)
+		s.place(rec)
 		if rec == nil && old == nil && !d.n.fresh && c.Life == lifecycle.StateCreated {
 			s.chooseMemory()
 		}
-		if d.n.ledger.OfPod(c.Key.PodUID) != owned && (d.n.chosenForPod(s.p) || s.p.Intent.CPUs.Said() && s.p.assigned.Empty()) {
+		if d.n.ledger.OfPod(c.Key.PodUID) != owned && (d.n.chosenForPod(s.p) || s.p.Intent.CPUs.IsSet() && s.p.assigned.Empty()) {
 			d.redecide(s.p, s.p.Values)
 		}
 	}
@@ -320,18 +319,17 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	c.decided.creation = nil
 	c.claim(values)
 	c.decided.proposed = revert(values, before, &c.Pristine, d.n.machine)
-	all := append(append(c.Found.Problems, trouble...), c.decided.refusals...)
-	if c.Found = (Found{}); len(all) > 0 {
-		c.Found = finding(all, d.n.room(p, c))
+	all := append(append(c.ProblemSummary.Problems, trouble...), c.decided.refusals...)
+	if c.ProblemSummary = (ProblemSummary{}); len(all) > 0 {
+		c.ProblemSummary = summarize(all, d.n.room(p, c))
 	}
 	d.plan.Changed = append(d.plan.Changed, c.ID)
 	d.n.put(c.ID, c)
 	d.recomputePod(c.PodID)
 }
 
-// redecide asks the hooks for the pod's own values once more, because it owns CPUs
-// now, has others alone, or its containers have other bursts. before are its
-// earlier values.
+// redecide asks the hooks again for the pod's own values, because its owned or exclusive CPUs
+// or its containers' bursts have changed. before are its earlier values.
 func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
 	n := *p
 	d.decidePod(&n)
@@ -342,15 +340,15 @@ func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
 	}
 }
 
-// replace puts a new version of a pod into the state.
+// replace puts a new version of a pod into the draft.
 func (d *draft) replace(p *Pod) {
 	if d.n.pods[p.Pod.ID] = p; d.plan.Pod != nil && d.plan.Pod.Pod.ID == p.Pod.ID {
 		d.plan.Pod = p
 	}
 }
 
-// refuse turns failures of hooks that must not fail, and malformed requests in
-// strict mode, into a refusal.
+// refuse rejects the plan if a hook failed that must not fail, or, in strict mode, if a request
+// is malformed.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"
@@ -359,10 +357,10 @@ func (d *draft) refuse() {
 	if !d.n.policy.Strict {
 		return
 	}
-	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.Found.malformed, d.plan.Container.Found.malformed)
+	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)
 }
 
-// live sets a container's state; what was decided stays.
+// live sets a container's state and keeps its decision.
 func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	n := *c
 	n.Life = life
@@ -372,40 +370,40 @@ func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	return &n
 }
 
-// update applies the kubelet's new request; values that we decide stay ours.
+// update applies the kubelet's new request. Values that we decide keep priority.
 func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	n := *c
 	n.Pristine = Updated(n.Pristine, r)
-	n.Outside = Standing(n.Outside, r)
-	s := d.seating(&n, nil)
-	s.mergeExternal(d.facts.Outside, false)
+	n.HookServerValues = NotOverridden(n.HookServerValues, r)
+	s := d.placer(&n, nil)
+	s.mergeExternal(d.facts.HookServers, false)
 	if failed := d.resize(c, &n); failed != nil && d.n.policy.Strict {
 		d.plan.Reject = failed.Error()
 	}
 	d.plan.Container = &n
 }
 
-// resize places a container that requests other resources than before, and those
-// that own CPUs together with it.
+// resize places a container whose request changed, and the containers that own CPUs together
+// with it.
 func (d *draft) resize(was, c *Container) (failed error) {
-	r := &resize{was: was, less: lower(&was.Pristine, &c.Pristine), more: lower(&c.Pristine, &was.Pristine)}
-	d.account(was, c)
+	r := &resize{was: was, less: lowersCPU(&was.Pristine, &c.Pristine), more: lowersCPU(&c.Pristine, &was.Pristine)}
+	d.accountResize(was, c)
 	if r.less || was == c {
-		r.revoked = d.unpaid(c.PodID, c)
+		r.revoked = d.revokeUnpaid(c.PodID, c)
 	}
 	if r.revoked {
-		c.Stamp.CPUs, c.Wanted = topology.Set{}, 0
+		c.Stamp.CPUs, c.RefusedCPUs = topology.Set{}, 0
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)
 	r.resizeFromOther(d, c)
 	if r.revoked {
-		d.reseatRevoked(c.PodID, c)
+		d.placeRevoked(c.PodID, c)
 	}
 	return r.failed
 }
 
-// Updated returns the earlier request with an update merged into it.
+// Updated returns the earlier request merged with an update.
 func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resources {
 	if r == nil {
 		return have
@@ -422,8 +420,8 @@ func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resourc
 	return have
 }
 
-// latest returns a requested number, or the known one if the request is zero. Zero
-// means "leave it" to every runtime.
+// latest returns the requested number, or the known one if the request is zero. For every
+// runtime zero means that the value stays.
 func latest[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
 	if ask.V == *new(T) {
 		return have

@@ -119,7 +119,7 @@ func TestCPUSetTable(t *testing.T) {
 			if got["cpuset.cpus"] != c.cpus || got["cpu.quota"] != c.quota {
 				t.Errorf("cpus %q, quota %q; want %q, %q", got["cpuset.cpus"], got["cpu.quota"], c.cpus, c.quota)
 			}
-			said := fmt.Sprint(s.Pod(ctr.PodID).Intent.Problems, ctr.Found.Problems)
+			said := fmt.Sprint(s.Pod(ctr.PodID).Intent.Problems, ctr.ProblemSummary.Problems)
 			if c.problem == "" && said != "[] []" || !strings.Contains(said, c.problem) {
 				t.Errorf("problems %s, want %q", said, c.problem)
 			}
@@ -134,8 +134,8 @@ func TestSecondOwner(t *testing.T) {
 	s := NewState(m, policy(m))
 	create(t, s, "a", "LSR", `{"cpuset":"2-4"}`, "")
 	got, ctr := create(t, s, "b", "LSR", `{"cpuset":"4-5"}`, "")
-	if got["cpuset.cpus"] != "0-1,5-15" || len(ctr.Found.Problems) != 1 || !strings.Contains(ctr.Found.Problems[0].Reason, "CPUs 4 are owned by d/a") {
-		t.Errorf("%v, %v", got, ctr.Found.Problems)
+	if got["cpuset.cpus"] != "0-1,5-15" || len(ctr.ProblemSummary.Problems) != 1 || !strings.Contains(ctr.ProblemSummary.Problems[0].Reason, "CPUs 4 are owned by d/a") {
+		t.Errorf("%v, %v", got, ctr.ProblemSummary.Problems)
 	}
 	pod := s.Pod("sandbox-a").Pod
 	do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "a2", PodID: pod.ID, Name: "sidecar"}})
@@ -161,8 +161,8 @@ func TestHookPanics(t *testing.T) {
 	if got["cpuset.cpus"] != "2-4" || got["cpu.shares"] != "" {
 		t.Errorf("after a panic of another hook: %v", got)
 	}
-	if len(ctr.Found.Problems) != 1 || !strings.Contains(ctr.Found.Problems[0].Reason, "hook batch failed and proposes nothing: planted") {
-		t.Errorf("trouble: %v", ctr.Found.Problems)
+	if len(ctr.ProblemSummary.Problems) != 1 || !strings.Contains(ctr.ProblemSummary.Problems[0].Reason, "hook batch failed and proposes nothing: planted") {
+		t.Errorf("trouble: %v", ctr.ProblemSummary.Problems)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestStrictRefusal(t *testing.T) {
 		if p.Reject != want {
 			t.Errorf("refused with %s, want %s", p.Reject, want)
 		}
-		if told := p.Container.Found.Problems[0].Sentence(); told != p.Container.Found.Problems[0].Reason+"; the container runs in a shared pool" {
+		if told := p.Container.ProblemSummary.Problems[0].Sentence(); told != p.Container.ProblemSummary.Problems[0].Reason+"; the container runs in a shared pool" {
 			t.Errorf("told as %s", told)
 		}
 	}
@@ -285,7 +285,7 @@ func TestPodFollowsItsOwner(t *testing.T) {
 	}
 	do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod("first")})
 	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod("second"), Container: ctr("second")})
-	if s.Container("second").Seat.Pool != placement.Own || quota("second") != "-1" || len(p.ChangedPods) != 1 {
-		t.Errorf("it sits in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Seat, quota("second"), p.ChangedPods)
+	if s.Container("second").Assignment.Pool != placement.Own || quota("second") != "-1" || len(p.ChangedPods) != 1 {
+		t.Errorf("it sits in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Assignment, quota("second"), p.ChangedPods)
 	}
 }

@@ -9,27 +9,28 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// sharesOfCPU are the CPU shares that the kubelet sets for a request of one CPU,
-// and defaultPeriod is the kernel's default CFS period in µs.
+// sharesOfCPU are the CPU shares that the kubelet sets for a request of one CPU. defaultPeriod
+// is the kernel's default CFS period in µs.
 const (
 	milliOfCPU    = 1000
 	sharesOfCPU   = 1024
 	defaultPeriod = 100000
 )
 
-// due measures how many CPUs the resources of a pod, or of one of its containers,
-// pay for.
-func (p *Pod) due(r *lifecycle.Resources) intent.Share { return intent.Due(r, p.Intent.QoS) }
-
-// means are the values that due measures a container by.
-func (p *Pod) means(sum, requested *lifecycle.Resources) intent.Means {
-	return intent.Means{Pod: sum, Container: requested, QoS: p.Intent.QoS}
+// paidCPUs returns how many CPUs the resources of a pod or container pay for.
+func (p *Pod) paidCPUs(r *lifecycle.Resources) intent.PaidCPUs {
+	return intent.CountPaidCPUs(r, p.Intent.QoS)
 }
 
-// needs returns what the containers of the shared pools request, with one more that
-// is not in the state yet; nil for none.
+// payingResources are the values that paidCPUs counts for a container.
+func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.PayingResources {
+	return intent.PayingResources{Pod: sum, Container: requested, QoS: p.Intent.QoS}
+}
+
+// needs returns the CPU requests of the shared pools' containers. more is one container that is
+// not in the state yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
-	if laid := cmp.Or(n.laid, n.base.layout); !laid.Sized() { // the last result, under the policy in force
+	if laid := cmp.Or(n.layoutCache, n.base.layout); !laid.Sized() { // the last result, if it was computed under the current policy
 		return nil
 	}
 	needs := map[placement.Which]need{}
@@ -37,14 +38,14 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 		maps.Copy(needs, n.base.needs)
 	}
 	count := func(c *Container, sign int) {
-		if c == nil || !c.Alive() || c.Seat.Pool != placement.Shared {
+		if c == nil || !c.Alive() || c.Assignment.Pool != placement.Shared {
 			return
 		}
-		sum := needs[c.Seat.Which]
+		sum := needs[c.Assignment.Which]
 		sum.members += sign
 		sum.milli += int64(sign) * sharesMilli(&c.Pristine)
-		if needs[c.Seat.Which] = sum; sum.members == 0 {
-			delete(needs, c.Seat.Which)
+		if needs[c.Assignment.Which] = sum; sum.members == 0 {
+			delete(needs, c.Assignment.Which)
 		}
 	}
 	for id, c := range n.containers {
@@ -57,16 +58,15 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 	return needs
 }
 
-// layout returns the CPUs of the pools. It returns the state's own layout while
-// nothing that it depends on has changed. extra is one more container to count; nil
-// for none.
+// layout returns the CPUs of the pools. It returns the state's own layout if its inputs have
+// not changed. more is one container that is not in the state yet; nil for none.
 func (n *view) layout(more *Container) *placement.Layout {
 	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
 		return n.base.layout
 	}
-	// A CPU that is reserved for its owner may be online: cgroup version 1 removes
-	// a CPU that was offline from all cgroups permanently. No pool is sized with it
-	// then, as no container there could use it.
+	// A reserved CPU may be online: cgroup v1 removes a CPU that goes offline from all cgroups
+	// and never adds it again. It does not count for the size of pools, because their
+	// containers could not use it.
 	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {
 		demand.Needs = make(map[placement.Which]int64, len(needs))
@@ -74,11 +74,11 @@ func (n *view) layout(more *Container) *placement.Layout {
 			demand.Needs[w] = sum.milli
 		}
 	}
-	for _, known := range []*placement.Layout{n.laid, n.base.layout} {
-		if known != nil && known.Is(&n.policy.Pools, demand) && (known == n.laid || n.policy == &n.base.Policy) {
+	for _, known := range []*placement.Layout{n.layoutCache, n.base.layout} {
+		if known != nil && known.Matches(&n.policy.Pools, demand) && (known == n.layoutCache || n.policy == &n.base.Policy) {
 			return known
 		}
 	}
-	n.laid = n.policy.Placement.Layout(&n.policy.Pools, demand)
-	return n.laid
+	n.layoutCache = n.policy.Placement.Layout(&n.policy.Pools, demand)
+	return n.layoutCache
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Displaced returns a container's pool and owners if the pool is bound to NUMA
-// nodes, or preferred some, and has no CPU left there; ok is false for all others.
+// Displaced returns a problem if a container's pool is bound to NUMA nodes, or prefers some,
+// and has no CPU left there. The problem names the owners of these CPUs.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
-	near, cpus := nearOf(c.Seat.Seat, s.Machine), s.CPUs(c)
-	if !c.Alive() || !s.DisplacedBy(c.Seat.Seat, cpus) {
+	near, cpus := nearOf(c.Assignment.CPUGroup, s.Machine), s.CPUs(c)
+	if !c.Alive() || !s.DisplacedBy(c.Assignment.CPUGroup, cpus) {
 		return q, false
 	}
 	list := func(t topology.Set) string { return s.Machine.Format(t) }
@@ -24,22 +24,22 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 		left = fmt.Sprintf("%d are owned by %s", owned.Len(), s.ownersOf(owned))
 	}
 	return lifecycle.Problem{
-		Key: c.Seat.From, Value: list(near), Warning: true,
+		Key: c.Assignment.From, Value: list(near), Warning: true,
 		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", near.Len(), left),
 		Then:   fmt.Sprintf("it runs on %d others, %s, until its pool has some there", cpus.Len(), list(cpus)),
 	}, true
 }
 
-// DisplacedBy reports whether a seat that is bound to NUMA nodes, or prefers some,
-// has no CPU there if it has these.
-func (s *State) DisplacedBy(seat placement.Seat, cpus topology.Set) bool {
+// DisplacedBy reports whether the CPUs include none of the NUMA nodes that the group is bound
+// to or prefers.
+func (s *State) DisplacedBy(seat placement.CPUGroup, cpus topology.Set) bool {
 	near := nearOf(seat, s.Machine)
 	return !near.Empty() && cpus.And(near).Empty()
 }
 
-// nearOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or
-// prefers; empty if there are none.
-func nearOf(seat placement.Seat, m *topology.Machine) topology.Set {
+// nearOf returns the CPUs of the NUMA nodes that a pool is bound to or prefers; empty if there
+// are none.
+func nearOf(seat placement.CPUGroup, m *topology.Machine) topology.Set {
 	near := seat.Near
 	for _, id := range seat.Which.On() {
 		node, _ := m.Node(id)
@@ -48,7 +48,7 @@ func nearOf(seat placement.Seat, m *topology.Machine) topology.Set {
 	return near
 }
 
-// maxOwners bounds how many owners one problem names.
+// maxOwners limits how many owners a problem names.
 const maxOwners = 3
 
 // ownersOf names the pods that own some of these CPUs.

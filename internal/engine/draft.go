@@ -10,8 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// draft is a plan in progress: what one event changes, and the facts that were
-// gathered for it.
+// draft is a plan in progress: the changes of one event, and the facts gathered for it.
 type draft struct {
 	n     view
 	plan  *Plan
@@ -20,20 +19,20 @@ type draft struct {
 	ended string
 }
 
-// view is a state with changes on top. It never writes the state below.
+// view is a state with changes on top. It never writes to the state below.
 type view struct {
-	base    *State
-	fresh   bool // ignore what base holds
-	policy  *Policy
-	machine *topology.Machine
-	ledger  draftLedger
-	laid    *placement.Layout
-	pods    map[string]*Pod
-	// containers holds the replaced ones, nil for removed ones; order is the order
-	// in which they came.
+	base        *State
+	fresh       bool // ignore the content of base
+	policy      *Policy
+	machine     *topology.Machine
+	ledger      draftLedger
+	layoutCache *placement.Layout
+	pods        map[string]*Pod
+	// containers has the replaced containers, and nil for removed ones. order is their order of
+	// arrival.
 	containers map[string]*Container
 	order      []string
-	// failed is why a hook that must not fail failed; "" for none.
+	// failed is the error of a hook that must not fail; "" for none.
 	failed string
 	// listed are the containers in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
@@ -82,8 +81,8 @@ func (n *view) containersOf(podID string) []*Container {
 	return out
 }
 
-// everyone lists the containers that changed, or all.
-func (n *view) everyone(all bool) []*Container {
+// changedContainers lists the containers that changed, or all containers.
+func (n *view) changedContainers(all bool) []*Container {
 	var out []*Container
 	if all && !n.fresh {
 		for id, c := range n.base.containers {
@@ -108,13 +107,13 @@ func firstOf[T any](all []T, meets func(T) bool) (none T) {
 	return none
 }
 
-// seats lists the groups of the base state that have other CPUs now.
-func (n *view) seats() []SeatChange {
+// groupChanges lists the CPU groups of the base state whose CPUs changed.
+func (n *view) groupChanges() []GroupChange {
 	layout := n.layout(nil)
 	if !n.ledger.moved && layout == n.base.layout || n.fresh {
 		return nil
 	}
-	var out []SeatChange
+	var out []GroupChange
 	for seat, b := range n.base.groups {
 		after, ok := layout.CPUs(seat)
 		if after == b.cpus {
@@ -123,28 +122,27 @@ func (n *view) seats() []SeatChange {
 		members := slices.Clone(b.members)
 		for _, id := range n.order {
 			c := n.containers[id]
-			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Seat.Seat != seat || !c.Alive()) {
+			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Assignment.CPUGroup != seat || !c.Alive()) {
 				members = slices.Delete(members, i, i+1)
 			}
 		}
 		if len(members) > 0 {
-			out = append(out, SeatChange{Seat: seat, Before: b.cpus, After: after, Members: members, Starved: !ok})
+			out = append(out, GroupChange{Group: seat, Before: b.cpus, After: after, Members: members, Starved: !ok})
 		}
 	}
-	slices.SortFunc(out, func(a, b SeatChange) int { return slices.Compare(a.Members, b.Members) })
+	slices.SortFunc(out, func(a, b GroupChange) int { return slices.Compare(a.Members, b.Members) })
 	return out
 }
 
-// draftLedger is the ledger of who owns which CPUs, with changes: the state's own is
-// copied before the first change.
+// draftLedger is the ledger with changes. It copies the state's ledger before the first change.
 type draftLedger struct {
 	*placement.Ledger
 
 	cloned bool
-	moved  bool // the owned CPUs or the pools have changed
+	moved  bool // owned CPUs or pools have changed
 }
 
-// write changes the ledger, and notes whether CPUs moved.
+// write changes the ledger, and notes whether CPUs have changed owner.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
 	held, owned, lent := b.Held(), b.Exclusive(), b.Lent()
 	if !b.cloned {
@@ -156,23 +154,23 @@ func (b *draftLedger) write(change func(*placement.Ledger)) {
 
 // dropKey ends one grant.
 func (b *draftLedger) dropKey(key placement.Key) {
-	if _, owns := b.Of(key); owns || !b.Kept(key).Empty() {
+	if _, owns := b.Of(key); owns || !b.Reserved(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}
 }
 
-// usualValues is how many values one container has, as a rule.
+// usualValues is the usual number of a container's values.
 const usualValues = 4
 
-// propose runs the hooks for one container, or for the pod if c is nil. A hook that
-// panics proposes nothing; the others still count.
+// propose runs the hooks for a container, or for the pod if c is nil. A hook that panics
+// proposes nothing; the proposals of other hooks count.
 func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	out := output{n: n, p: p, c: c}
 	in := out.input()
 	out.Values = make([]lifecycle.Value, 0, usualValues)
 	run := func(final bool) {
 		for _, h := range n.policy.Hooks {
-			if _, last := h.(hook.Last); last == final {
+			if _, last := h.(hook.AfterAll); last == final {
 				out.run(h, in)
 			}
 		}
@@ -184,13 +182,14 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 		out.Values = out.applyExternal(out.Values)
 	}
 	run(true)
-	if c != nil && c.Unread.Unasked {
-		// What others were promised does not wait until this container can be read.
+	if c != nil && c.Undescribed.NoRequest {
+		// Memory protection of the pod must not wait until the runtime can describe this
+		// container.
 		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
 	n.failed = cmp.Or(n.failed, out.failed)
 	if c != nil && in.Creation != nil {
-		c.Exports = out.Exports
+		c.CPUEnv = out.CPUEnv
 	}
 	return out.Values, out.Problems
 }

@@ -1,11 +1,11 @@
 package engine
 
-// maxEnded is how many of the last removed pods are remembered. Events that were
-// under way when their pod was removed come within seconds.
+// maxEnded limits how many removed pods are remembered. Late events about a removed pod come
+// within seconds.
 const maxEnded = 512
 
-// endedPods are the ids of the last pods that were removed: a later event about one
-// of them does not bring it back. The zero value is ready.
+// endedPods are the ids of the pods that were removed last. A late event about one of them does
+// not add it again. The zero value is ready.
 type endedPods struct {
 	ids   map[string]bool
 	order []string // the same, in order of arrival
@@ -25,9 +25,8 @@ func (e *endedPods) add(id string) {
 	e.ids[id], e.order = true, append(e.order, id)
 }
 
-// late reports whether an event is about a pod that has ended: one that the runtime
-// removed, or, for an event that only follows another, an unknown one. Neither is
-// added again.
-func (d *draft) late(podID string, follows bool) bool {
+// afterEnd reports whether the event is late: its pod was removed, or the pod is unknown and
+// the event can only follow another (follows). Such a pod is not added again.
+func (d *draft) afterEnd(podID string, follows bool) bool {
 	return d.n.pod(podID) == nil && (follows || d.n.base.ended.ids[podID])
 }

@@ -32,8 +32,8 @@ func (p *Pod) comesAfter(name, other string) bool {
 // reported later without coming after them, as bypass may do, gets nothing while
 // they live. An init container runs before all others, so it may have the CPUs of
 // any container that does not live; those of sidecars stay theirs.
-func (s *seating) takeOverFrom() topology.Set {
-	out := s.n.ledger.Left(s.p.Pod.UID)
+func (s *placer) takeOverFrom() topology.Set {
+	out := s.n.ledger.WithoutContainer(s.p.Pod.UID)
 	if s.p.Spec == nil {
 		return out
 	}

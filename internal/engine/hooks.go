@@ -16,31 +16,31 @@ import (
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
-		in.Pristine, in.Bursts, in.Alone = o.p.Pod.Resources, o.p.bursts, o.n.machine.Format(o.p.alone)
+		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.bursts, o.n.machine.Format(o.p.exclusive)
 		if !o.p.assigned.Empty() {
-			in.Pool, in.SeatFrom = placement.Own, o.p.Intent.CPUs.Key
+			in.Pool, in.AssignedBy = placement.Own, o.p.Intent.CPUs.Key
 		} else if !o.n.ledger.OfPod(o.p.Pod.UID).Empty() && o.n.chosenForPod(o.p) {
-			in.Pool, in.SeatFrom = placement.Own, o.p.Intent.Class.Key
+			in.Pool, in.AssignedBy = placement.Own, o.p.Intent.Class.Key
 		}
 		return in
 	}
 	in.Container, in.Pristine = o.c.Name, &o.c.Pristine
-	in.Pool, in.SeatFrom, in.SeatWhy = o.c.Seat.Pool, o.c.Seat.From, o.c.Seat.Why
-	in.CPUs, in.Mems = o.n.seatText(o.c.Seat.Seat), o.c.Mems
-	if o.c.Seat.From == placement.ByKubelet {
-		in.Pool, in.Mems = placement.Rest, ""
-		if o.c.Seat.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
+	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.Assignment.Why
+	in.CPUs, in.Mems = o.n.cpuList(o.c.Assignment.CPUGroup), o.c.Mems
+	if o.c.Assignment.From == placement.ByKubelet {
+		in.Pool, in.Mems = placement.Unclassified, ""
+		if o.c.Assignment.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
 			in.CPUs = "" // the kubelet wrote them itself
 		}
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
-	in.Exports = o.c.Exports
+	in.CPUEnv = o.c.CPUEnv
 	if o.c.decided.creation != nil { // the runtime's request for a new container, with what we decided for it and its pod
 		now := *o.c.decided.creation
-		if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
-			now.Owned = o.n.machine.Format(o.c.Seat.Owned)
+		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {
+			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
 		}
-		cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers' requests, this one's included
+		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // a pool is as large as its containers' requests, this one's included
 		now.CPUs, in.Creation = cpus.Len(), &now
 	}
 	return in
@@ -48,7 +48,7 @@ func (o *output) input() *hook.Input {
 
 // seatText is the seat's CPUs as a kernel list; it comes from the seat's group if
 // the CPUs are still the same.
-func (n *view) seatText(seat placement.Seat) string {
+func (n *view) cpuList(seat placement.CPUGroup) string {
 	if b := n.base.groups[seat]; b != nil && !n.ledger.moved && !n.fresh {
 		return b.text
 	}
@@ -201,23 +201,23 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 func (c *Container) claim(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
-		if !slices.Contains(givenBack, f) || slices.Contains(c.Ours, f) {
+		if !slices.Contains(restorable, f) || slices.Contains(c.Managed, f) {
 			continue
 		}
-		c.Ours = append(slices.Clone(c.Ours), f)
+		c.Managed = append(slices.Clone(c.Managed), f)
 		c.Stamp.Stale = c.Stamp.Stale || c.Stamp.decidedBefore
 	}
 	c.Stamp.decidedBefore = true
 }
 
 // givenBack are the fields of ours that a runtime's copy may hold.
-var givenBack = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
+var restorable = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
 // carried lists the values of ours that a running container has: fields that we may
 // decide and whose value in the runtime's copy differs from the request. If nothing
 // is decided for such a field now, its request is restored, although no record of
 // the decision is left. Zero is what a runtime sends for a value it does not know.
-func carried(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
+func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
 		has, _ := requested.Of(f, "")

@@ -30,20 +30,20 @@ func (d *draft) setFacts(np, old *Pod) {
 
 // decidePod asks the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
-	p.bursts, p.alone = d.n.bursts(p), d.n.alone(p)
+	p.bursts, p.exclusive = d.n.bursts(p), d.n.exclusiveCPUs(p)
 	var err error
 	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
 		p.assigned = topology.Set{} // no live container has any
 	}
 	values, trouble := d.n.propose(p, nil)
-	if p.Values = values; p.Pod.Unread != "" {
+	if p.Values = values; p.Pod.Undescribed != "" {
 		// Its request is not known. It can have its CPUs alone without it, if its
 		// cgroup is known.
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
-		trouble = append(trouble, unread(p.Pod.Unread))
+		trouble = append(trouble, undescribedProblem(p.Pod.Undescribed))
 	}
-	p.Found = finding(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
+	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
 // inform decides a pod again whose spec became known, and those of its containers
@@ -57,11 +57,11 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	n := d.newPod(old.Pod)
 	n.Values = revert(n.Values, old.Values, PodPristine(n.Pod), d.n.machine)
 	d.n.pods[pod.ID], d.plan.Pod = n, n
-	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Found.Problems, old.Found.Problems) || n.Found.More != old.Found.More {
+	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.ProblemSummary.Problems, old.ProblemSummary.Problems) || n.ProblemSummary.More != old.ProblemSummary.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
 	// Otherwise it counts for CPUs that are chosen later.
-	granted := (intent.AsksDevices(pod) || d.n.terms(n).Elsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
+	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !limitsChanged(old, n) {
 		return // hooks use nothing else of it for a container
 	}

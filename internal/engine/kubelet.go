@@ -18,8 +18,8 @@ func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) 
 	if p == nil {
 		return topology.Set{}
 	}
-	if t := n.termsOf(p, container, requested); t.Elsewhere != nil {
-		return t.Given.CPUs
+	if t := n.termsOf(p, container, requested); t.DecidedElsewhere != nil {
+		return t.External.CPUs
 	}
 	return placement.Pinned(n.machine, p.Intent, requested)
 }
@@ -27,43 +27,43 @@ func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) 
 // seatKubelets makes a container own what the kubelet gave it, if the kubelet
 // decides. Its CPUs are taken from all others, and nothing else of it changes. They
 // are not in its record: the kubelet reports them again after a restart.
-func (s *seating) seatKubelets() bool {
+func (s *placer) placeByKubelet() bool {
 	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
-	if t.Elsewhere == nil || !s.n.policy.Place {
+	if t.DecidedElsewhere == nil || !s.n.policy.Place {
 		return false
 	}
-	cpus := t.Given.CPUs
-	s.c.Found.Problems = append(s.c.Found.Problems, t.Given.Problems...)
+	cpus := t.External.CPUs
+	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, t.External.Problems...)
 	if cpus.Empty() {
 		if g, owns := s.n.ledger.Of(s.c.Key); owns && g.From == placement.ByKubelet {
 			s.n.ledger.dropKey(s.c.Key)
 		}
 		return false
 	}
-	if taken := s.n.takenFrom(s.c.Key, cpus); taken != nil {
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+	if taken := s.n.otherOwner(s.c.Key, cpus); taken != nil {
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "it owns none of them",
 			Reason: fmt.Sprintf("the kubelet gave it CPUs %s that %s owns", s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
 		})
 		return false
 	}
-	s.own(cpus, placement.ByKubelet, t.Given.Why)
+	s.own(cpus, placement.ByKubelet, t.External.Why)
 	s.c.Stamp.CPUs = topology.Set{}
-	s.reportAway("authority", t.Given.Away, "it runs on those that are left")
+	s.reportAway("authority", t.External.Offline, "it runs on those that are left")
 	return true
 }
 
 // takenFrom returns another owner of CPUs that the kubelet gave to a container, nil
 // if there is none. A container that had them from the kubelet and does not run any
 // more has lost them by this grant.
-func (n *view) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken {
+func (n *view) otherOwner(key placement.Key, cpus topology.Set) *placement.Taken {
 	for {
 		var taken *placement.Taken
 		if !errors.As(n.ledger.Check(key, cpus), &taken) {
 			return nil
 		}
 		runs := func(c *Container) bool { return c.Key == taken.Owner.Key && c.Alive() }
-		if taken.Owner.From != placement.ByKubelet || slices.ContainsFunc(n.everyone(true), runs) {
+		if taken.Owner.From != placement.ByKubelet || slices.ContainsFunc(n.changedContainers(true), runs) {
 			return taken
 		}
 		n.ledger.dropKey(taken.Owner.Key)
@@ -72,9 +72,9 @@ func (n *view) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken 
 
 // kubelets returns which of these CPUs the kubelet gave to containers of other
 // pods, and one such pod. CPUs with an owner in the ledger are not among them.
-func (n *view) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
-	for _, c := range n.everyone(n.base.listed > 0) {
-		if c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Seat.Pool == placement.Own {
+func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
+	for _, c := range n.changedContainers(n.base.listed > 0) {
+		if c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Own {
 			continue
 		}
 		other := n.pod(c.PodID)
@@ -90,9 +90,9 @@ func (n *view) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner str
 // regroup updates pools if the kubelet gave away CPUs by this event, or has them
 // back: its grants count only that long.
 func (d *draft) regroup() {
-	if d.n.policy.Place && d.pinsMoved() {
-		d.seatAnew(func(p *Pod, c *Container) bool {
-			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reseated, c.ID) && d.n.within(p, c) != c.Seat.Within
+	if d.n.policy.Place && d.pinsChanged() {
+		d.placeAgainWhere(func(p *Pod, c *Container) bool {
+			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reassigned, c.ID) && d.n.within(p, c) != c.Assignment.Within
 		})
 	}
 }
@@ -102,21 +102,21 @@ func (d *draft) regroup() {
 // kubelet's grant.
 func (d *draft) regrant() {
 	if d.n.policy.KubeletGives() && d.freed() {
-		d.seatAnew(func(p *Pod, c *Container) bool {
+		d.placeAgainWhere(func(p *Pod, c *Container) bool {
 			if slices.Contains(d.plan.Changed, c.ID) {
 				return false
 			}
 			cpus := d.n.pinned(p, c.Name, &c.Pristine)
-			return !cpus.Empty() && d.n.takenFrom(c.Key, cpus) == nil
+			return !cpus.Empty() && d.n.otherOwner(c.Key, cpus) == nil
 		})
 	}
 }
 
 // seatAnew places those containers again that share a pool and meet a condition.
-func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
+func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)
-		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {
+		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {
 			continue
 		}
 		if p := d.n.pod(c.PodID); p == nil || p.Stopped || !due(p, c) {
@@ -127,7 +127,7 @@ func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 		if about := d.plan.Container; about != nil && about.ID == id {
 			d.plan.Container = &now
 		} else {
-			d.plan.Reseated = append(d.plan.Reseated, id)
+			d.plan.Reassigned = append(d.plan.Reassigned, id)
 		}
 	}
 }
@@ -137,15 +137,15 @@ func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 func (d *draft) freed() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
-		return was != nil && was.Alive() && was.Seat.Pool == placement.Own && (now == nil || !now.Alive())
+		return was != nil && was.Alive() && was.Assignment.Pool == placement.Own && (now == nil || !now.Alive())
 	})
 }
 
 // pinsMoved reports whether the kubelet gave away CPUs by this event, or has them
 // back, that have no owner in the ledger.
-func (d *draft) pinsMoved() bool {
+func (d *draft) pinsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
-		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {
+		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {
 			return topology.Set{}
 		}
 		return d.n.pinned(pod(c.PodID), c.Name, &c.Pristine)

@@ -51,7 +51,7 @@ func TestKubeletsMemory(t *testing.T) {
 		}}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, facts))
 		if c.outside != "" {
-			facts.Outside.Values = []lifecycle.Value{{Field: lifecycle.CPUSetMems, Text: c.outside, Why: lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: "one"}}}
+			facts.HookServers.Values = []lifecycle.Value{{Field: lifecycle.CPUSetMems, Text: c.outside, Why: lifecycle.Reason{Hook: lifecycle.HookServerName, Source: "one"}}}
 		}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "c", PodID: "s", Name: "c"}}, facts))
 		ctr, mems, said := s.Container("c"), "", ""
@@ -60,11 +60,11 @@ func TestKubeletsMemory(t *testing.T) {
 				mems = v.Text
 			}
 		}
-		for _, q := range ctr.Found.Problems {
+		for _, q := range ctr.ProblemSummary.Problems {
 			said += q.String() + "\n"
 		}
-		if mems != c.want || ctr.Seat.Which.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
-			t.Errorf("%s: seat %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Seat, mems, c.want, said, c.problem)
+		if mems != c.want || ctr.Assignment.Which.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
+			t.Errorf("%s: seat %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Assignment, mems, c.want, said, c.problem)
 		}
 	}
 }
@@ -105,8 +105,8 @@ func TestKubeletsLaterWord(t *testing.T) {
 	owns := func(name, cpus string) {
 		t.Helper()
 		c := s.Container(name)
-		if has := m.Format(s.CPUs(c)); (c.Seat.Pool == placement.Own) != (cpus != "") || cpus != "" && has != cpus {
-			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Seat, has, cpus, c.Found.Problems)
+		if has := m.Format(s.CPUs(c)); (c.Assignment.Pool == placement.Own) != (cpus != "") || cpus != "" && has != cpus {
+			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Assignment, has, cpus, c.ProblemSummary.Problems)
 		}
 	}
 	run := func(name, gives string) {
@@ -127,8 +127,8 @@ func TestKubeletsLaterWord(t *testing.T) {
 	tell(lifecycle.StopContainer, "first", "")
 	owns("both", "2,4")
 	owns("heir", "")
-	if !slices.Equal(last.Reseated, []string{"both"}) {
-		t.Errorf("reseated %v", last.Reseated)
+	if !slices.Equal(last.Reassigned, []string{"both"}) {
+		t.Errorf("reseated %v", last.Reassigned)
 	}
 	tell(lifecycle.RemovePodSandbox, "both", "")
 	owns("heir", "4")

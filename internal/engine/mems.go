@@ -16,8 +16,8 @@ import (
 // owns these or is bound to their nodes, else all nodes that no other pod has alone.
 // If nothing is left on its nodes, it is not confined to them. It keeps the kubelet's
 // choice. It decides only once, as pages would have to move.
-func (s *seating) chooseMemory() {
-	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.Given.Mems) > 0 {
+func (s *placer) chooseMemory() {
+	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
 	usable, bounded := s.memoryNodes()
@@ -26,7 +26,7 @@ func (s *seating) chooseMemory() {
 		Further: []topology.MemoryKind{topology.HBM, topology.PMEM},
 	}
 	if q.CPUs.Empty() {
-		if bounded && (s.c.Seat.Pool == placement.Shared || s.c.Seat.Pool == placement.Reclaimed) {
+		if bounded && (s.c.Assignment.Pool == placement.Shared || s.c.Assignment.Pool == placement.Reclaimed) {
 			s.c.Mems = topology.FormatList(usable)
 		}
 		return
@@ -36,7 +36,7 @@ func (s *seating) chooseMemory() {
 	if short := (*choose.MemoryError)(nil); errors.As(err, &short) && len(usable) > 0 {
 		ids = usable
 		if q.Bytes > 0 {
-			s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "all of them are used, the nearest first",
 			})
 		}
@@ -48,15 +48,15 @@ func (s *seating) chooseMemory() {
 // the NUMA nodes it is bound to. There are none where it may run on all.
 func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
-	case c.Seat.Pool == placement.Own:
-		return c.Seat.Owned
+	case c.Assignment.Pool == placement.Own:
+		return c.Assignment.Owned
 	case c.PoolNode.Set:
 		node, _ := n.machine.Node(c.PoolNode.V)
 		return node.CPUs
-	case c.Seat.Pool == placement.Reclaimed && p.Intent.NUMA.Said():
-		return c.Seat.Near
-	case c.Seat.Which.Nodes != "":
-		return nearOf(c.Seat.Seat, n.machine)
+	case c.Assignment.Pool == placement.Reclaimed && p.Intent.NUMA.IsSet():
+		return c.Assignment.Near
+	case c.Assignment.Which.Nodes != "":
+		return nearOf(c.Assignment.CPUGroup, n.machine)
 	}
 	return cpus
 }
@@ -64,9 +64,9 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 // memoryNodes lists the nodes that have memory, ordinary or other, but for those that
 // another pod has alone; bounded reports whether there are any of these. Where others
 // have all ordinary memory alone, no pod is kept off it.
-func (s *seating) memoryNodes() (usable []int, bounded bool) {
+func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
-	alone, ordinary := s.n.ledger.Alone(s.p.Pod.UID), false
+	alone, ordinary := s.n.ledger.ExclusiveNodesOfOthers(s.p.Pod.UID), false
 	for _, n := range s.n.machine.Nodes {
 		if n.Kind == topology.NoMemory {
 			continue
@@ -88,7 +88,7 @@ func (s *seating) memoryNodes() (usable []int, bounded bool) {
 // the nearest first. Only limits of Guaranteed pods count, since these are requests as
 // well. Any other limit may be as large as its author likes, and would push others off
 // a node for nothing.
-func (s *seating) freeMemory() []uint64 {
+func (s *placer) freeMemory() []uint64 {
 	free := make([]uint64, len(s.n.machine.Nodes))
 	known := false
 	for i, n := range s.n.machine.Nodes {
@@ -103,7 +103,7 @@ func (s *seating) freeMemory() []uint64 {
 		near topology.Set
 	}
 	var users []user
-	for _, c := range s.n.everyone(true) {
+	for _, c := range s.n.changedContainers(true) {
 		p, list := s.n.pod(c.PodID), cmp.Or(c.Mems, c.Pristine.CPU.Mems)
 		if !c.Alive() || list == "" || c.Pristine.Memory.Limit.V <= 0 || p == nil || p.Intent.QoS != intent.Guaranteed {
 			continue

@@ -16,28 +16,28 @@ import (
 // and in its cgroup. Cgroup version 1 removes a CPU that goes offline from cgroups
 // permanently.
 func (n *view) reach(p *Pod) topology.Set {
-	return p.and(n.machine.Online())
+	return p.allowedOf(n.machine.Online())
 }
 
 // heldBy are the CPUs of a pod: those its containers own, and those reserved for
 // them.
 func (n *view) heldBy(p *Pod) topology.Set {
-	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.KeptOfPod(p.Pod.UID))
+	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
 // missing are the CPUs that an owner cannot use. A container that is created again
 // has the CPUs of its pod, or of its earlier attempt.
-func (s *seating) missing() topology.Set {
-	own := s.c.Stamp.CPUs.Union(s.n.ledger.Kept(s.c.Key))
-	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.Said() || s.n.ownsAsOne(s.p)) {
-		own = own.Union(s.n.ledger.KeptOfPod(s.p.Pod.UID))
+func (s *placer) missing() topology.Set {
+	own := s.c.Stamp.CPUs.Union(s.n.ledger.Reserved(s.c.Key))
+	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownsAsOne(s.p)) {
+		own = own.Union(s.n.ledger.ReservedForPod(s.p.Pod.UID))
 	}
 	return own.Minus(s.n.reach(s.p))
 }
 
 // waitOnCreate makes a container that is created again wait for its pod's CPUs if it
 // can use none of them; it gets them when they are back.
-func (s *seating) waitOnCreate() bool {
+func (s *placer) waitOnCreate() bool {
 	away := s.missing()
 	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
 		return false
@@ -49,8 +49,8 @@ func (s *seating) waitOnCreate() bool {
 
 // seatAgain resizes an owner that runs in a pool because it can use none of its
 // CPUs: it may give some up. It owns what its pod got meanwhile.
-func (s *seating) seatAgain() bool {
-	if s.p.Intent.CPUs.Said() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Kept(s.c.Key).Empty() {
+func (s *placer) placeWaitingOwner() bool {
+	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Reserved(s.c.Key).Empty() {
 		return false
 	}
 	g, _ := s.n.ledger.Of(s.c.Key)
@@ -66,17 +66,17 @@ func (s *seating) seatAgain() bool {
 
 // waitFor reserves the CPUs of an owner that can use none of them now, and reports
 // that. If another pod owns one of them by now, the owner loses its claim to all.
-func (s *seating) waitFor(from string) {
+func (s *placer) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		return
 	}
-	s.n.keep(s.p, s.c.Key, s.c.Stamp.CPUs, from)
+	s.n.reserveCPUs(s.p, s.c.Key, s.c.Stamp.CPUs, from)
 	s.reportAway(from, s.c.Stamp.CPUs, "it runs in a shared pool")
 }
 
 // reportAway reports CPUs that their owner cannot use now.
-func (s *seating) reportAway(key string, cpus topology.Set, then string) {
+func (s *placer) reportAway(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
 		why, until string
@@ -88,7 +88,7 @@ func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 		},
 	} {
 		if !q.cpus.Empty() {
-			s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 				Key: key, Value: intent.Printable(s.n.machine.Format(q.cpus)), Warning: true, Reason: q.why, Then: then + " and " + q.until,
 			})
 		}
@@ -96,7 +96,7 @@ func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 }
 
 // stays reports whether an owner can continue on those of its CPUs that it can use.
-func (s *seating) stays(old *Container) bool {
+func (s *placer) stays(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.reach(s.p))
 	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
 }
@@ -114,13 +114,13 @@ func first(cpus topology.Set, n int) topology.Set {
 
 // withOffline adds the CPUs that a container owns and that are offline to those it
 // has.
-func (s *seating) withOffline(have topology.Set) topology.Set {
-	return have.Union(s.n.ledger.Kept(s.c.Key))
+func (s *placer) withOffline(have topology.Set) topology.Set {
+	return have.Union(s.n.ledger.Reserved(s.c.Key))
 }
 
 // keepAll makes a key own those of its CPUs that its pod can use, and reserves the
 // others for it.
-func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
+func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.reach(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
 		return
@@ -128,12 +128,12 @@ func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from strin
 	if !cpus.Empty() {
 		n.ledger.write(func(l *placement.Ledger) { l.Put(n.grantOf(pod, key, cpus, from)) })
 	}
-	n.keep(pod, key, all.Minus(cpus), from)
+	n.reserveCPUs(pod, key, all.Minus(cpus), from)
 }
 
 // keep reserves CPUs of an owner that it cannot use now: no other container gets them.
-func (n *view) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
-	if n.ledger.Kept(key) != cpus {
-		n.ledger.write(func(l *placement.Ledger) { l.Keep(n.grantOf(p, key, cpus, from)) })
+func (n *view) reserveCPUs(p *Pod, key placement.Key, cpus topology.Set, from string) {
+	if n.ledger.Reserved(key) != cpus {
+		n.ledger.write(func(l *placement.Ledger) { l.Reserve(n.grantOf(p, key, cpus, from)) })
 	}
 }

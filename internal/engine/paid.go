@@ -12,7 +12,7 @@ import (
 
 // lower reports whether resources request less CPU than others, by request or
 // limit.
-func lower(was, now *lifecycle.Resources) bool {
+func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
@@ -25,14 +25,14 @@ func lower(was, now *lifecycle.Resources) bool {
 // What the container gave up is subtracted from the sum. What it requests in
 // addition counts if the sum has no room for it; otherwise the kubelet has reported
 // it before.
-func (d *draft) account(was, now *Container) {
+func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
 	next := p
-	switch less := lower(&was.Pristine, &now.Pristine); {
+	switch less := lowersCPU(&was.Pristine, &now.Pristine); {
 	case !p.sumOld:
 		next = p.accounted(&was.Pristine, &now.Pristine, &live)
-	case less || lower(&now.Pristine, &was.Pristine):
+	case less || lowersCPU(&now.Pristine, &was.Pristine):
 		next = p.recounted(&was.Pristine, &now.Pristine, &live, d.n.endedSum(p))
 	}
 	if next != p {
@@ -45,15 +45,15 @@ func (d *draft) account(was, now *Container) {
 // request of all its live containers.
 func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	sum := p.Pod.Resources
-	if !p.due(sum).Known() {
+	if !p.paidCPUs(sum).Known() {
 		return p
 	}
 	next := *sum
-	if milli := moved(sharesMilli(sum), sharesMilli(was), sharesMilli(now), sharesMilli(live)); sum.CPU.Shares.V != 0 && milli != sharesMilli(sum) {
+	if milli := adjustedSum(sharesMilli(sum), sharesMilli(was), sharesMilli(now), sharesMilli(live)); sum.CPU.Shares.V != 0 && milli != sharesMilli(sum) {
 		next.CPU.Shares = lifecycle.Some(intent.MilliShares(milli))
 	}
 	limit, before, after := intent.LimitMilli(&sum.CPU), intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
-	if milli := moved(limit, before, after, intent.LimitMilli(&live.CPU)); limit > 0 && before > 0 && after > 0 && milli != limit {
+	if milli := adjustedSum(limit, before, after, intent.LimitMilli(&live.CPU)); limit > 0 && before > 0 && after > 0 && milli != limit {
 		next.CPU.Quota = lifecycle.Some(milli * int64(sum.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	}
 	return p.withSum(next)
@@ -65,7 +65,7 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 // not taken for resources of the pod's own. The sum may lack what the part requests
 // in addition.
 func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
-	if !p.due(p.Pod.Resources).Known() {
+	if !p.paidCPUs(p.Pod.Resources).Known() {
 		return p
 	}
 	parts := []*lifecycle.Resources{live, ended}
@@ -105,7 +105,7 @@ func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU
 
 // moved is a sum, in thousandths, after one of its parts changed: never less than
 // the known parts.
-func moved(sum, before, after, parts int64) int64 {
+func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
 	}
@@ -115,7 +115,7 @@ func moved(sum, before, after, parts int64) int64 {
 // paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or its
 // containers' requests if the sum is old.
 func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
-	whole, parts := p.due(p.Pod.Resources), p.due(live)
+	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
 		return parts.CPUs, live
 	}
@@ -127,9 +127,9 @@ func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resource
 // all, so they lose all of it: from now on they are placed like containers whose
 // assignment was refused at creation. c is the container that is resized, nil if
 // the pod is. It reports whether any lost CPUs.
-func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
+func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
-	if !p.Intent.CPUs.Said() || !d.n.ledger.Owns(p.Pod.UID) {
+	if !p.Intent.CPUs.IsSet() || !d.n.ledger.Owns(p.Pod.UID) {
 		return false
 	}
 	live := d.n.podSum(p, c)
@@ -138,12 +138,12 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 		switch {
 		case c != nil && c.Key == g.Key:
 			owner = c
-		case owner == nil && !p.due(p.Pod.Resources).Known():
+		case owner == nil && !p.paidCPUs(p.Pod.Resources).Known():
 			continue // it is between two attempts, and is measured at its creation
 		case owner == nil:
 			owner = &Container{}
 		}
-		if d.n.stillPaid(p, &live, &owner.Pristine, g.CPUs.Len()) != nil {
+		if d.n.checkPaid(p, &live, &owner.Pristine, g.CPUs.Len()) != nil {
 			d.n.revoke(p, g.Key)
 			revoked = true
 		}
@@ -154,12 +154,12 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 // stillPaid measures the CPUs that a container owns as at a creation, by the
 // present requests of its pod and itself; live is the request of the pod's live
 // containers.
-func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
+func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
-	if p.due(sum).Known() {
+	if p.paidCPUs(sum).Known() {
 		_, sum = p.paidNow(live)
 	}
-	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, requested))
+	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
 // revoke ends what a container of a pod owns because it no longer pays for it.
@@ -167,21 +167,21 @@ func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
-		waits := c.Seat.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
-		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.Seat.From == placement.ByKubelet {
+		waits := c.Assignment.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
+		if c.Key != key || !c.Alive() || c.Assignment.Pool != placement.Own && !waits || c.Assignment.From == placement.ByKubelet {
 			continue
 		}
 		now := *c
-		now.Seat.Seat, now.Stamp.CPUs, now.Wanted, now.decided.touched = placement.Seat{}, topology.Set{}, 0, true
+		now.Assignment.CPUGroup, now.Stamp.CPUs, now.RefusedCPUs, now.decided.narrowed = placement.CPUGroup{}, topology.Set{}, 0, true
 		n.put(now.ID, &now)
 	}
 }
 
 // reseatRevoked places the containers of a pod again whose CPUs were revoked, except
 // the one that the event is about, and decides the pod's own values again.
-func (d *draft) reseatRevoked(podID string, about *Container) {
+func (d *draft) placeRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
-		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat.Seat == (placement.Seat{}) && c.Stamp.CPUs.Empty() {
+		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
 			n := *c
 			d.decideContainer(&n, nil, nil)
 		}
@@ -192,7 +192,7 @@ func (d *draft) reseatRevoked(podID string, about *Container) {
 
 // lostAll reports that a container owns nothing any more because it requests less
 // than a whole CPU.
-func (s *seating) lostAll(key string, had int) {
+func (s *placer) lostAll(key string, had int) {
 	sum := s.p.Pod.Resources
 	if !s.n.chosenForPod(s.p) {
 		sum = nil
@@ -203,7 +203,7 @@ func (s *seating) lostAll(key string, had int) {
 // noWhole says why a container owns no CPU that the agent would choose.
 func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
-		if due := p.due(r); due.Known() {
+		if due := p.paidCPUs(r); due.Known() {
 			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))
 		}
 	}
@@ -212,20 +212,20 @@ func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 
 // askedMore returns the previous attempt at a new container that requests less: it
 // is measured like a resize, also if others own the CPUs of its pod.
-func (d *draft) askedMore(p *Pod, c *Container) *Container {
+func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
 	}
 	var was *Container
 	for _, o := range d.n.containersOf(p.Pod.ID) {
-		if o.Key == c.Key && o.ID != c.ID && o.Seat.From != placement.ByKubelet {
+		if o.Key == c.Key && o.ID != c.ID && o.Assignment.From != placement.ByKubelet {
 			was = o // they are listed in order of arrival
 		}
 	}
 	switch {
-	case was != nil && lower(&was.Pristine, &c.Pristine):
+	case was != nil && lowersCPU(&was.Pristine, &c.Pristine):
 		return was
-	case !p.due(p.Pod.Resources).Known():
+	case !p.paidCPUs(p.Pod.Resources).Known():
 		return c // it owns by its own request, which alone says how many
 	}
 	return nil

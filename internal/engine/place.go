@@ -15,7 +15,7 @@ import (
 // granted to key. requested are the resources of the container, nil for the pod
 // itself. The error is a sentence for people.
 func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
-	if !p.Intent.CPUs.Said() || !n.policy.Place {
+	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
 		return topology.Set{}, nil
 	}
 	list := topology.FormatList(p.Intent.CPUs.V)
@@ -34,13 +34,13 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 		// take them from a running container.
 		return cpus, n.grantable(p, key, cpus)
 	}
-	if err := n.terms(p).Elsewhere; err != nil {
+	if err := n.terms(p).DecidedElsewhere; err != nil {
 		return topology.Set{}, err
 	}
-	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.means(p.Pod.Resources, requested)); err != nil {
+	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.payingResources(p.Pod.Resources, requested)); err != nil {
 		return topology.Set{}, err
 	}
-	if both, owner := n.kubelets(p, cpus); !both.Empty() {
+	if both, owner := n.kubeletOwned(p, cpus); !both.Empty() {
 		return cpus, fmt.Errorf("CPUs %s were given to %s by the kubelet's static CPU manager", intent.Printable(n.machine.Format(both)), owner)
 	}
 	return cpus, n.grantable(p, key, cpus)
@@ -74,7 +74,7 @@ func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 
 // seating is one container while it gets its CPUs: it collects the result; owned
 // CPUs go into the ledger.
-type seating struct {
+type placer struct {
 	n *view
 	p *Pod
 	c *Container
@@ -82,32 +82,32 @@ type seating struct {
 	resize *resize
 }
 
-func (d *draft) seating(c *Container, r *resize) seating {
-	return seating{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
+func (d *draft) placer(c *Container, r *resize) placer {
+	return placer{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
 }
 
 // refused reports what a container asked for and did not get.
-func (s *seating) refused(key, value string, err error) {
+func (s *placer) refused(key, value string, err error) {
 	q := lifecycle.Problem{Key: key, Value: value, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
 		q.Rule = refusal.Rule
 	}
-	s.c.Found.Problems = append(s.c.Found.Problems, q)
+	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, q)
 }
 
 // seat decides which CPUs a container uses: its own, or a pool's.
-func (s *seating) seat(rec *Record) {
+func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
-	if s.seatKubelets() || s.seatRecorded(rec) {
+	if s.placeByKubelet() || s.placeRecorded(rec) {
 		return
 	}
-	isNew := (old == nil || !old.Alive() || old.Seat.Pool == placement.Own || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
-	if !isNew && s.seatAgain() {
+	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Own || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
+	if !isNew && s.placeWaitingOwner() {
 		return
 	}
 	cpus, err := s.n.assigned(s.p, s.c.Key, &s.c.Pristine)
-	if !isNew && err == nil && s.p.Intent.CPUs.Said() && s.n.policy.Place {
+	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
 		// It was refused at its creation, and its record says so: if it got the
 		// CPUs now, the next restart would take them away.
 		err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
@@ -125,15 +125,15 @@ func (s *seating) seat(rec *Record) {
 		return
 	case !isNew:
 		s.reportRefused()
-	case (rec == nil || rec.CPUs == "") && s.seatChosen():
+	case (rec == nil || rec.CPUs == "") && s.placeChosen():
 		return
 	}
-	s.share(isNew)
+	s.placeInPool(isNew)
 }
 
 // seatRecorded gives a container the CPUs in its record: a running container stays
 // where it is, if that is still possible.
-func (s *seating) seatRecorded(rec *Record) bool {
+func (s *placer) placeRecorded(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
 	}
@@ -154,15 +154,15 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	}
 	s.own(cpus, from, "owned since it was created")
 	owns := s.withOffline(cpus).Len()
-	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.Said() && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Found.Problems = append(s.c.Found.Problems, ownsOtherNumber(s.c.Seat.From, asks, owns))
+	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(s.c.Assignment.From, asks, owns))
 	}
 	return true
 }
 
 // reportRefused reports that a container owns no CPUs although it asks for some: a
 // refusal at its creation is final.
-func (s *seating) reportRefused() {
+func (s *placer) reportRefused() {
 	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
 	case !ok:
 	case !s.c.Stamp.CPUs.Empty():
@@ -177,19 +177,19 @@ func (s *seating) reportRefused() {
 // seatChosen gives a container CPUs that the agent chooses, if it is to own some. A
 // container that owned some before and cannot have these gets none: other CPUs
 // would not be those in its record.
-func (s *seating) seatChosen() bool {
+func (s *placer) placeChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
-	case s.p.Intent.CPUs.Said() || !s.n.policy.Place || !s.n.terms(s.p).Chooses:
+	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).Chooses:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.Seat.From != placement.ByKubelet && s.stays(old):
+	case old != nil && old.Alive() && old.Assignment.Pool == placement.Own && old.Assignment.From != placement.ByKubelet && s.stays(old):
 		cpus := s.n.ownedBy(old).And(s.n.reach(s.p))
 		if s.resize != nil {
 			if cpus = s.resized(cpus); cpus.Empty() {
 				return false
 			}
 		}
-		s.own(cpus, old.Seat.From, old.Seat.Why)
+		s.own(cpus, old.Assignment.From, old.Assignment.Why)
 		if s.resize == nil || s.resize.failed == nil {
 			s.reportResized()
 		}
@@ -205,7 +205,7 @@ func (s *seating) seatChosen() bool {
 		s.refused(key, "", err)
 		return false
 	}
-	again := s.createdAnew()
+	again := s.copyRefusedResize()
 	s.own(cpus, key, why)
 	if again {
 		s.reportResized()
@@ -219,19 +219,19 @@ func (n *view) ownedBy(c *Container) topology.Set {
 	if g, owns := n.ledger.Of(c.Key); owns {
 		return g.CPUs
 	}
-	return c.Seat.Owned
+	return c.Assignment.Owned
 }
 
 // share places a container in a pool.
-func (s *seating) share(isNew bool) {
-	a := s.shares(isNew, topology.Set{})
-	s.c.Seat, s.c.PoolNode = Seat{a.Seat, a.From, a.Why}, a.PoolNode
-	s.c.Found.Problems = append(s.c.Found.Problems, a.Problems...)
-	s.c.Seat.Within = s.n.within(s.p, s.c)
+func (s *placer) placeInPool(isNew bool) {
+	a := s.choosePool(isNew, topology.Set{})
+	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why}, a.PoolNode
+	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
+	s.c.Assignment.Within = s.n.within(s.p, s.c)
 	s.shareExternal()
-	if _, ok := s.n.layout(nil).CPUs(s.c.Seat.Seat); !ok {
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
-			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Seat.Within),
+	if _, ok := s.n.layout(nil).CPUs(s.c.Assignment.CPUGroup); !ok {
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.Within),
 			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
 		})
 	}
@@ -240,46 +240,46 @@ func (s *seating) share(isNew bool) {
 // within limits a container in a pool to its pod's cgroup, and to the runtime's
 // request where that counts.
 func (n *view) within(p *Pod, c *Container) topology.Set {
-	if bound := cmp.Or(p.and(c.Unread.bound), c.Unread.bound); !bound.Empty() && c.Seat.Pool == placement.Rest {
+	if bound := cmp.Or(p.allowedOf(c.Undescribed.bound), c.Undescribed.bound); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
 		return bound
 	}
 	if c.Pristine.CPU.CPUs == "" {
 		return p.Within
 	}
-	if c.Seat.Pool != placement.Rest {
+	if c.Assignment.Pool != placement.Unclassified {
 		// The kubelet's list for a container has the CPUs that it gave to nobody.
 		// Pools keep to that list, too.
-		if others, _ := n.kubelets(p, n.machine.Online()); others.Empty() {
+		if others, _ := n.kubeletOwned(p, n.machine.Online()); others.Empty() {
 			return p.Within
 		}
 	}
-	return p.and(n.machine.OnlineOf(c.Pristine.CPU.CPUs))
+	return p.allowedOf(n.machine.OnlineOf(c.Pristine.CPU.CPUs))
 }
 
 // and are some CPUs that the pod's cgroup allows.
-func (p *Pod) and(cpus topology.Set) topology.Set {
+func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 	if p.Within.Empty() {
 		return cpus
 	}
 	return cpus.And(p.Within)
 }
 
-func (s *seating) own(cpus topology.Set, from, why string) {
+func (s *placer) own(cpus topology.Set, from, why string) {
 	s.ownNotExternal(cpus)
-	s.c.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus}
 	// Owned CPUs that went offline are its own again when they come back.
 	gone := s.missing().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)
-	s.c.Seat.From, s.c.Seat.Why = from, why
+	s.c.Assignment.From, s.c.Assignment.Why = from, why
 	g := s.n.grantOf(s.p, s.c.Key, cpus, from)
-	g.Wanted = s.c.Wanted
+	g.RefusedCPUs = s.c.RefusedCPUs
 	s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
-	s.n.keep(s.p, s.c.Key, gone, from)
+	s.n.reserveCPUs(s.p, s.c.Key, gone, from)
 	s.reportAway(from, gone, "it runs on those that are left")
 }
 
 // grantOf makes a grant of some CPUs to a container of a pod.
 func (n *view) grantOf(p *Pod, key placement.Key, cpus topology.Set, from string) placement.Grant {
 	t := n.terms(p)
-	return placement.Grant{Key: key, Pod: p.FullName(), CPUs: cpus, From: from, Lent: t.Lent, Alone: t.Alone}
+	return placement.Grant{Key: key, Pod: p.FullName(), CPUs: cpus, From: from, Lent: t.Lent, ExclusiveNodes: t.ExclusiveNodes}
 }

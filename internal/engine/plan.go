@@ -42,7 +42,7 @@ type Facts struct {
 	// UID.
 	Granted map[string]*lifecycle.KubeletGrants
 	// Outside are the values that hook servers want for the event's container.
-	Outside lifecycle.Outside
+	HookServers lifecycle.HookServerAnswer
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.
@@ -51,8 +51,8 @@ type Facts struct {
 
 // SeatChange says that a pool has other CPUs now. It stands for all containers in
 // it; it is expanded only when it is applied.
-type SeatChange struct {
-	Seat    placement.Seat
+type GroupChange struct {
+	Group   placement.CPUGroup
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
@@ -74,7 +74,7 @@ type Plan struct {
 	Changed []string
 	// Reseated are those of them that the event is not about, and whose CPUs it
 	// changes.
-	Reseated []string
+	Reassigned []string
 	// ChangedPods are ids of sandboxes decided again, sorted.
 	ChangedPods []string
 	// Gone are ids of containers whose state can be dropped.
@@ -84,7 +84,7 @@ type Plan struct {
 	// FailedCreates counts earlier creations of the event's container that failed.
 	FailedCreates int
 	// Seats are the pools whose CPUs change.
-	Seats []SeatChange
+	GroupChanges []GroupChange
 
 	base  uint64
 	draft *draft
@@ -161,7 +161,7 @@ func (s *State) put(id string, c *Container) {
 
 // leave takes a container from its group.
 func (s *State) leave(c *Container) {
-	b := s.groups[c.Seat.Seat]
+	b := s.groups[c.Assignment.CPUGroup]
 	if b == nil {
 		return
 	}
@@ -169,22 +169,22 @@ func (s *State) leave(c *Container) {
 		b.members = slices.Delete(b.members, i, i+1)
 	}
 	if len(b.members) == 0 {
-		delete(s.groups, c.Seat.Seat)
+		delete(s.groups, c.Assignment.CPUGroup)
 	}
 }
 
 // join puts a container into its group.
 func (s *State) join(c *Container) {
-	b := s.groups[c.Seat.Seat]
+	b := s.groups[c.Assignment.CPUGroup]
 	if b == nil {
-		b = &cpuGroup{}
-		s.groups[c.Seat.Seat] = b
+		b = &groupMembers{}
+		s.groups[c.Assignment.CPUGroup] = b
 	}
 	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
 		b.members = slices.Insert(b.members, i, c.ID)
 	}
-	if c.Seat.Pool == placement.Rest && b.text != "" && !b.open {
-		s.touch([]string{c.ID})
+	if c.Assignment.Pool == placement.Unclassified && b.text != "" && !b.complete {
+		s.markNarrowed([]string{c.ID})
 	}
 }
 
@@ -202,19 +202,19 @@ func (s *State) refreshGroups(moved bool) {
 		b.cpus, _ = s.layout.CPUs(seat)
 		b.text = s.Machine.Format(b.cpus)
 		unowned, _ := open.CPUs(seat)
-		b.open = seat.Pool == placement.Rest && b.cpus == unowned
-		if seat.Pool == placement.Rest && !b.open {
-			s.touch(b.members)
+		b.complete = seat.Pool == placement.Unclassified && b.cpus == unowned
+		if seat.Pool == placement.Unclassified && !b.complete {
+			s.markNarrowed(b.members)
 		}
 	}
 }
 
 // touch marks containers as narrowed, once per container.
-func (s *State) touch(ids []string) {
+func (s *State) markNarrowed(ids []string) {
 	for _, id := range ids {
-		if c := s.containers[id]; !c.decided.touched {
+		if c := s.containers[id]; !c.decided.narrowed {
 			t := *c
-			t.decided.touched = true
+			t.decided.narrowed = true
 			s.containers[id] = &t
 		}
 	}

@@ -36,7 +36,7 @@ func (s *State) PoolShares() []PoolShare {
 	})
 	out := make([]PoolShare, len(names))
 	for i, n := range names {
-		cpus, _ := s.layout.CPUs(placement.Seat{Pool: n.pool, Which: n.which})
+		cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: n.pool, Which: n.which})
 		out[i] = PoolShare{Pool: n.pool, Which: n.which, CPUs: cpus, Members: members[n]}
 	}
 	return out

@@ -230,7 +230,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "shared", milli: 14000, cpus: "1,3-15"}, {name: "b", level: "reclaimed", parent: "/besteffort", cpus: "15"},
 		}},
 		{name: "pools grow over all", change: func(p *Policy) {
-			p.Placement.(*pools.Policy).Sizing.Expand, p.Placement.(*pools.Policy).Sizing.Least = true, 4
+			p.Placement.(*pools.Policy).Sizing.Expand, p.Placement.(*pools.Policy).Sizing.MinReclaimed = true, 4
 		}, pods: []asking{
 			{name: "a", level: "shared", milli: 1000, cpus: "1,3-15"}, {name: "b", level: "reclaimed", parent: "/besteffort", cpus: "5,7,13,15"},
 		}},
@@ -257,13 +257,13 @@ func TestPools(t *testing.T) {
 			for _, a := range c.pods {
 				ctr := a.run(t, s)
 				if got := m.Format(s.CPUs(ctr)); got != a.cpus || ctr.Mems != a.mems {
-					t.Errorf("%s has CPUs %s, memory %q by %q; want %s and %q", a.name, got, ctr.Mems, ctr.Seat.Why, a.cpus, a.mems)
+					t.Errorf("%s has CPUs %s, memory %q by %q; want %s and %q", a.name, got, ctr.Mems, ctr.Assignment.Why, a.cpus, a.mems)
 				}
-				if !strings.Contains(ctr.Seat.Why, a.why) {
-					t.Errorf("%s: %q does not say %q", a.name, ctr.Seat.Why, a.why)
+				if !strings.Contains(ctr.Assignment.Why, a.why) {
+					t.Errorf("%s: %q does not say %q", a.name, ctr.Assignment.Why, a.why)
 				}
-				if all := fmt.Sprint(ctr.Found.Problems); len(ctr.Found.Problems) > 0 != (a.problem != "") || !strings.Contains(all, a.problem) {
-					t.Errorf("%s: problems %v, want %q", a.name, ctr.Found.Problems, a.problem)
+				if all := fmt.Sprint(ctr.ProblemSummary.Problems); len(ctr.ProblemSummary.Problems) > 0 != (a.problem != "") || !strings.Contains(all, a.problem) {
+					t.Errorf("%s: problems %v, want %q", a.name, ctr.ProblemSummary.Problems, a.problem)
 				}
 			}
 			for name, want := range c.after {
@@ -319,7 +319,7 @@ func TestRecoverIsLive(t *testing.T) {
 		ctr := a.run(t, s)
 		pods = append(pods, a.pod())
 		ctrs = append(ctrs, &lifecycle.Container{ID: a.name, PodID: ctr.PodID, Name: "c", State: lifecycle.StateRunning, Resources: a.resources(), CreatedAt: int64(i % 3)})
-		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), Kept: lifecycle.Kept{Pristine: ctr.Pristine, Ours: ctr.Ours, PoolNode: ctr.PoolNode, Mems: ctr.Mems}}
+		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), RecordFields: lifecycle.RecordFields{Pristine: ctr.Pristine, Managed: ctr.Managed, PoolNode: ctr.PoolNode, Mems: ctr.Mems}}
 		if i == 1 { // one that has gone moves nobody
 			gone := asking{name: "gone", level: "dedicated", milli: 3000}
 			gone.run(t, s)
@@ -339,10 +339,10 @@ func whereAll(s *State) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.Containers() {
 		c := s.Container(id)
-		out[id] = fmt.Sprintf("%s: %s, memory %q, owns %s", c.Seat.Pool, s.Machine.Format(s.CPUs(c)), c.Mems, s.Machine.Format(c.Stamp.CPUs))
+		out[id] = fmt.Sprintf("%s: %s, memory %q, owns %s", c.Assignment.Pool, s.Machine.Format(s.CPUs(c)), c.Mems, s.Machine.Format(c.Stamp.CPUs))
 	}
 	for _, g := range s.Grants() {
-		out["grant of "+g.Pod] = fmt.Sprintf("%s %s lent %t alone %t", g.Key.Container, s.Machine.Format(g.CPUs), g.Lent, g.Alone)
+		out["grant of "+g.Pod] = fmt.Sprintf("%s %s lent %t alone %t", g.Key.Container, s.Machine.Format(g.CPUs), g.Lent, g.ExclusiveNodes)
 	}
 	return out
 }

@@ -141,8 +141,8 @@ func TestPreferences(t *testing.T) {
 			plan := Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &ctr}, f)
 			s.Commit(plan)
 			got := s.Container("c")
-			if cpus := m.Format(got.Seat.Owned); cpus != c.cpus || !strings.Contains(got.Seat.Why, c.why) {
-				t.Errorf("it owns %s because %q; want %s because %q", cpus, got.Seat.Why, c.cpus, c.why)
+			if cpus := m.Format(got.Assignment.Owned); cpus != c.cpus || !strings.Contains(got.Assignment.Why, c.why) {
+				t.Errorf("it owns %s because %q; want %s because %q", cpus, got.Assignment.Why, c.cpus, c.why)
 			}
 		})
 	}

@@ -44,23 +44,23 @@ func (n *view) ownsAsOne(p *Pod) bool {
 // resized adapts what an owner has to its request: more CPUs beside those it has,
 // or the best part of those. It happens completely or not at all; then the problem
 // says why.
-func (s *seating) resized(have topology.Set) topology.Set {
+func (s *placer) resized(have topology.Set) topology.Set {
 	r := s.resize
 	r.before, r.all, r.measured = have, s.n.ownsAsOne(s.p), true
 	owned := s.withOffline(have).Len()
 	n, sum, key, _ := s.wanted(r.was, owned)
 	cpus, err := s.resizeTo(have, n, sum)
-	if s.c.Wanted = 0; err != nil {
-		s.c.Wanted = n
+	if s.c.RefusedCPUs = 0; err != nil {
+		s.c.RefusedCPUs = n
 		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, owned, err)
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
 		})
 		return have
 	}
-	if cpus.Empty() && s.n.ledger.Kept(s.c.Key).Empty() {
+	if cpus.Empty() && s.n.ledger.Reserved(s.c.Key).Empty() {
 		s.lostAll(key, owned)
-		s.c.Stamp.CPUs, s.c.decided.touched = topology.Set{}, true
+		s.c.Stamp.CPUs, s.c.decided.narrowed = topology.Set{}, true
 		for _, g := range s.n.ledger.HeldByPod(s.p.Pod.UID) {
 			if r.all || g.Key == s.c.Key {
 				s.n.revoke(s.p, g.Key)
@@ -72,12 +72,12 @@ func (s *seating) resized(have topology.Set) topology.Set {
 	if !r.all {
 		return cpus
 	}
-	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.AllKept()...) { // the pod's containers own the same CPUs
+	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.AllReserved()...) { // the pod's containers own the same CPUs
 		if g.Key.PodUID == s.p.Pod.UID && g.Key != s.c.Key {
 			if g.CPUs = cpus; !cpus.Empty() {
 				s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 			}
-			s.n.keep(s.p, g.Key, s.n.ledger.Kept(s.c.Key), g.From)
+			s.n.reserveCPUs(s.p, g.Key, s.n.ledger.Reserved(s.c.Key), g.From)
 		}
 	}
 	return cpus
@@ -85,7 +85,7 @@ func (s *seating) resized(have topology.Set) topology.Set {
 
 // resizeTo chooses n CPUs for an owner that has some. Its offline CPUs count; they
 // are given up first.
-func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := s.withOffline(have)
 	switch numa := s.p.Intent.NUMA.V; {
 	case n == all.Len() || numa.Exclusive && n > 0 && n < all.Len():
@@ -98,28 +98,28 @@ func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (
 		return s.growTo(have, n, sum)
 	}
 	kept := s.shrinkTo(have, all.Minus(have), n)
-	s.n.keep(s.p, s.c.Key, s.c.Stamp.CPUs, s.c.Seat.From)
+	s.n.reserveCPUs(s.p, s.c.Key, s.c.Stamp.CPUs, s.c.Assignment.From)
 	return kept, nil
 }
 
 // shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for,
 // whatever else it asks for. Those that it cannot use are given up first; its Born
 // has those of them that it keeps.
-func (s *seating) shrinkTo(have, away topology.Set, n int) topology.Set {
+func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
-	w := placement.Want{N: min(n, have.Len()), Have: have, Held: have}
-	kept, err := s.n.policy.Placement.Choose(s.n.shown(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w)
+	w := placement.CPURequest{N: min(n, have.Len()), Have: have, Held: have}
+	kept, err := s.n.policy.Placement.Choose(s.n.placementView(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w)
 	if err != nil {
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
-			Key: cmp.Or(s.c.Seat.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+			Key: cmp.Or(s.c.Assignment.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
 			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
 			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
 		})
-		w.Loose = true
-		if kept, err = s.n.policy.Placement.Choose(s.n.shown(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w); err != nil {
+		w.AnyCPUs = true
+		if kept, err = s.n.policy.Placement.Choose(s.n.placementView(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w); err != nil {
 			return topology.Set{}
 		}
 	}
@@ -127,12 +127,12 @@ func (s *seating) shrinkTo(have, away topology.Set, n int) topology.Set {
 }
 
 // growTo chooses more CPUs for an owner.
-func (s *seating) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, n, s.p.means(sum, &s.c.Pristine)); err != nil {
+func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
 	}
-	w := placement.Want{N: n, Have: have, Held: s.withOffline(have)}
-	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), w)
+	w := placement.CPURequest{N: n, Have: have, Held: s.withOffline(have)}
+	got, err := s.n.policy.Placement.Choose(s.n.placementView(s.n.ownable(s.p)), s.subject(), w)
 	if err != nil {
 		return have, err
 	}
@@ -147,13 +147,13 @@ func (s *seating) growTo(have topology.Set, n int, sum *lifecycle.Resources) (to
 // with the container's. If the containers' requests equalled the pod's sum before,
 // their new sum counts. If not, as in a pod with resources of its own, the pod's
 // sum counts.
-func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
+func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok {
-		return min(owns, s.p.due(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.Seat.From, was.Seat.From), false
+		return min(owns, s.p.paidCPUs(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.Assignment.From, was.Assignment.From), false
 	}
 	if a.pod && !s.n.ownsAsOne(s.p) {
-		a = ask{n: s.p.due(&s.c.Pristine).CPUs, key: a.key}
+		a = ask{n: s.p.paidCPUs(&s.c.Pristine).CPUs, key: a.key}
 	}
 	if !a.pod {
 		return a.n, s.p.Pod.Resources, a.key, true
@@ -163,14 +163,14 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 		n, sum := s.paidByResize(was, owns, &after)
 		return n, sum, a.key, true
 	}
-	had, has := s.p.due(&before).CPUs, s.p.due(&after).CPUs
-	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.Wanted) {
+	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
+	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.RefusedCPUs) {
 		// Its containers' requests are older than the refusal. Their present
 		// requests come next.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
 	// A pod never requests less than its containers: a lower sum is old.
-	if has != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n || has > a.n) {
+	if has != 0 && (had == a.n || had == owns || had == was.RefusedCPUs || had > a.n || has > a.n) {
 		return has, &after, a.key, true
 	}
 	return a.n, s.p.Pod.Resources, a.key, true
@@ -179,7 +179,7 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 // paidByResize is how many CPUs a pod pays for when one of its containers is
 // resized, and the sum of requests that pays for them. after is the sum of its
 // containers' requests after the resize.
-func (s *seating) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
+func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidNow(after)
 	resizes := was != s.c // not if the same container is placed again to report how its resize ended
 	less, more := resizes && s.resize.less, resizes && s.resize.more
@@ -188,7 +188,7 @@ func (s *seating) paidByResize(was *Container, owns int, after *lifecycle.Resour
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOld {
-		n = min(n, max(owns, was.Wanted)) // a container that requests no more gets no more: a higher sum may be old
+		n = min(n, max(owns, was.RefusedCPUs)) // a container that requests no more gets no more: a higher sum may be old
 	}
 	return n, sum
 }
@@ -241,17 +241,17 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 // propagateResize places the other containers of a resized pod, or other attempts
 // at the container, on the CPUs that it owns now.
 func (d *draft) propagateResize(c *Container, r *resize) {
-	moved, met := r.before != c.Seat.Owned, r.all && r.failed == nil
+	moved, met := r.before != c.Assignment.Owned, r.all && r.failed == nil
 	if !moved && !met {
 		return
 	}
 	for _, other := range d.n.containersOf(c.PodID) {
 		follows := other.ID != c.ID && d.n.holds(other) && (r.all || other.Key == c.Key)
-		if follows && (moved || other.Wanted != 0) {
+		if follows && (moved || other.RefusedCPUs != 0) {
 			n := *other
 			n.Stamp.CPUs = c.Stamp.CPUs
 			if met { // the number is the pod's
-				n.Wanted = 0
+				n.RefusedCPUs = 0
 			}
 			d.decideContainer(&n, nil, nil)
 		}
@@ -261,7 +261,7 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 // holds reports whether a container lives and owns CPUs, or waits for CPUs that it
 // owns.
 func (n *view) holds(c *Container) bool {
-	return c.Alive() && (c.Seat.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Kept(c.Key).Empty())
+	return c.Alive() && (c.Assignment.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Reserved(c.Key).Empty())
 }
 
 // resizeFromOther adapts what the containers of a pod own together to the request of
@@ -282,7 +282,7 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	beside.was = all[i]
 	d.decideContainer(&o, nil, beside)
 	if d.propagateResize(&o, beside); beside.revoked {
-		d.reseatRevoked(c.PodID, nil)
+		d.placeRevoked(c.PodID, nil)
 	}
 	r.failed = beside.failed
 }
@@ -296,10 +296,10 @@ func (r *resize) resizeEndedOwner(d *draft, podID string) {
 		return
 	}
 	was := &Container{PodID: podID, Key: g.Key}
-	was.Wanted = g.Wanted
+	was.RefusedCPUs = g.RefusedCPUs
 	c := *was
 	r.was = was
-	s := d.seating(&c, r)
+	s := d.placer(&c, r)
 	if cpus := s.resized(g.CPUs); !cpus.Empty() {
 		s.own(cpus, g.From, "")
 	}
@@ -315,14 +315,14 @@ func (d *draft) resizePod(podID string) {
 		return
 	}
 	all := d.n.containersOf(podID)
-	i := slices.IndexFunc(all, func(c *Container) bool { return c.Alive() && c.Seat.Pool == placement.Own })
+	i := slices.IndexFunc(all, func(c *Container) bool { return c.Alive() && c.Assignment.Pool == placement.Own })
 	if i < 0 {
 		return
 	}
 	c, r := *all[i], &resize{was: all[i], ofPod: true}
 	d.decideContainer(&c, nil, r)
 	if d.propagateResize(&c, r); r.revoked {
-		d.reseatRevoked(podID, nil)
+		d.placeRevoked(podID, nil)
 	}
 }
 
@@ -330,19 +330,19 @@ func (d *draft) resizePod(podID string) {
 // another number; 0 if nothing says. Without a note of the refused resize, it
 // follows from the runtime's report. If containers request less than their pod,
 // either may be old.
-func (s *seating) refusedResize(owns int) int {
+func (s *placer) refusedResize(owns int) int {
 	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
-	case s.c.Wanted != 0 || !asks:
-		return s.c.Wanted
+	case s.c.RefusedCPUs != 0 || !asks:
+		return s.c.RefusedCPUs
 	case !a.pod || !s.n.ownsAsOne(s.p):
-		return s.p.due(&s.c.Pristine).CPUs
+		return s.p.paidCPUs(&s.c.Pristine).CPUs
 	}
 	sum := s.n.podSum(s.p, s.c)
 	if s.n.listed != nil {
 		sum = sumOf(append(s.n.listedParts(s.c.PodID, s.c.ID), &s.c.Pristine))
 	}
-	if n := s.p.due(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
+	if n := s.p.paidCPUs(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
 	}
 	return 0
@@ -350,17 +350,17 @@ func (s *seating) refusedResize(owns int) int {
 
 // createdAnew copies the refused resize of a container to its next attempt, and
 // reports whether the earlier one owned CPUs.
-func (s *seating) createdAnew() bool {
+func (s *placer) copyRefusedResize() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
-	if !owns || g.Key != s.c.Key && g.Wanted == 0 {
+	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
 		return false
 	}
 	sum := s.c.Pristine
 	if s.n.chosenForPod(s.p) {
 		sum = s.n.podSum(s.p, s.c)
 	}
-	if n, a := s.p.due(&sum).CPUs, s.p.due(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.Wanted || n > a && g.Key == s.c.Key) {
-		s.c.Wanted = n
+	if n, a := s.p.paidCPUs(&sum).CPUs, s.p.paidCPUs(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.RefusedCPUs || n > a && g.Key == s.c.Key) {
+		s.c.RefusedCPUs = n
 	}
 	return true
 }
@@ -373,7 +373,7 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 		return g, owns
 	}
 	for _, one := range n.ledger.OfPodByContainer(p.Pod.UID) {
-		if !owns || g.Wanted == 0 {
+		if !owns || g.RefusedCPUs == 0 {
 			g, owns = one, true
 		}
 	}
@@ -381,16 +381,16 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 }
 
 // reportResized reports that an owner requests another number of CPUs than it has.
-func (s *seating) reportResized() {
-	owns := s.withOffline(s.c.Seat.Owned).Len()
+func (s *placer) reportResized() {
+	owns := s.withOffline(s.c.Assignment.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
 	a, _ := s.n.asks(s.p, &s.c.Pristine)
-	if known && n != owns && (a.n != owns || n == s.c.Wanted) && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Found.Problems = append(s.c.Found.Problems, ownsOtherNumber(key, n, owns))
+	if known && n != owns && (a.n != owns || n == s.c.RefusedCPUs) && !s.p.Intent.NUMA.V.Exclusive {
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(key, n, owns))
 	}
 	if !known {
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
-			Key: s.c.Seat.From, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
 		})
 	}
 }

@@ -79,7 +79,7 @@ func TestResize(t *testing.T) {
 			s := NewState(m, p)
 			a := c.pod
 			a.name = "a"
-			if got := m.Format(a.run(t, s).Seat.Owned); got != a.cpus {
+			if got := m.Format(a.run(t, s).Assignment.Owned); got != a.cpus {
 				t.Fatalf("it owns %s, wanted %s", got, a.cpus)
 			}
 			for i, ask := range c.asks {
@@ -108,7 +108,7 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 	}
 	s.Commit(plan)
 	var said []string
-	for _, q := range s.Container("a").Found.Problems {
+	for _, q := range s.Container("a").ProblemSummary.Problems {
 		said = append(said, q.Reason)
 	}
 	return strings.Join(said, "; ")
@@ -118,7 +118,7 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 	t.Helper()
 	c := s.Container("a")
-	if got := m.Format(c.Seat.Owned); got != cpus || s.Exclusive() != c.Seat.Owned || c.Stamp.CPUs != c.Seat.Owned {
+	if got := m.Format(c.Assignment.Owned); got != cpus || s.Exclusive() != c.Assignment.Owned || c.Stamp.CPUs != c.Assignment.Owned {
 		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Stamp.CPUs), cpus)
 	}
 }
@@ -136,7 +136,7 @@ func TestResizeAfterAnEnd(t *testing.T) {
 		pod, one := a.pod(), asking{milli: 1000}.resources()
 		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: one, State: lifecycle.StateRunning}
 		side := &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "side", Resources: one, State: lifecycle.StateStopped}
-		records := map[string]Record{"a": {Late: true, CPUs: "1,9", Kept: lifecycle.Kept{Pristine: one}}}
+		records := map[string]Record{"a": {Late: true, CPUs: "1,9", RecordFields: lifecycle.RecordFields{Pristine: one}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main, side}}, Facts{Records: records}))
 		checkOwned(t, m, s, "1,9")
 		if tc.anew {

@@ -11,7 +11,7 @@ import (
 
 // since adds up what a pod's containers requested by their records, and what they
 // request now, at a Synchronize.
-func (b *recovery) since() (was, now lifecycle.Resources) {
+func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
 	for _, reported := range b.n.listed[b.p.Pod.ID] {
 		if reported.State == lifecycle.StateStopped {
@@ -48,7 +48,7 @@ func (b *recovery) accountSince() {
 		n := *p
 		n.sumOld, n.ended = true, b.endedParts(id)
 		of := &recovery{n: b.n, facts: b.facts, p: p}
-		if was, now := of.since(); lower(&was, &now) {
+		if was, now := of.requestsSinceRecord(); lowersCPU(&was, &now) {
 			n = *n.recounted(&was, &now, &now, b.n.endedSum(&n))
 			n.sumOld = true
 		}
@@ -93,33 +93,33 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 // paidSince takes from a container the CPUs of its record that it no longer pays
 // for, if it was resized after the record was written and no later source has that:
 // whether the agent saw the resize or was away.
-func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
+func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
 	}
-	was, now := b.since()
-	if !b.p.due(b.p.Pod.Resources).Known() {
+	was, now := b.requestsSinceRecord()
+	if !b.p.paidCPUs(b.p.Pod.Resources).Known() {
 		was, now = rec.Pristine, b.c.Pristine
 	}
-	if !lower(&was, &now) {
+	if !lowersCPU(&was, &now) {
 		return
 	}
 	owned := b.n.machine.PlacesOf(rec.CPUs)
 	left := owned
 	switch a, ok := b.n.asks(b.p, &b.c.Pristine); {
-	case b.p.Intent.CPUs.Said():
-		if b.n.stillPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
+	case b.p.Intent.CPUs.IsSet():
+		if b.n.checkPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
 			left = topology.Set{}
 		}
 	case b.p.Intent.NUMA.V.Exclusive && ok && a.n > 0:
 	default:
-		n := b.p.due(&b.c.Pristine).CPUs
+		n := b.p.paidCPUs(&b.c.Pristine).CPUs
 		if ok && a.pod {
 			n, _ = b.p.paidNow(&now)
 		}
 		if n < owned.Len() && b.n.terms(b.p).Chooses {
 			have := owned.And(b.n.reach(b.p))
-			left = (&seating{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
+			left = (&placer{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
 			left = left.Union(b.c.Stamp.CPUs)
 		}
 	}
@@ -149,18 +149,18 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 	t := traces{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
-	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.recorded) {
+	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recorded) {
 		if t.copied = (topology.Set{}); read && list == "" { // it has its pool's CPUs
 			t.runs = t.online
 		}
 	}
-	if rec.Late || t.recorded.Empty() || b.p.Intent.CPUs.Said() || t.same() && t.online.Contains(t.recorded) {
+	if rec.Late || t.recorded.Empty() || b.p.Intent.CPUs.IsSet() || t.same() && t.online.Contains(t.recorded) {
 		return rec.CPUs
 	}
 	t.lifted = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
-	asks := b.p.unlifted(&reported.Resources)
-	t.asked = b.asksByNow(&asks)
-	t.due = dueBy(t.asked, is.Shares.V != was.Shares.V, t.recorded.Len())
+	asks := b.p.withOriginalQuota(&reported.Resources)
+	t.candidates = b.possibleCPUCounts(&asks)
+	t.due = pickCPUCount(t.candidates, is.Shares.V != was.Shares.V, t.recorded.Len())
 	t.held, t.whole = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
 	return t.owned(rec.CPUs, is.CPUs)
 }
@@ -178,8 +178,8 @@ type traces struct {
 	whole bool
 	// asked are the numbers of CPUs that it may ask for; due returns the one that
 	// counts.
-	asked []int
-	due   int
+	candidates []int
+	due        int
 }
 
 // same reports whether copy and kernel have only CPUs of the record.
@@ -215,7 +215,7 @@ func (t *traces) owned(record, copied string) string {
 		return record
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
-	case t.lifted, len(t.asked) > 0 && !is.Empty() && is.Len() < slices.Max(t.asked) && (was.Contains(is) || is.Contains(was)):
+	case t.lifted, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
 		// Fewer than it requests: a later growth was refused.
 		return copied
 	}
@@ -238,9 +238,9 @@ func (t *traces) fits(has topology.Set) topology.Set {
 	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
 	case has.Empty():
-	case slices.Contains(t.asked, has.Len()):
+	case slices.Contains(t.candidates, has.Len()):
 		return has
-	case slices.Contains(t.asked, both.Len()):
+	case slices.Contains(t.candidates, both.Len()):
 		return both
 	case t.due > has.Len() && t.due < both.Len() && t.recorded.Contains(has): // a shrink gives up those that are offline first
 		return has.Union(first(away, t.due-has.Len()))
@@ -252,7 +252,7 @@ func (t *traces) fits(has topology.Set) topology.Set {
 // asksByNow: 0 if there is none. For a container that was not resized it is the number
 // at its creation, if that is a candidate, or else the first; for one that was resized,
 // the last.
-func dueBy(asked []int, resized bool, recorded int) int {
+func pickCPUCount(asked []int, resized bool, recorded int) int {
 	if !resized && slices.Contains(asked, recorded) {
 		return recorded
 	}
@@ -268,7 +268,7 @@ func dueBy(asked []int, resized bool, recorded int) int {
 // asksByNow returns how many CPUs a container may request by the runtime's report;
 // none if that gives no number. If its pod's sum decides, the sum may be older than
 // a resize of the containers: the sum of these is another candidate.
-func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
+func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	a, ok := b.n.asks(b.p, requested)
 	switch {
 	case !ok:
@@ -277,7 +277,7 @@ func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
 		return []int{a.n}
 	}
 	sum := sumOf(b.n.listedParts(b.p.Pod.ID, ""))
-	return []int{a.n, b.p.due(&sum).CPUs}
+	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 
 // requota replaces the quota in an owner's changed request by that of its record:

@@ -44,17 +44,17 @@ type Pod struct {
 	// known.
 	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
-	Within  topology.Set
-	Values  []lifecycle.Value // for the pod's own cgroup
-	Found   Found
-	Stopped bool
+	Within         topology.Set
+	Values         []lifecycle.Value // for the pod's own cgroup
+	ProblemSummary ProblemSummary
+	Stopped        bool
 	// bySpec: its resources are those of its spec, as the runtime reported none.
 	bySpec bool
 	// bursts is the sum of those of its live containers, in µs, with which the
 	// pod's own values were decided.
 	bursts int64
 	// alone are the CPUs that it has alone, with which those were decided.
-	alone topology.Set
+	exclusive topology.Set
 	// assigned are the CPUs that a scheduler assigned to it and that could be
 	// granted, with which those were decided.
 	assigned topology.Set
@@ -80,11 +80,11 @@ type Container struct {
 	Life        lifecycle.State
 	CgroupsPath string
 	// Kept is its record: as written, or as it would be.
-	lifecycle.Kept
-	Seat   Seat
-	Stamp  Stamp
-	Unread Unread
-	Found  Found
+	lifecycle.RecordFields
+	Assignment     Assignment
+	Stamp          Stamp
+	Undescribed    Undescribed
+	ProblemSummary ProblemSummary
 	// RequestedDevices are the devices that were in the runtime's request for it.
 	RequestedDevices lifecycle.DeviceGrant
 
@@ -93,8 +93,8 @@ type Container struct {
 
 // Seat is the pool or the CPUs of a container, with the key that asked for them and
 // the reason.
-type Seat struct {
-	placement.Seat
+type Assignment struct {
+	placement.CPUGroup
 
 	From, Why string
 }
@@ -112,13 +112,13 @@ type Stamp struct {
 }
 
 // Unread is the state of a container that the runtime cannot describe.
-type Unread struct {
+type Undescribed struct {
 	// Why says why; "" if it can. The container keeps what it has until the runtime
 	// describes it.
 	Why string
 	// Unasked: its request is in no record either. Only what keeps CPUs apart is
 	// decided for it.
-	Unasked bool
+	NoRequest bool
 
 	bound topology.Set // the CPUs the kernel gave it: in a pool without a class it does not get more
 }
@@ -132,7 +132,7 @@ type decision struct {
 	creation *hook.Creation
 	// touched: we have narrowed the container's cpuset before, so a seat without
 	// bounds must be written, too.
-	touched bool
+	narrowed bool
 	// distrust says which of its records are not ours, and that it is unread.
 	distrust []lifecycle.Problem
 	// refusals are hook servers' values that were refused, with the reasons.
@@ -159,12 +159,12 @@ func (c *Container) Runs() bool {
 
 // cpuGroup is a pool, or a set of owned CPUs, with its containers and the CPUs it
 // has now.
-type cpuGroup struct {
+type groupMembers struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
 	// open: the group has all CPUs that it would have if no CPU had an owner.
-	open bool
+	complete bool
 }
 
 // need is the sum of the requests of a shared pool's containers, in milli-CPUs.
@@ -184,7 +184,7 @@ type State struct {
 	pods       map[string]*Pod
 	containers map[string]*Container
 	byPod      map[string][]string
-	groups     map[placement.Seat]*cpuGroup
+	groups     map[placement.CPUGroup]*groupMembers
 	needs      map[placement.Which]need
 	// listed is the number of containers whose request names CPUs: only the
 	// kubelet's static CPU manager sets them.
@@ -205,7 +205,7 @@ func (s *State) reset() {
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
-	s.groups = map[placement.Seat]*cpuGroup{}
+	s.groups = map[placement.CPUGroup]*groupMembers{}
 	s.needs = map[placement.Which]need{}
 	s.listed = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
@@ -237,13 +237,13 @@ func (s *State) Container(id string) *Container { return s.containers[id] }
 // Lives reports whether a pod, or a container that has not ended, is known by its
 // id, and whether the runtime has yet to describe it: then few values are decided
 // for it.
-func (s *State) Lives(id string) (known, undecided bool) {
+func (s *State) IsLive(id string) (known, undecided bool) {
 	if p := s.pods[id]; p != nil {
-		return true, p.Pod.Unread != ""
+		return true, p.Pod.Undescribed != ""
 	}
 	c := s.containers[id]
 	if known = c != nil && c.Alive(); known {
-		undecided = c.Unread.Why != ""
+		undecided = c.Undescribed.Why != ""
 	}
 	return known, undecided
 }
@@ -276,30 +276,30 @@ func (s *State) Owners() []*Pod {
 // own, and those reserved for them while they are offline.
 func (s *State) Held() map[string]topology.Set {
 	held := map[string]topology.Set{}
-	for _, g := range append(s.ledger.Grants(), s.ledger.AllKept()...) {
+	for _, g := range append(s.ledger.Grants(), s.ledger.AllReserved()...) {
 		held[g.Key.PodUID] = held[g.Key.PodUID].Union(g.CPUs)
 	}
 	return held
 }
 
 // Kept returns the CPUs that are reserved for owners that cannot use them now.
-func (s *State) Kept() []placement.Grant { return s.ledger.AllKept() }
+func (s *State) ReservedGrants() []placement.Grant { return s.ledger.AllReserved() }
 
 // Exclusive returns all CPUs that have an owner.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 
 // PoolCPUs returns the CPUs of a pool as they are now.
 func (s *State) PoolCPUs(p placement.Pool) topology.Set {
-	cpus, _ := s.layout.CPUs(placement.Seat{Pool: p})
+	cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: p})
 	return cpus
 }
 
 // CPUs returns the CPUs that were decided for a container.
 func (s *State) CPUs(c *Container) topology.Set {
-	if b := s.groups[c.Seat.Seat]; b != nil {
+	if b := s.groups[c.Assignment.CPUGroup]; b != nil {
 		return b.cpus
 	}
-	cpus, _ := s.layout.CPUs(c.Seat.Seat)
+	cpus, _ := s.layout.CPUs(c.Assignment.CPUGroup)
 	return cpus
 }
 
@@ -319,9 +319,9 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
 	// A value without a hook restores a request; it is no pool's.
-	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own {
-		if b := s.groups[c.Seat.Seat]; b != nil {
-			if c.Seat.Pool == placement.Rest && b.open && !c.decided.touched {
+	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Assignment.Pool != placement.Own {
+		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
+			if c.Assignment.Pool == placement.Unclassified && b.complete && !c.decided.narrowed {
 				return v, false
 			}
 			v.Text = b.text

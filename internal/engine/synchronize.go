@@ -32,13 +32,13 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		if _, known := d.facts.Records[c.ID]; known {
 			asked = askedSince(&rec, &c.Resources)
 		}
-		return rec.CPUs != "" || all.reportedOnOwn(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
+		return rec.CPUs != "" || all.reportedOwnsCPUs(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
 	}) {
 		if d.plan.Pod = d.n.pod(c.PodID); d.plan.Pod != nil {
 			d.create(c, c.State)
 		}
 	}
-	d.reserve()
+	d.reserveBetweenAttempts()
 	// Pods' own values depend on who owns what, which is known only now.
 	for _, id := range d.plan.ChangedPods {
 		d.redecide(d.n.pods[id], nil)
@@ -73,7 +73,7 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
 		d.n.policy = d.facts.Policy
-		d.n.laid = d.n.policy.Placement.Layout(&d.n.policy.Pools, placement.Demand{})
+		d.n.layoutCache = d.n.policy.Placement.Layout(&d.n.policy.Pools, placement.Demand{})
 	}
 	if d.facts.Machine != nil {
 		d.n.machine = d.facts.Machine
@@ -116,8 +116,8 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	}
 	// The rest of the record is in c already.
 	g, _ := owners.Of(c.Key)
-	cpus := cmp.Or(g.CPUs.Union(owners.Kept(c.Key)), c.Stamp.CPUs)
-	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
+	cpus := cmp.Or(g.CPUs.Union(owners.Reserved(c.Key)), c.Stamp.CPUs)
+	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
 // carryOver keeps the grants of live pods whose container does not live at the
@@ -127,20 +127,20 @@ func (d *draft) carryOver(owners *placement.Ledger) {
 	for _, id := range d.plan.Changed {
 		decided[d.n.containers[id].Key] = true
 	}
-	for _, g := range append(owners.Grants(), owners.AllKept()...) {
+	for _, g := range append(owners.Grants(), owners.AllReserved()...) {
 		pod := firstOf(d.n.base.PodsOf(g.Key.PodUID), func(p *Pod) bool { return !p.Stopped })
 		if decided[g.Key] || !d.n.policy.Place || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		decided[g.Key] = true
 		had, _ := owners.Of(g.Key)
-		d.n.keepAll(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
+		d.n.ownOrReserve(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.Reserved(g.Key)), g.From)
 	}
 }
 
 // reserve keeps the CPUs of pods that own some and whose container does not live at
 // the moment, between two attempts.
-func (d *draft) reserve() {
+func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
 		list, owns := d.facts.Grants[pod.Pod.UID]
@@ -150,7 +150,7 @@ func (d *draft) reserve() {
 		key := placement.Key{PodUID: pod.Pod.UID}
 		all := d.n.machine.PlacesOf(list).Minus(d.n.heldBy(pod))
 		if left := all.And(d.n.reach(pod)); left.Empty() || d.n.grantable(pod, key, left) == nil {
-			d.n.keepAll(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
+			d.n.ownOrReserve(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (n *view) terms(p *Pod) placement.Terms {
 // termsOf are the terms with the kubelet's grant to one container of the pod;
 // requested is the runtime's request.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
-	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, Given: p.Granted.StaticOf(container)})
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, KubeletGrant: p.Granted.StaticOf(container)})
 }
 
 // noRequest is a pod that asks for nothing.
@@ -27,7 +27,7 @@ var noRequest = Pod{Intent: &intent.Pod{}}
 
 // KubeletGives reports whether the kubelet's static managers say who owns what.
 func (p *Policy) KubeletGives() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).Elsewhere != nil
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).DecidedElsewhere != nil
 }
 
 // GrantsMatter reports whether the kubelet's device grants matter for a pod: for
@@ -37,13 +37,13 @@ func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
 	}
-	if t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); !t.NearDevices || !p.Place || t.Elsewhere != nil {
+	if t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); !t.NearDevices || !p.Place || t.DecidedElsewhere != nil {
 		return false
 	}
 	if in == nil {
 		in = p.Serving.Read(pod, nil, p.Dialects)
 	}
-	return !in.CPUs.Said() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
+	return !in.CPUs.IsSet() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
 }
 
 // ask is a request for CPUs that the policy is to choose.
@@ -57,13 +57,13 @@ type ask struct {
 // chosenForPod reports whether all containers of a pod own the same CPUs, chosen
 // by the policy.
 func (n *view) chosenForPod(p *Pod) bool {
-	return n.policy.Place && !p.Intent.CPUs.Said() && n.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Known()
+	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).Pays == placement.Resources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
 // asks returns the request for CPUs of a container, by the resources in the
 // runtime's request; ok is false if there is none.
 func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
-	if !n.policy.Place || p.Intent.CPUs.Said() {
+	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
 	}
 	switch t := n.terms(p); {
@@ -72,10 +72,10 @@ func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	case t.Pays == placement.WholeCPUs:
 		n := wholeCPUs(r)
 		return ask{n: n, key: t.Key}, n > 0
-	case p.due(p.Pod.Resources).Known():
-		return ask{n: p.due(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
+	case p.paidCPUs(p.Pod.Resources).Known():
+		return ask{n: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
 	default:
-		return ask{n: p.due(r).CPUs, key: t.Key}, true
+		return ask{n: p.paidCPUs(r).CPUs, key: t.Key}, true
 	}
 }
 
@@ -91,7 +91,7 @@ func wholeCPUs(r *lifecycle.Resources) int {
 
 // choose chooses CPUs for a container to own. The error is a sentence for people;
 // why lists the criteria that decided.
-func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
+func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // which has no resources
 		return cpus, "", "", nil
@@ -109,22 +109,22 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 		}
 		return have, a.key, "those of its pod", s.n.grantable(s.p, s.c.Key, have)
 	}
-	if err := s.n.terms(s.p).Elsewhere; err != nil {
+	if err := s.n.terms(s.p).DecidedElsewhere; err != nil {
 		return cpus, a.key, "", err
 	}
 	sum := s.p.Pod.Resources
 	if a.pod {
-		if now := s.n.podSum(s.p, s.c); s.p.due(&now).CPUs > a.n { // it was refused, and resized since
-			a.n, sum = s.p.due(&now).CPUs, &now
+		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // it was refused, and resized since
+			a.n, sum = s.p.paidCPUs(&now).CPUs, &now
 		}
 	}
-	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.means(sum, &s.c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {
 		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.takeOverFrom(), Memory: s.memory()})
+	got, err := s.n.policy.Placement.Choose(s.n.placementView(s.n.ownable(s.p)), s.subject(), placement.CPURequest{N: a.n, TakenOver: s.takeOverFrom(), Memory: s.memory()})
 	if err == nil {
 		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
 	}
@@ -138,7 +138,7 @@ const leastMemory = 1 << 20
 // memory returns how much memory a container may use whose memory nodes follow from its CPUs,
 // and how much is left on each node that no other pod has alone. Where all containers of the
 // pod run on the same nodes, the limit of the whole pod counts.
-func (s *seating) memory() placement.Memory {
+func (s *placer) memory() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
 	}
@@ -157,12 +157,12 @@ func (s *seating) memory() placement.Memory {
 }
 
 // shown is the node as the policy sees it.
-func (n *view) shown(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, Off: !n.policy.Place}
+func (n *view) placementView(free topology.Set) placement.View {
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place}
 }
 
 // owner is a container that gets its own CPUs, as the policy sees it.
-func (s *seating) owner() placement.Subject {
+func (s *placer) subject() placement.Subject {
 	grants := []lifecycle.DeviceGrant{s.p.Granted.Of(s.c.Name)}
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
@@ -171,15 +171,15 @@ func (s *seating) owner() placement.Subject {
 }
 
 // shares asks the policy for the pool of a container that owns nothing.
-func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
+func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
-		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
+		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
 	}
 	var free topology.Set
-	if isNew && s.p.Intent.NUMA.Said() {
+	if isNew && s.p.Intent.NUMA.IsSet() {
 		free, who.Memory = s.n.ownable(s.p), s.memory()
-		who.Devices = s.owner().Devices
+		who.Devices = s.subject().Devices
 		for _, id := range slices.Concat(s.n.order, s.n.base.byPod[s.c.PodID]) {
 			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.PoolNode.Set {
 				who.PodPoolNode = o.PoolNode
@@ -187,17 +187,17 @@ func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 			}
 		}
 	}
-	return s.n.policy.Placement.Share(s.n.shown(free), who)
+	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
 // ownable are the CPUs that a pod could own: without an owner, not reserved, and
 // not given away by the kubelet.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
-	for _, g := range n.ledger.AllKept() {
+	for _, g := range n.ledger.AllReserved() {
 		free = free.Minus(g.CPUs)
 	}
-	free = p.and(free)
-	taken, _ := n.kubelets(p, free)
+	free = p.allowedOf(free)
+	taken, _ := n.kubeletOwned(p, free)
 	return free.Minus(taken)
 }

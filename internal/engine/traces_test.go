@@ -33,7 +33,7 @@ func TestTraces(t *testing.T) {
 	} {
 		got := (&traces{
 			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), runs: m.OnlineOf(c.runs),
-			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), lifted: c.lifted, whole: c.whole, asked: c.asked, due: c.due,
+			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), lifted: c.lifted, whole: c.whole, candidates: c.asked, due: c.due,
 		}).owned(c.record, c.copied)
 		if got != c.want {
 			t.Errorf("%s: it owns %s, want %s", c.name, got, c.want)

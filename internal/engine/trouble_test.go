@@ -58,11 +58,11 @@ func TestProblemsOfOnePod(t *testing.T) {
 func checkKept(t *testing.T, s *State, n int) {
 	t.Helper()
 	p := s.Pod("p")
-	kept, all := len(p.Intent.Problems)+len(p.Found.Problems), len(p.Intent.Problems)+len(p.Found.Problems)+p.Found.More
+	kept, all := len(p.Intent.Problems)+len(p.ProblemSummary.Problems), len(p.Intent.Problems)+len(p.ProblemSummary.Problems)+p.ProblemSummary.More
 	for _, id := range s.Containers() {
 		c := s.Container(id)
-		kept, all = kept+len(c.Found.Problems), all+len(c.Found.Problems)+c.Found.More
-		if !c.Found.Refused {
+		kept, all = kept+len(c.ProblemSummary.Problems), all+len(c.ProblemSummary.Problems)+c.ProblemSummary.More
+		if !c.ProblemSummary.Refused {
 			t.Errorf("%s: that it was refused something is lost", id)
 		}
 		if got := lifecycle.CountProblems(s.Problems(c)); got != n {
@@ -104,14 +104,14 @@ func TestManyValuesFromOutside(t *testing.T) {
 	s := troubled(t, Policy{Placement: none.Policy{}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
-	var o lifecycle.Outside
+	var o lifecycle.HookServerAnswer
 	for i := range 20_000 {
-		o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Env, Key: fmt.Sprint("E", i%10_000), Text: fmt.Sprint(i), Why: lifecycle.Reason{Hook: lifecycle.OutsideHook}})
+		o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Env, Key: fmt.Sprint("E", i%10_000), Text: fmt.Sprint(i), Why: lifecycle.Reason{Hook: lifecycle.HookServerName}})
 	}
 	c := &lifecycle.Container{ID: "c", PodID: "p", Name: "c"}
 	var plan *Plan
 	used := testing.AllocsPerRun(1, func() {
-		plan = Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{Outside: o})
+		plan = Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{HookServers: o})
 	})
 	if got := plan.Container.decided.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
 		t.Errorf("%d values", len(got))
@@ -119,7 +119,7 @@ func TestManyValuesFromOutside(t *testing.T) {
 	if used > 2_000 {
 		t.Errorf("%g allocations", used)
 	}
-	updated := Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &lifecycle.Resources{}}, Facts{Outside: o})
+	updated := Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &lifecycle.Resources{}}, Facts{HookServers: o})
 	if updated.Container != nil && len(updated.Container.DecisionProblems()) > lifecycle.MaxProblems+1 {
 		t.Errorf("%d problems", len(updated.Container.DecisionProblems()))
 	}

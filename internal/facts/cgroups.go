@@ -25,7 +25,7 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 			allowed(p)
 		}
 	case lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StartContainer, lifecycle.UpdateContainer:
-		g.findUnread(ev)
+		g.findUndescribed(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
 			g.o.Presence.Seen(*p)
 			if ev.Container == nil { // else its pod is known
@@ -38,7 +38,7 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 // findUnread finds the cgroups of pods and containers that the runtime lists and
 // does not describe. Their present values are there, and the keeper narrows them
 // there. The results are put into copies, since events belong to their attachments.
-func (g *Gatherer) findUnread(ev *lifecycle.Event) {
+func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if dir, err := cgroup.PodPath((*p).CgroupParent); err == nil {
@@ -46,7 +46,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 		}
 	})
 	eachPod(ev, func(p **lifecycle.Pod) {
-		if (*p).Unread == "" || (*p).CgroupParent != "" || (*p).UID == "" {
+		if (*p).Undescribed == "" || (*p).CgroupParent != "" || (*p).UID == "" {
 			return
 		}
 		if dir, found := g.o.Tree.FindPod((*p).UID, dirs); found {
@@ -56,7 +56,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 		}
 	})
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
-		if (*ctr).Unread == "" || (*ctr).CgroupsPath != "" {
+		if (*ctr).Undescribed == "" || (*ctr).CgroupsPath != "" {
 			return
 		}
 		above, err := cgroup.PodPath(p.CgroupParent)

@@ -27,7 +27,7 @@ func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
 	s := g.o.State.Hold()
 	removed := ev.Kind == lifecycle.RemoveContainer
 	p := s.Pod(ev.Pod.ID)
-	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
+	if !removed && (p == nil || !p.Intent.CPUs.IsSet()) {
 		return nil
 	}
 	parents := map[string]string{}

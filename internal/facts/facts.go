@@ -48,7 +48,7 @@ type State interface {
 
 // Gathered is the result of the waits.
 type Gathered struct {
-	Outside lifecycle.Outside
+	HookServers lifecycle.HookServerAnswer
 	// Problems name the waits that were cut short, if the event has no container
 	// that shows them.
 	Problems []lifecycle.Problem
@@ -74,12 +74,12 @@ type source struct {
 type Gatherer struct {
 	o       Options
 	sources []source
-	line    line
+	line    containerQueue
 }
 
 // New makes a gatherer.
 func New(o Options) *Gatherer {
-	g := &Gatherer{o: o, line: line{last: map[string]chan struct{}{}}}
+	g := &Gatherer{o: o, line: containerQueue{last: map[string]chan struct{}{}}}
 	g.sources = []source{ // in the order of their calls
 		{key: lifecycle.LateGrants, what: "what the kubelet granted the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
@@ -115,7 +115,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 		}
 	}
 	if ev.Container != nil {
-		got.Outside.Problems = append(late, got.Outside.Problems...)
+		got.HookServers.Problems = append(late, got.HookServers.Problems...)
 	} else {
 		got.Problems = late
 	}

@@ -111,9 +111,9 @@ type lateServers struct {
 
 func (l *lateServers) Asks(lifecycle.Kind) bool { return true }
 
-func (l *lateServers) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.Outside, error) {
+func (l *lateServers) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	l.wait(ctx, "hook servers")
-	return lifecycle.Outside{Problems: []lifecycle.Problem{{Key: "server"}}}, l.err
+	return lifecycle.HookServerAnswer{Problems: []lifecycle.Problem{{Key: "server"}}}, l.err
 }
 
 func (l *lateServers) Notify(ev *lifecycle.Event) { l.notified = append(l.notified, ev.Kind) }
@@ -218,7 +218,7 @@ func TestGather(t *testing.T) {
 				if d := cmp.Diff(tt.problems, keys(got.Problems)); d != "" {
 					t.Error(d)
 				}
-				if d := cmp.Diff(tt.onCtr, keys(got.Outside.Problems)); d != "" {
+				if d := cmp.Diff(tt.onCtr, keys(got.HookServers.Problems)); d != "" {
 					t.Error(d)
 				}
 				if len(servers.notified) > 0 {
@@ -265,7 +265,7 @@ func TestPanicLeavesTheLine(t *testing.T) {
 func TestLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := line{last: map[string]chan struct{}{}}
+		l := containerQueue{last: map[string]chan struct{}{}}
 		of := func(id string) *lifecycle.Event { return &lifecycle.Event{Container: &lifecycle.Container{ID: id}} }
 		var order []int
 		first := l.enter(of("a"))
@@ -309,7 +309,7 @@ func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in tu
 	g := New(o)
 	pod := &lifecycle.Pod{ID: "s", UID: "u", Name: "p", CgroupParent: "/kubepods/podu"}
 	ctr := func(id, record, unread string) *lifecycle.Container {
-		c := &lifecycle.Container{ID: id, PodID: "s", Name: "a", CgroupsPath: "/kubepods/podu/" + id, Unread: unread}
+		c := &lifecycle.Container{ID: id, PodID: "s", Name: "a", CgroupsPath: "/kubepods/podu/" + id, Undescribed: unread}
 		if unread != "" {
 			c.CgroupsPath = ""
 		}

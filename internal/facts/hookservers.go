@@ -23,7 +23,7 @@ type HookServers interface {
 	Asks(kind lifecycle.Kind) bool
 	// Ask returns what they want for the event's container or pod, within their own
 	// time limit. The error is a refusal: the event must fail.
-	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error)
+	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	// Notify reports an event that has ended. It does not wait.
 	Notify(ev *lifecycle.Event)
 }
@@ -53,7 +53,7 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 
 // BeforePod returns what hook servers want for a pod whose sandbox does not exist
 // yet.
-func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.Outside, error) {
+func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
 	ctx, _, free := bound(ctx, can, ev)
 	defer free()
@@ -76,8 +76,8 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	case ev.Kind == lifecycle.RunPodSandbox && can.AsksBeforePod:
 		return false
 	}
-	got.Outside, got.refused = g.ask(ctx, can, ev)
-	if o := got.Outside; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
+	got.HookServers, got.refused = g.ask(ctx, can, ev)
+	if o := got.HookServers; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
 		g.o.Checkpoint.NotePod(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
 		g.overlay(ev)
 	}
@@ -100,15 +100,15 @@ func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Eve
 
 // ask asks about one event. A refusal counts if the attachment can still fail the
 // event; else it is reported. A panic costs the answer.
-func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.Outside, err error) {
+func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.HookServerAnswer, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			g.o.Log.Error("asking hook servers failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			g.o.Fault(lifecycle.OutsideHook)
-			o, err = lifecycle.Outside{}, nil
+			g.o.Fault(lifecycle.HookServerName)
+			o, err = lifecycle.HookServerAnswer{}, nil
 		}
 	}()
 	o, err = g.o.HookServers.Ask(ctx, g.stored(ev))
@@ -116,7 +116,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 		return o, err
 	}
 	o.Problems = append(o.Problems, lifecycle.Problem{
-		Hook: lifecycle.OutsideHook, Value: ev.Kind.String(), Refused: true,
+		Hook: lifecycle.HookServerName, Value: ev.Kind.String(), Refused: true,
 		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
 	})
 	return o, nil
@@ -169,7 +169,7 @@ func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
 	if known := s.Container(n.ID); known != nil && ev.Kind != lifecycle.CreateContainer {
 		asked := engine.Updated(known.Pristine, ev.Requested)
 		n.Resources.CPU, n.Resources.Memory.Limit, n.Resources.Hugepages = asked.CPU, asked.Memory.Limit, asked.Hugepages
-		for _, v := range engine.Standing(known.Outside, ev.Requested) {
+		for _, v := range engine.NotOverridden(known.HookServerValues, ev.Requested) {
 			set(&n, v)
 		}
 	}
@@ -203,7 +203,7 @@ func set(c *lifecycle.Container, v lifecycle.Value) {
 		put(&c.Annotations, v.Key, v.Text)
 	case lifecycle.Env:
 		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(e, v.Key+"=") })
-		if !v.Gone {
+		if !v.Remove {
 			c.Env = append(c.Env, v.Key+"="+v.Text)
 		}
 	}

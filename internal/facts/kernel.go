@@ -25,10 +25,10 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 	if list {
 		f.Kernel, f.Grants = map[string]string{}, g.o.Checkpoint.Grants()
 	}
-	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Unread != "" })
+	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Undescribed != "" })
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		c := *ctr
-		kernel, runs := g.unsaid(can, c, f, list)
+		kernel, runs := g.needsKernelCPUs(can, c, f, list)
 		if runs = runs || list && unread; !kernel && !runs {
 			return
 		}
@@ -50,19 +50,19 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 // unsaid reports whether a record lacks a container's present CPUs, so that the
 // kernel is read, and whether that is because the runtime cannot describe the
 // container at its start.
-func (g *Gatherer) unsaid(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
+func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
 	r, recorded := f.Records[c.ID]
 	switch {
 	case list:
-		kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
+		kernel = c.Undescribed == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
 	case !recorded || !r.Late:
-		kernel, runs = c.Unread == "" && g.wasUnread(c.ID), c.Unread != ""
+		kernel, runs = c.Undescribed == "" && g.wasUndescribed(c.ID), c.Undescribed != ""
 	}
 	return kernel, runs
 }
 
-func (g *Gatherer) wasUnread(id string) bool {
+func (g *Gatherer) wasUndescribed(id string) bool {
 	defer g.o.State.Free()
 	known := g.o.State.Hold().Container(id)
-	return known != nil && known.Unread.Why != ""
+	return known != nil && known.Undescribed.Why != ""
 }

@@ -8,13 +8,13 @@ import (
 
 // line keeps events of one container in their order of arrival: each begins when
 // the one before it is over. Events of other containers do not wait for them.
-type line struct {
+type containerQueue struct {
 	mu   sync.Mutex
 	last map[string]chan struct{} // by container id; closed when its last event is over
 }
 
 // enter waits until the earlier events are over. Each of them has a time limit.
-func (l *line) enter(ev *lifecycle.Event) (leave func()) {
+func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}
 	}

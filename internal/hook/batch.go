@@ -21,7 +21,7 @@ type BatchOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (BatchOptions) Most() Hook { return Batch{} }
+func (BatchOptions) AllOn() Hook { return Batch{} }
 
 // Make makes the hook for a node.
 func (BatchOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -34,7 +34,7 @@ func (Batch) Info() Info {
 	return Info{
 		Name:    "batch",
 		About:   "shares, quota and memory limit of batch-cpu and batch-memory",
-		Stages:  lives(),
+		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
 		Sets:    limits,
 		Pod:     limits,
@@ -50,7 +50,7 @@ func (Batch) Info() Info {
 
 // Propose sets shares, quota and memory limit of a batch container or pod.
 func (Batch) Propose(in *Input, out *Output) {
-	if in.Intent.Class.V != intent.Reclaimed || !in.Intent.Batch.Said() {
+	if in.Intent.Class.V != intent.Reclaimed || !in.Intent.Batch.IsSet() {
 		return
 	}
 	ask, ok := in.Intent.Batch.V[in.Container]

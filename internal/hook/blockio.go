@@ -67,7 +67,7 @@ type BlockIOOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (BlockIOOptions) Most() Hook { return BlockIO{} }
+func (BlockIOOptions) AllOn() Hook { return BlockIO{} }
 
 // Make makes the hook for a node.
 func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -87,15 +87,15 @@ func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (h BlockIO) Info() Info {
 	i := Info{
-		Name:    "blockIO",
-		About:   "the disks: limits a pod sets itself, weights by class, classes of the runtime's configuration",
-		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
-		Sets:    []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
-		Pod:     []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
-		Kernel:  []string{"io.max"},
-		Compose: "the only hook that sets them",
-		Tried:   "limits and weights on a model of the kernel that is compared with kernels; classes on a model of the runtime only",
+		Name:     "blockIO",
+		About:    "the disks: limits a pod sets itself, weights by class, classes of the runtime's configuration",
+		Stages:   lifetimeEvents(),
+		Reads:    []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
+		Sets:     []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
+		Pod:      []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
+		Kernel:   []string{"io.max"},
+		Compose:  "the only hook that sets them",
+		TestedOn: "limits and weights on a model of the kernel that is compared with kernels; classes on a model of the runtime only",
 		Differs: []string{
 			"blocks of type device alone: which disk is behind a volume is not looked up, and that is reported",
 			"limits are for the pod under cgroup v2 and for each container under v1, where a pod's would not hold for what is in it",
@@ -113,7 +113,7 @@ func (h BlockIO) Info() Info {
 
 // Propose sets limits, weight and class.
 func (h BlockIO) Propose(in *Input, out *Output) {
-	if in.Intent.Disks.Said() && h.PodWide == (in.Container == "") {
+	if in.Intent.Disks.IsSet() && h.PodWide == (in.Container == "") {
 		h.limit(in, out)
 	}
 	if in.Container == "" {
@@ -121,7 +121,7 @@ func (h BlockIO) Propose(in *Input, out *Output) {
 		return
 	}
 	name, why := h.Classes.Of(in.Intent), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"}
-	if own := in.Intent.BlockIOClass; own.Said() {
+	if own := in.Intent.BlockIOClass; own.IsSet() {
 		name, why.Source, why.Text = own.V, own.Key, "its own"
 	}
 	if name != "" {

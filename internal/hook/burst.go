@@ -13,7 +13,7 @@ import (
 // cpu.max.burst. The engine keeps it within the quota that comes out of all hooks.
 type Burst struct {
 	// Found says whether the kernel has the file.
-	Found lifecycle.Finding
+	KernelSupport lifecycle.Finding
 }
 
 // burstFile is the kernel's file, which version 1 calls cpu.cfs_burst_us.
@@ -26,11 +26,11 @@ type BurstOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (BurstOptions) Most() Hook { return Burst{} }
+func (BurstOptions) AllOn() Hook { return Burst{} }
 
 // Make makes the hook for a node.
 func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
-	return Burst{Found: n.Probe(burstFile)}, nil
+	return Burst{KernelSupport: n.Probe(burstFile)}, nil
 }
 
 // Info describes the hook.
@@ -38,7 +38,7 @@ func (Burst) Info() Info {
 	return Info{
 		Name:    "burst",
 		About:   "CPU time beyond the quota, out of what was left of it before",
-		Stages:  lives(),
+		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.RubikBurst},
 		Sets:    []lifecycle.Field{lifecycle.Unified},
 		Pod:     []lifecycle.Field{lifecycle.Unified},
@@ -59,12 +59,12 @@ func (Burst) Info() Info {
 func (h Burst) Propose(in *Input, out *Output) {
 	ask := in.Intent.Burst
 	switch {
-	case !ask.Said():
+	case !ask.IsSet():
 		return
-	case h.Found.Support == lifecycle.NotSupported:
+	case h.KernelSupport.Support == lifecycle.NotSupported:
 		if in.Container == "" {
 			out.report(lifecycle.Problem{
-				Key: ask.Key, Value: strconv.FormatInt(ask.V, 10), Reason: "burst: " + h.Found.Why, Refused: true,
+				Key: ask.Key, Value: strconv.FormatInt(ask.V, 10), Reason: "burst: " + h.KernelSupport.Why, Refused: true,
 			})
 		}
 		return

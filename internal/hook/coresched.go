@@ -11,7 +11,7 @@ import (
 // those of one group. Groups: Koordinator 1.7, plugin CoreSched.
 type CoreSched struct {
 	// Found says whether the kernel gives cookies.
-	Found lifecycle.Finding
+	KernelSupport lifecycle.Finding
 }
 
 // CoreSchedOptions tunes the core scheduling hook.
@@ -22,27 +22,27 @@ type CoreSchedOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (CoreSchedOptions) Most() Hook { return CoreSched{} }
+func (CoreSchedOptions) AllOn() Hook { return CoreSched{} }
 
 // Make makes the hook for a node.
 func (CoreSchedOptions) Make(n Node, all *Options) (Hook, error) {
 	if all.GroupIdentity.Enabled && n.Probe(bvtFile).Support == lifecycle.Supported {
 		return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
 	}
-	return CoreSched{Found: n.Probe("coreSched")}, nil
+	return CoreSched{KernelSupport: n.Probe("coreSched")}, nil
 }
 
 // Info describes the hook.
 func (CoreSched) Info() Info {
 	return Info{
-		Name:    "coreSched",
-		About:   "which pods may share a core's hyperthreads at a time",
-		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
-		Sets:    []lifecycle.Field{lifecycle.CoreSched},
-		Kernel:  []string{"coreSched"},
-		Compose: "refused together with group identities that the kernel has: with both, kernels locked up (koordinator issue 1829)",
-		Tried:   "a model of the kernel's cookies only; no kernel with core scheduling was at hand",
+		Name:     "coreSched",
+		About:    "which pods may share a core's hyperthreads at a time",
+		Stages:   lifetimeEvents(),
+		Reads:    []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
+		Sets:     []lifecycle.Field{lifecycle.CoreSched},
+		Kernel:   []string{"coreSched"},
+		Compose:  "refused together with group identities that the kernel has: with both, kernels locked up (koordinator issue 1829)",
+		TestedOn: "a model of the kernel's cookies only; no kernel with core scheduling was at hand",
 		Differs: []string{
 			"cookies are given before a container's first instruction",
 			"a pod's sandbox keeps cookie 0: it does nothing",
@@ -63,9 +63,9 @@ func (h CoreSched) Propose(in *Input, out *Output) {
 	switch {
 	case !classed || ask.V.None:
 		return
-	case h.Found.Support == lifecycle.NotSupported:
-		if ask.Said() && in.Container == "" {
-			out.report(lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.Found.Why, Refused: true})
+	case h.KernelSupport.Support == lifecycle.NotSupported:
+		if ask.IsSet() && in.Container == "" {
+			out.report(lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.KernelSupport.Why, Refused: true})
 		}
 		return
 	case in.Container == "":

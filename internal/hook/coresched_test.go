@@ -10,7 +10,7 @@ import (
 
 // TestCoreSched is the core scheduling table of Koordinator 1.7.
 func TestCoreSched(t *testing.T) {
-	has := CoreSched{Found: lifecycle.Finding{Support: lifecycle.Supported}}
+	has := CoreSched{KernelSupport: lifecycle.Finding{Support: lifecycle.Supported}}
 	for _, c := range []struct {
 		name  string
 		class intent.Class
@@ -39,7 +39,7 @@ func TestCoreSched(t *testing.T) {
 		if diff := cmp.Diff(want, values(in, has)); diff != "" {
 			t.Error(c.name, diff)
 		}
-		none := CoreSched{Found: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "not there"}}
+		none := CoreSched{KernelSupport: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "not there"}}
 		if got := values(in, none); len(got) > 0 {
 			t.Errorf("%s, not supported: %v", c.name, got)
 		}

@@ -33,7 +33,7 @@ type CPUEnvOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (CPUEnvOptions) Most() Hook { return CPUEnv{} }
+func (CPUEnvOptions) AllOn() Hook { return CPUEnv{} }
 
 // Make makes the hook for a node.
 func (o CPUEnvOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -69,12 +69,12 @@ func (CPUEnv) Info() Info {
 // Propose gives a container its variables.
 func (h CPUEnv) Propose(in *Input, out *Output) {
 	ask := in.Intent.CPUEnv
-	if in.Container == "" || !ask.Said() {
+	if in.Container == "" || !ask.IsSet() {
 		return
 	}
 	if in.Creation == nil {
-		for _, name := range slices.Sorted(maps.Keys(in.Exports)) {
-			out.env(name, in.Exports[name], lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: "as it was when the container was created"})
+		for _, name := range slices.Sorted(maps.Keys(in.CPUEnv)) {
+			out.env(name, in.CPUEnv[name], lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: "as it was when the container was created"})
 		}
 		return
 	}
@@ -92,10 +92,10 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 			continue
 		}
 		out.env(v.Name, value, lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: text})
-		if out.Exports == nil {
-			out.Exports = map[string]string{}
+		if out.CPUEnv == nil {
+			out.CPUEnv = map[string]string{}
 		}
-		out.Exports[v.Name] = value
+		out.CPUEnv[v.Name] = value
 	}
 }
 

@@ -63,15 +63,15 @@ func TestCPUEnv(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
-		if diff := cmp.Diff(c.want, out.Exports); diff != "" {
+		if diff := cmp.Diff(c.want, out.CPUEnv); diff != "" {
 			t.Errorf("%s, kept: %s", c.name, diff)
 		}
 
 		// Later it is what it was, whatever the container has by now.
-		in.Creation, in.Exports, in.Pristine = nil, out.Exports, quota(1000, 0)
+		in.Creation, in.CPUEnv, in.Pristine = nil, out.CPUEnv, quota(1000, 0)
 		later := Output{Values: decided(1000)}
 		h.Propose(in, &later)
-		if len(later.Values)-1 != len(got) || later.Exports != nil {
+		if len(later.Values)-1 != len(got) || later.CPUEnv != nil {
 			t.Errorf("%s, later: %+v", c.name, later)
 		}
 		for _, v := range later.Values[1:] {

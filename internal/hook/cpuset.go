@@ -31,7 +31,7 @@ type CPUSetOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (CPUSetOptions) Most() Hook { return CPUSet{} }
+func (CPUSetOptions) AllOn() Hook { return CPUSet{} }
 
 // Make makes the hook for a node.
 func (o CPUSetOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -43,7 +43,7 @@ func (CPUSet) Info() Info {
 	return Info{
 		Name:    "cpuset",
 		About:   "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
-		Stages:  lives(),
+		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota, intent.TrimtabCoreType, intent.TrimtabIsolated},
 		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
@@ -62,16 +62,16 @@ func (CPUSet) Info() Info {
 
 // Propose sets the cpuset.
 func (h CPUSet) Propose(in *Input, out *Output) {
-	why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: in.SeatWhy}
+	why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: in.AssignedWhy}
 	if in.Container != "" && in.CPUs != "" {
 		out.text(in, lifecycle.CPUSetCPUs, "", in.CPUs, why)
 	}
 	if in.Container != "" && in.Mems != "" {
-		why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: "memory near its CPUs, and none that others have alone; as decided when it was created"}
+		why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: "memory near its CPUs, and none that others have alone; as decided when it was created"}
 		out.text(in, lifecycle.CPUSetMems, "", in.Mems, why)
 	}
 	unset := h.UnsetQuota
-	if own := in.Intent.UnsetQuota; own.Said() {
+	if own := in.Intent.UnsetQuota; own.IsSet() {
 		unset, why.Source = own.V, own.Key
 	}
 	if unset && in.Pool == placement.Own {

@@ -58,7 +58,7 @@ type GPUOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (GPUOptions) Most() Hook { return GPU{} }
+func (GPUOptions) AllOn() Hook { return GPU{} }
 
 // Make makes the hook for a node.
 func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -83,14 +83,14 @@ func (h GPU) Info() Info {
 		kernel = []string{"nvidia"}
 	}
 	return Info{
-		Name:    "gpu",
-		About:   "GPUs the scheduler allocated: environment, device nodes or CDI names, and the HAMi-core library",
-		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:   []string{intent.KoordDevices, intent.KoordGPUIsolation},
-		Sets:    []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
-		Kernel:  kernel,
-		Compose: "one hook per environment variable, mount and device",
-		Tried:   "described device nodes only; no GPU was at hand",
+		Name:     "gpu",
+		About:    "GPUs the scheduler allocated: environment, device nodes or CDI names, and the HAMi-core library",
+		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:    []string{intent.KoordDevices, intent.KoordGPUIsolation},
+		Sets:     []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
+		Kernel:   kernel,
+		Compose:  "one hook per environment variable, mount and device",
+		TestedOn: "described device nodes only; no GPU was at hand",
 		Differs: []string{
 			"hooks.gpu.devices: nodes or cdi gives the device nodes by the request itself, so the runtime knows of them and a systemd daemon-reload does not take them away (koordinator issue 2809)",
 			"hooks.gpu.name: uuid names GPUs by UUID, which stays right where indexes move",
@@ -115,7 +115,7 @@ var gpuControl = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-
 // Propose gives one container its GPUs.
 func (h GPU) Propose(in *Input, out *Output) {
 	gpu := in.Intent.GPU
-	if in.Container == "" || !gpu.Said() {
+	if in.Container == "" || !gpu.IsSet() {
 		return
 	}
 	why := lifecycle.Reason{Hook: "gpu", Source: gpu.Key, Text: "allocated by the scheduler"}

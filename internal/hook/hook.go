@@ -20,7 +20,7 @@ type Info struct {
 	Differs []string          `json:"differs,omitempty"`
 	// Tried says on what it was tried where that is less than a kernel and
 	// runtime of its own.
-	Tried string `json:"tried,omitempty"`
+	TestedOn string `json:"tried,omitempty"`
 }
 
 // Input is what a hook sees. Container is empty when values for the pod itself
@@ -39,15 +39,15 @@ type Input struct {
 	Pristine *lifecycle.Resources
 	// Pool is where the container sits. CPUs are its seat's CPUs as a kernel list;
 	// SeatFrom is the key and SeatWhy the clause that led to the seat.
-	Pool     placement.Pool
-	CPUs     string
-	SeatFrom string
-	SeatWhy  string
+	Pool        placement.Pool
+	CPUs        string
+	AssignedBy  string
+	AssignedWhy string
 	// Mems are memory nodes as a kernel list, "" where none were decided.
 	Mems string
 	// Alone are, for a pod, the CPUs its containers own and share with nobody
 	// outside of it, as a kernel list; "" where one of them is to run elsewhere.
-	Alone string
+	Exclusive string
 	// Bursts are, for a pod, the bursts its live containers were decided, in µs
 	// together.
 	Bursts int64
@@ -59,7 +59,7 @@ type Input struct {
 	Creation *Creation
 	// Exports are the environment variables about its CPUs that the container got
 	// when it was created.
-	Exports map[string]string
+	CPUEnv map[string]string
 }
 
 // About is what a container is, as far as policies look at it. It is not to be
@@ -118,7 +118,7 @@ type Hook interface {
 
 // Last is a hook that goes by what all others decided. It is asked when their
 // values are final, and finds them in out.
-type Last interface {
+type AfterAll interface {
 	Hook
 	AfterOthers()
 }
@@ -132,7 +132,7 @@ type Wisher interface {
 
 // lives are the events of a hook whose values are kept for as long as pods and
 // containers live.
-func lives() []lifecycle.Kind {
+func lifetimeEvents() []lifecycle.Kind {
 	return []lifecycle.Kind{
 		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
 		lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,

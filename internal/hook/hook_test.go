@@ -161,7 +161,7 @@ func everyHook(t *testing.T) []Hook {
 		if slices.ContainsFunc(hooks, func(h Hook) bool { return h.Info().Name == s.key }) {
 			continue
 		}
-		h, err := s.Make(ideal{}, o)
+		h, err := s.Make(fullNode{}, o)
 		if err != nil {
 			t.Fatal(s.key, err)
 		}
@@ -212,7 +212,7 @@ func TestSections(t *testing.T) {
 	for _, s := range new(Options).sections() {
 		if s.maker == nil {
 			t.Errorf("hooks.%s makes no hook", s.key)
-		} else if name := s.Most().Info().Name; name != s.key {
+		} else if name := s.AllOn().Info().Name; name != s.key {
 			t.Errorf("hooks.%s makes the hook %s", s.key, name)
 		}
 	}
@@ -228,7 +228,7 @@ func TestNoConflict(t *testing.T) {
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
 			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool")),
-			Alone:     rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
+			Exclusive: rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
 		in.Intent.Class.V = intent.Class(rapid.IntRange(0, int(intent.Reclaimed)).Draw(t, "class"))

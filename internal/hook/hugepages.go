@@ -25,7 +25,7 @@ type HugepagesOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (HugepagesOptions) Most() Hook { return Hugepages{} }
+func (HugepagesOptions) AllOn() Hook { return Hugepages{} }
 
 // Make makes the hook for a node.
 func (HugepagesOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -35,14 +35,14 @@ func (HugepagesOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (Hugepages) Info() Info {
 	return Info{
-		Name:    "hugepages",
-		About:   "limits of huge pages, by page size",
-		Stages:  lives(),
-		Reads:   []string{intent.TrimtabHugepages},
-		Sets:    []lifecycle.Field{lifecycle.Hugepages},
-		Kernel:  []string{"hugetlb"},
-		Compose: "the only hook that sets them",
-		Tried:   "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
+		Name:     "hugepages",
+		About:    "limits of huge pages, by page size",
+		Stages:   lifetimeEvents(),
+		Reads:    []string{intent.TrimtabHugepages},
+		Sets:     []lifecycle.Field{lifecycle.Hugepages},
+		Kernel:   []string{"hugetlb"},
+		Compose:  "the only hook that sets them",
+		TestedOn: "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
 		Differs: []string{
 			"capped by default: a pod narrows what Kubernetes gave its containers; what would be more is refused and reported",
 			"reservations (hugetlb.SIZE.rsvd) are what the runtime makes of the limit when it creates the container; of a container that runs, the limit alone is changed",
@@ -54,7 +54,7 @@ func (Hugepages) Info() Info {
 
 // Propose sets a container's limits.
 func (h Hugepages) Propose(in *Input, out *Output) {
-	if in.Container == "" || !in.Intent.Hugepages.Said() {
+	if in.Container == "" || !in.Intent.Hugepages.IsSet() {
 		return
 	}
 	ask := in.Intent.Hugepages

@@ -60,7 +60,7 @@ type GroupIdentityOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (GroupIdentityOptions) Most() Hook { return GroupIdentity{Fallback: FallbackIdle} }
+func (GroupIdentityOptions) AllOn() Hook { return GroupIdentity{Fallback: FallbackIdle} }
 
 // Make makes the hook for a node.
 func (o GroupIdentityOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -78,11 +78,11 @@ func (h GroupIdentity) Info() Info {
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
 		},
-		Reads:   []string{intent.KoordQoSClass, intent.KoordCPUQoS},
-		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
-		Kernel:  []string{kernel},
-		Compose: "as a weight only where batch does not set the pod's shares",
-		Tried:   "group identities on a file model only; cpu.idle and weights on the kernel model, compared with a kernel",
+		Reads:    []string{intent.KoordQoSClass, intent.KoordCPUQoS},
+		Pod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
+		Kernel:   []string{kernel},
+		Compose:  "as a weight only where batch does not set the pod's shares",
+		TestedOn: "group identities on a file model only; cpu.idle and weights on the kernel model, compared with a kernel",
 		Differs: []string{
 			"where the kernel has no group identities, hooks.groupIdentity.fallback may have cpu.idle or the least weight stand in for those below zero, on pods and never on a QoS class, whose directories are the kubelet's",
 			"a class at 0 counts as switched off, so pods without a class fall through to the next one",
@@ -108,10 +108,10 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	case id < 0 && h.Fallback == FallbackIdle:
 		why.Text += ", by cpu.idle for want of group identities"
 		out.file(in, idleFile, "1", why)
-	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.Said():
+	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.IsSet():
 		why.Text += ", by weight for want of group identities"
 		out.number(in, lifecycle.CPUShares, minShares, why)
-	case in.Intent.CPUQoS.Said() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
+	case in.Intent.CPUQoS.IsSet() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
 		out.report(lifecycle.Problem{
 			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
 		})
@@ -129,7 +129,7 @@ func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
 		return h.BE, why, true
 	case intent.Shared:
 		own := p.CPUQoS
-		if !own.Said() {
+		if !own.IsSet() {
 			return h.LS, why, true
 		}
 		why.Source, why.Text = own.Key, "its own"

@@ -58,7 +58,7 @@ type NormalizationOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (NormalizationOptions) Most() Hook { return Normalization{} }
+func (NormalizationOptions) AllOn() Hook { return Normalization{} }
 
 // Make makes the hook for a node.
 func (o NormalizationOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -75,7 +75,7 @@ func (Normalization) Info() Info {
 	return Info{
 		Name:    "normalization",
 		About:   "CPU quota divided by how much faster this node's CPUs are",
-		Stages:  lives(),
+		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass},
 		Sets:    quota,
 		Pod:     quota,

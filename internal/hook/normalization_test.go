@@ -53,15 +53,15 @@ func TestNormalization(t *testing.T) {
 		set       bool
 	}{
 		{"LS", intent.Shared, "a", placement.Shared, 120, true, false},
-		{"no class", intent.None, "a", placement.Rest, 120, true, false},
+		{"no class", intent.None, "a", placement.Unclassified, 120, true, false},
 		{"LS at 1.0", intent.Shared, "a", placement.Shared, 100, false, false},
 		{"LS at 0.9", intent.Shared, "a", placement.Shared, 90, false, false},
 		{"LSR", intent.Dedicated, "a", placement.Shared, 120, false, false},
 		{"SYSTEM", intent.System, "a", placement.System, 120, false, false},
 		{"BE: only what batch sets", intent.Reclaimed, "a", placement.Reclaimed, 120, true, true},
 		{"own CPUs", intent.None, "a", placement.Own, 120, false, false},
-		{"an LS pod itself", intent.Shared, "", placement.Rest, 120, false, false},
-		{"a BE pod itself", intent.Reclaimed, "", placement.Rest, 120, true, true},
+		{"an LS pod itself", intent.Shared, "", placement.Unclassified, 120, false, false},
+		{"a BE pod itself", intent.Reclaimed, "", placement.Unclassified, 120, true, true},
 	} {
 		in := &Input{Intent: &intent.Pod{}, Container: c.container, Pool: c.seat}
 		in.Intent.Class.V = c.class

@@ -17,7 +17,7 @@ type OOMScoreOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (OOMScoreOptions) Most() Hook { return OOMScore{} }
+func (OOMScoreOptions) AllOn() Hook { return OOMScore{} }
 
 // Make makes the hook for a node.
 func (OOMScoreOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -50,7 +50,7 @@ func (OOMScore) Propose(in *Input, out *Output) {
 	score, own := in.Intent.OOMScores.V[in.Container]
 	switch {
 	case own:
-	case in.Intent.OOMScore.Said():
+	case in.Intent.OOMScore.IsSet():
 		score = in.Intent.OOMScore.V
 		why.Source, why.Text = in.Intent.OOMScore.Key, "the pod's"
 	default:

@@ -60,7 +60,7 @@ type Node interface {
 // maker is the section of one hook.
 type maker interface {
 	// Most is the hook with all that can be switched on.
-	Most() Hook
+	AllOn() Hook
 	// Make makes the hook for a node; all are the options of every hook.
 	Make(n Node, all *Options) (Hook, error)
 }
@@ -108,7 +108,7 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 func Catalogue() []Info {
 	var infos []Info
 	for _, s := range new(Options).listed() {
-		infos = append(infos, s.Most().Info())
+		infos = append(infos, s.AllOn().Info())
 	}
 	return infos
 }
@@ -119,9 +119,9 @@ func Catalogue() []Info {
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.listed() {
-		h, err := s.Make(ideal{}, o)
+		h, err := s.Make(fullNode{}, o)
 		if !s.enabled || err != nil {
-			h = s.Most()
+			h = s.AllOn()
 		}
 		infos = append(infos, h.Info())
 	}
@@ -129,14 +129,14 @@ func (o *Options) Catalogue() []Info {
 }
 
 // ideal is a node with every feature and no device.
-type ideal struct{}
+type fullNode struct{}
 
-func (ideal) Probe(string) lifecycle.Finding {
+func (fullNode) Probe(string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
-func (ideal) Host() lifecycle.Host    { return lifecycle.Host{} }
-func (ideal) Unified() bool           { return true }
-func (ideal) MakeShared(string) error { return nil }
+func (fullNode) Host() lifecycle.Host    { return lifecycle.Host{} }
+func (fullNode) Unified() bool           { return true }
+func (fullNode) MakeShared(string) error { return nil }
 
 // listed are the sections in the order of Catalogue.
 func (o *Options) listed() []section {

@@ -7,7 +7,7 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 // documentation admin-guide/cgroup-v2, Linux 6.7.
 type Partition struct {
 	// Found says whether the kernel has the file. It came with remote partitions.
-	Found lifecycle.Finding
+	KernelSupport lifecycle.Finding
 }
 
 // Files of a partition: which CPUs, and whether it is one.
@@ -25,11 +25,11 @@ type PartitionOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (PartitionOptions) Most() Hook { return Partition{} }
+func (PartitionOptions) AllOn() Hook { return Partition{} }
 
 // Make makes the hook for a node.
 func (PartitionOptions) Make(n Node, _ *Options) (Hook, error) {
-	return Partition{Found: n.Probe(ExclusiveFile)}, nil
+	return Partition{KernelSupport: n.Probe(ExclusiveFile)}, nil
 }
 
 // Info describes the hook.
@@ -37,21 +37,21 @@ func (Partition) Info() Info {
 	return Info{
 		Name:   "partition",
 		About:  "the kernel keeps everybody off owned CPUs, services of the host too",
-		Stages: lives(),
+		Stages: lifetimeEvents(),
 		Pod:    []lifecycle.Field{lifecycle.Unified},
 		Kernel: []string{ExclusiveFile},
 		Compose: "beside cpuset, whose sets hold where the kernel refuses or ends a partition. A pod of which a live container owns no CPUs is no partition, " +
 			"nor is one that lends its CPUs or has them by the kubelet's static CPU manager",
-		Tried: "a kernel 6.12 with containerd in a virtual machine (`test/vm`, by NRI), and a model held to recordings of that kernel",
+		TestedOn: "a kernel 6.12 with containerd in a virtual machine (`test/vm`, by NRI), and a model held to recordings of that kernel",
 	}
 }
 
 // Propose makes a pod's own cgroup a partition.
 func (h Partition) Propose(in *Input, out *Output) {
-	if in.Container != "" || in.Alone == "" || h.Found.Support == lifecycle.NotSupported {
+	if in.Container != "" || in.Exclusive == "" || h.KernelSupport.Support == lifecycle.NotSupported {
 		return
 	}
-	why := lifecycle.Reason{Hook: "partition", Source: in.SeatFrom, Text: "its containers own these CPUs and share them with nobody"}
-	out.file(in, ExclusiveFile, in.Alone, why)
+	why := lifecycle.Reason{Hook: "partition", Source: in.AssignedBy, Text: "its containers own these CPUs and share them with nobody"}
+	out.file(in, ExclusiveFile, in.Exclusive, why)
 	out.file(in, PartitionFile, "root", why)
 }

@@ -72,7 +72,7 @@ type PreemptionOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (PreemptionOptions) Most() Hook { return Preemption{Yield: YieldIdle} }
+func (PreemptionOptions) AllOn() Hook { return Preemption{Yield: YieldIdle} }
 
 // Make makes the hook for a node.
 func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -91,7 +91,7 @@ func (h Preemption) Info() Info {
 	return Info{
 		Name:    "preemption",
 		About:   "pods that say they may be preempted yield CPU and memory; memory is kept for those that say they may not",
-		Stages:  lives(),
+		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.RubikPreemptable},
 		Sets:    []lifecycle.Field{lifecycle.Unified},
 		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
@@ -139,7 +139,7 @@ func (h Preemption) Propose(in *Input, out *Output) {
 	said := in.Intent.Preemptable
 	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "it may be preempted"}
 	switch {
-	case !said.Said():
+	case !said.IsSet():
 	case !said.V:
 		why.Text = "kept for it"
 		h.keep(in, out, why)
@@ -152,7 +152,7 @@ func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
 	switch {
 	case h.Yield == YieldIdle && h.has(idleFile):
 		out.file(in, idleFile, "1", why)
-	case h.Yield != YieldNone && !in.Intent.Batch.Said():
+	case h.Yield != YieldNone && !in.Intent.Batch.IsSet():
 		out.number(in, lifecycle.CPUShares, minShares, why)
 	}
 	if n := percentOf(in.Pristine, h.High); n > 0 && h.has(highFile) {

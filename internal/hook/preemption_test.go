@@ -103,7 +103,7 @@ func TestBurst(t *testing.T) {
 		{name: "a pod of two", bursts: 4000, spec: limit(15), want: "4000"},
 		{name: "a pod with a limit of its own", bursts: 4000, spec: whole, want: "3000"},
 		{name: "a pod without containers", want: "none"},
-		{name: "no such file", hook: Burst{Found: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.max.burst"}}},
+		{name: "no such file", hook: Burst{KernelSupport: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.max.burst"}}},
 	} {
 		want := map[string]string{}
 		if c.want != "" && c.want != "none" {

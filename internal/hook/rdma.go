@@ -20,7 +20,7 @@ type RDMAOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (RDMAOptions) Most() Hook { return RDMA{} }
+func (RDMAOptions) AllOn() Hook { return RDMA{} }
 
 // Make makes the hook for a node.
 func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -30,14 +30,14 @@ func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (RDMA) Info() Info {
 	return Info{
-		Name:    "rdma",
-		About:   "device nodes of RDMA cards the scheduler allocated",
-		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:   []string{intent.KoordDevices},
-		Sets:    []lifecycle.Field{lifecycle.DeviceNode},
-		Kernel:  []string{"rdma"},
-		Compose: "one hook per device node",
-		Tried:   "a model of /dev and /sys only; no RDMA card was at hand",
+		Name:     "rdma",
+		About:    "device nodes of RDMA cards the scheduler allocated",
+		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:    []string{intent.KoordDevices},
+		Sets:     []lifecycle.Field{lifecycle.DeviceNode},
+		Kernel:   []string{"rdma"},
+		Compose:  "one hook per device node",
+		TestedOn: "a model of /dev and /sys only; no RDMA card was at hand",
 		Differs: []string{
 			"what cannot be found is reported for the pod, and the container gets the rest (Koordinator 1.7 gives nothing)",
 			"which verbs device belongs to which function is read when the agent starts and whenever its configuration is read, not while a container is created",
@@ -54,7 +54,7 @@ const (
 // Propose hands over the device nodes.
 func (h RDMA) Propose(in *Input, out *Output) {
 	ask := in.Intent.RDMA
-	if in.Container == "" || !ask.Said() {
+	if in.Container == "" || !ask.IsSet() {
 		return
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}

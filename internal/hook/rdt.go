@@ -19,7 +19,7 @@ type RDT struct {
 	// Measure makes a group that measures for each container.
 	Measure bool
 	// Found says whether the node has resctrl.
-	Found lifecycle.Finding
+	KernelSupport lifecycle.Finding
 }
 
 // groupPrefix begins the names of our groups.
@@ -48,12 +48,12 @@ type RDTOptions struct {
 }
 
 // Most is the hook with all that can be switched on.
-func (RDTOptions) Most() Hook { return RDT{} }
+func (RDTOptions) AllOn() Hook { return RDT{} }
 
 // Make makes the hook for a node.
 func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
 	return RDT{
-		Measure: o.Measure, Found: n.Probe("resctrl"),
+		Measure: o.Measure, KernelSupport: n.Probe("resctrl"),
 		Shares: ByClass[string]{
 			LSR: sharesOf(o.LSRCache, o.LSRBandwidth), LS: sharesOf(o.LSCache, o.LSBandwidth), BE: sharesOf(o.BECache, o.BEBandwidth),
 		},
@@ -75,15 +75,15 @@ func sharesOf(cache string, bandwidth int) string {
 // Info describes the hook.
 func (h RDT) Info() Info {
 	i := Info{
-		Name:    "rdt",
-		About:   "parts of the last level cache and of the memory bandwidth, by class or as a pod asks",
-		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
-		Sets:    []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
-		Pod:     []lifecycle.Field{lifecycle.RDTSchemata},
-		Kernel:  []string{"resctrl"},
-		Compose: "the only hook that sets them",
-		Tried:   "a model of resctrl only; no processor with it was at hand",
+		Name:     "rdt",
+		About:    "parts of the last level cache and of the memory bandwidth, by class or as a pod asks",
+		Stages:   lifetimeEvents(),
+		Reads:    []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
+		Sets:     []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
+		Pod:      []lifecycle.Field{lifecycle.RDTSchemata},
+		Kernel:   []string{"resctrl"},
+		Compose:  "the only hook that sets them",
+		TestedOn: "a model of resctrl only; no processor with it was at hand",
 		Differs: []string{
 			"groups are named trimtab-CLASS and trimtab-UID, and go with the last pod in them; those of an earlier run that no pod uses are removed when the agent connects",
 			"a container's threads are moved before its first instruction, and every thread is, not only those a periodic look finds",
@@ -104,18 +104,18 @@ func (h RDT) Propose(in *Input, out *Output) {
 	group, shares, why := h.group(in)
 	own := in.Intent.RDT
 	switch {
-	case in.Intent.RDTClass.Said():
+	case in.Intent.RDTClass.IsSet():
 		if in.Container != "" {
 			why := lifecycle.Reason{Hook: "rdt", Source: in.Intent.RDTClass.Key, Text: "its own"}
 			out.text(in, lifecycle.RDTClass, "", in.Intent.RDTClass.V, why)
 		}
 		return
-	case h.Found.Support == lifecycle.NotSupported:
-		if own.Said() && in.Container == "" {
-			out.report(lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.Found.Why, Refused: true})
+	case h.KernelSupport.Support == lifecycle.NotSupported:
+		if own.IsSet() && in.Container == "" {
+			out.report(lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.KernelSupport.Why, Refused: true})
 		}
 		return
-	case own.Said() && group == "":
+	case own.IsSet() && group == "":
 		if in.Container == "" {
 			out.report(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID cannot be the name of a group"})
 		}
@@ -136,11 +136,11 @@ func (h RDT) Propose(in *Input, out *Output) {
 // group returns the group a pod is in, "" for the root's, and its shares.
 func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "its class's"}
-	if own := in.Intent.RDT; own.Said() {
+	if own := in.Intent.RDT; own.IsSet() {
 		why.Source, why.Text = own.Key, "its own"
 		return groupName(in.Pod.UID), string(own.V), why
 	}
-	if level := in.Intent.CacheLevel; level.Said() {
+	if level := in.Intent.CacheLevel; level.IsSet() {
 		why.Source, why.Text = level.Key, "its level"
 		if shares = string(intent.CacheLevels()[level.V]); shares == "" {
 			return "", "", why

@@ -11,11 +11,11 @@ import (
 // TestRDT: a class's group, a pod's own, the runtime's class before both, and
 // nothing where the node has no resctrl.
 func TestRDT(t *testing.T) {
-	h := RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Found: lifecycle.Finding{Support: lifecycle.Supported}}
+	h := RDT{Shares: ByClass[string]{BE: "L3 0-30"}, KernelSupport: lifecycle.Finding{Support: lifecycle.Supported}}
 	measure := h
 	measure.Measure = true
 	none := h
-	none.Found = lifecycle.Finding{Support: lifecycle.NotSupported, Why: "not there"}
+	none.KernelSupport = lifecycle.Finding{Support: lifecycle.NotSupported, Why: "not there"}
 	be := &intent.Pod{Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: intent.KoordQoSClass}}
 	own, classed := *be, *be
 	own.RDT = intent.Sourced[intent.RDTShares]{V: "MB 30", Key: intent.KoordResctrl}

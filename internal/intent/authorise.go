@@ -140,7 +140,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 			Reason: fmt.Sprintf("%s: %s (authorisation: %s)", kind, why, rule.Name),
 		})
 	}
-	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.Said() || out.RDMA.Said()) {
+	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.IsSet() || out.RDMA.IsSet()) {
 		if rule.granted {
 			out.OnlyGranted = rule.Name
 		} else {
@@ -150,10 +150,10 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.granted && out.GPU.V.Shared != nil {
 		out.LibraryGranted = rule.Name
 	}
-	if rule := r.For(MemoryKept, namespace); rule.Decision == Refuse {
+	if rule := r.For(MemoryProtection, namespace); rule.Decision == Refuse {
 		out.Unprotected = rule.Name
 	}
-	if rule := r.For(HugepageLimits, namespace); out.Hugepages.Said() && rule.Decision == Cap {
+	if rule := r.For(HugepageLimits, namespace); out.Hugepages.IsSet() && rule.Decision == Cap {
 		out.Hugepages.V.Capped = rule.Name
 	}
 	out.Problems = lifecycle.Bound(out.Problems, lifecycle.MaxProblems)

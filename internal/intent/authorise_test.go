@@ -18,7 +18,7 @@ func TestDefaults(t *testing.T) {
 		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, NUMAExclusive: {Refuse, Refuse}, NamedPool: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Refuse, Refuse},
 		HugepageLimits: {Cap, Cap}, DiskLimits: {Allow, Allow}, BlockIO: {Refuse, Refuse},
 		OOMScore: {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse},
-		Preemption: {Allow, Allow}, MemoryKept: {Refuse, Refuse}, BurstKind: {Allow, Allow}, CacheLimit: {Allow, Allow}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
+		Preemption: {Allow, Allow}, MemoryProtection: {Refuse, Refuse}, BurstKind: {Allow, Allow}, CacheLimit: {Allow, Allow}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
 		"of a later version": {Refuse, Refuse},
 	} {
 		if got := [2]Decision{Rules{}.For(kind, "kube-system").Decision, Rules(nil).For(kind, "shop").Decision}; got != want {
@@ -104,12 +104,12 @@ func TestAuthoriseRefuses(t *testing.T) {
 		t.Error("strict mode must refuse a refusal")
 	}
 	library := Rules{{Kinds: []Kind{GPULibrary}, Namespaces: []string{"*"}, Decision: Refuse}}.Authorise(full(), "shop")
-	if library.GPU.V.Shared != nil || !library.GPU.Said() || len(library.Problems) != 1 {
+	if library.GPU.V.Shared != nil || !library.GPU.IsSet() || len(library.Problems) != 1 {
 		t.Errorf("without the library: %+v", library)
 	}
 	in := full()
 	in.QoS = Burstable
-	if out := (Rules{}).Authorise(in, "shop"); out.Batch.Said() || !in.Batch.Said() || len(out.Problems) != 1 {
+	if out := (Rules{}).Authorise(in, "shop"); out.Batch.IsSet() || !in.Batch.IsSet() || len(out.Problems) != 1 {
 		t.Errorf("batch resources of a Burstable pod: %+v", out)
 	}
 	if out := (Rules{}).Authorise(full(), "shop"); len(out.Problems) != 0 || out.Silent() {
@@ -125,7 +125,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	p.problem("k", "v", "wrong")
 	p.refuse("k", "v", "not granted")
-	p.Problems = p.found.List()
+	p.Problems = p.problems.List()
 	got := Rules{}.Authorise(p, "shop")
 	if len(got.Problems) != lifecycle.MaxProblems || len(got.Malformed()) != 2 || !strings.Contains(got.Problems[lifecycle.MaxProblems-1].Reason, "4983 more") {
 		t.Errorf("%d problems, %v, %v", len(got.Problems), got.Malformed(), got.Problems[len(got.Problems)-1])
@@ -149,7 +149,7 @@ func TestPrintable(t *testing.T) {
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	said := p.Cores.Said()
+	said := p.Cores.IsSet()
 	for _, r := range requests {
 		said = said || r.key(p) != ""
 	}

@@ -38,7 +38,7 @@ func TestBlkioQoS(t *testing.T) {
 func TestClassName(t *testing.T) {
 	for name, ok := range map[string]bool{"slow": true, "a.b-C_1": true, "../x": false, ".x": false, "a/b": false, "a b": false, "é": false} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabBlockIOClass: name}}, nil, Dialects())
-		if got.BlockIOClass.Said() != ok || (len(got.Problems) == 0) != ok {
+		if got.BlockIOClass.IsSet() != ok || (len(got.Problems) == 0) != ok {
 			t.Errorf("%q: %+v, %v", name, got.BlockIOClass, got.Problems)
 		}
 	}

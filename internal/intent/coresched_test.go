@@ -22,7 +22,7 @@ func TestCoreSched(t *testing.T) {
 		{strings.Repeat("x", 64), "", CoreSchedAsk{}, 1},
 	} {
 		got := Read(&lifecycle.Pod{Labels: map[string]string{KoordCoreSchedGroup: c.group, KoordCoreSchedPolicy: c.policy}}, nil, Dialects())
-		if got.CoreSched.V != c.want || len(got.Problems) != c.problems || got.CoreSched.Said() != (c.want != CoreSchedAsk{}) {
+		if got.CoreSched.V != c.want || len(got.Problems) != c.problems || got.CoreSched.IsSet() != (c.want != CoreSchedAsk{}) {
 			t.Errorf("%q %q: %+v, %v", c.group, c.policy, got.CoreSched, got.Problems)
 		}
 	}

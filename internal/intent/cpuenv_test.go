@@ -32,8 +32,8 @@ func TestCPUEnv(t *testing.T) {
 		{"PÄTH", "", "is not a variable's name"},
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabCPUEnv: c.text}}, nil, Dialects())
-		if got.CPUEnv.Said() != (c.want != "") || got.Silent() == got.CPUEnv.Said() {
-			t.Errorf("%q: asks: %v, silent: %v", c.text, got.CPUEnv.Said(), got.Silent())
+		if got.CPUEnv.IsSet() != (c.want != "") || got.Silent() == got.CPUEnv.IsSet() {
+			t.Errorf("%q: asks: %v, silent: %v", c.text, got.CPUEnv.IsSet(), got.Silent())
 		}
 		if diff := cmp.Diff(c.want, got.CPUEnv.V.String()); diff != "" {
 			t.Errorf("%q: %s", c.text, diff)

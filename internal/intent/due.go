@@ -9,7 +9,7 @@ import (
 )
 
 // Means are the resources that the CPUs of a container are measured by.
-type Means struct {
+type PayingResources struct {
 	// Pod are the resources that the kubelet reported for the whole pod, Container
 	// those of the container; nil if there are none.
 	Pod, Container *lifecycle.Resources
@@ -18,7 +18,7 @@ type Means struct {
 }
 
 // CPUs returns a *Refusal if a container may not own so many CPUs.
-func (r Rules) CPUs(namespace string, n int, m Means) error {
+func (r Rules) CPUs(namespace string, n int, m PayingResources) error {
 	rule := r.For(AssignedCPUs, namespace)
 	if why := rule.tooMany(namespace, n, m); why != "" {
 		return &Refusal{Reason: why, Rule: rule.Name}
@@ -26,7 +26,7 @@ func (r Rules) CPUs(namespace string, n int, m Means) error {
 	return nil
 }
 
-func (r *Rule) tooMany(namespace string, n int, m Means) string {
+func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 	switch {
 	case r.Decision == Allow:
 		return ""
@@ -36,9 +36,9 @@ func (r *Rule) tooMany(namespace string, n int, m Means) string {
 		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorisation: %s)",
 			n, r.MostCPUs, printable(namespace), r.Name)
 	}
-	due, of := Due(m.Pod, m.QoS), "pod"
+	due, of := CountPaidCPUs(m.Pod, m.QoS), "pod"
 	if !due.Known() {
-		due, of = Due(m.Container, m.QoS), "container"
+		due, of = CountPaidCPUs(m.Container, m.QoS), "container"
 	}
 	switch {
 	case !due.Known() && unpaid(m.Pod, m.Container):
@@ -62,17 +62,17 @@ func unpaid(all ...*lifecycle.Resources) bool {
 }
 
 // Share is how many CPUs resources pay for, and by which of them.
-type Share struct {
+type PaidCPUs struct {
 	CPUs  int    // whole CPUs: a fraction pays for none
 	Milli int64  // all of it, in thousandths of a CPU
 	By    string // "limit" or "request"; "" where no request was reported
 }
 
 // Known reports whether the runtime reported a limit or request to count by.
-func (s Share) Known() bool { return s.By != "" }
+func (s PaidCPUs) Known() bool { return s.By != "" }
 
 // String says what the share is, for people: "request of 0.5, which pays for 0".
-func (s Share) String() string {
+func (s PaidCPUs) String() string {
 	text := s.By + " of " + FormatMilli(s.Milli)
 	if s.Milli%milliOfCPU != 0 {
 		text += fmt.Sprintf(", which pays for %d", s.CPUs)
@@ -102,25 +102,25 @@ const (
 // A limit alone pays for nothing: the kubelet always reports a request, and a limit
 // is as large as its author likes. In a Guaranteed pod both are equal, so there the
 // limit replaces a request that is missing, or too large for shares.
-func Due(r *lifecycle.Resources, qos QoS) Share {
+func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if r == nil {
-		return Share{}
+		return PaidCPUs{}
 	}
 	limit := LimitMilli(&r.CPU)
-	limited := Share{By: "limit", Milli: limit, CPUs: int(min(limit/milliOfCPU, math.MaxInt32))}
+	limited := PaidCPUs{By: "limit", Milli: limit, CPUs: int(min(limit/milliOfCPU, math.MaxInt32))}
 	shares := r.CPU.Shares.V
 	guaranteed := qos == Guaranteed && limit > 0
 	switch {
 	case (shares == 0 || shares >= maxShares) && guaranteed:
 		return limited
 	case shares == 0:
-		return Share{}
+		return PaidCPUs{}
 	}
 	request := SharesMilli(shares)
 	if limit > 0 && limit <= request {
 		return limited
 	}
-	return Share{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
+	return PaidCPUs{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
 // SharesMilli is the CPU request that the kubelet made shares from, in thousandths.

@@ -21,30 +21,30 @@ func TestDue(t *testing.T) {
 		name string
 		r    *lifecycle.Resources
 		qos  QoS
-		want Share
+		want PaidCPUs
 	}{
-		{"nothing", nil, Burstable, Share{}},
-		{"empty", &lifecycle.Resources{}, Burstable, Share{}},
-		{"BestEffort", resources(2, 0, 0), BestEffort, Share{0, 0, "request"}},
-		{"limit and equal request", resources(2048, 200000, 100000), Guaranteed, Share{2, 2000, "limit"}},
-		{"a limit, and no request reported", resources(0, 200000, 0), Burstable, Share{}},
-		{"a limit, and no request reported: Guaranteed", resources(0, 200000, 0), Guaranteed, Share{2, 2000, "limit"}},
-		{"a limit and a request of nothing", resources(2, 6400000, 100000), Burstable, Share{0, 0, "request"}},
-		{"request alone", resources(2048, -1, 100000), Burstable, Share{2, 2000, "request"}},
-		{"a hundredth of a CPU", resources(10, -1, 100000), Burstable, Share{0, 10, "request"}},
-		{"small request, large limit", resources(102, 6400000, 100000), Burstable, Share{0, 100, "request"}},
-		{"rounded down", resources(1536, 150000, 100000), Guaranteed, Share{1, 1500, "limit"}},
-		{"just below", resources(2046, -1, 100000), Burstable, Share{1, 1999, "request"}},
-		{"another period", resources(2048, 20000, 10000), Guaranteed, Share{2, 2000, "limit"}},
-		{"a quota just below", resources(4096, 299999, 100000), Burstable, Share{2, 2999, "limit"}},
-		{"a request above what shares tell", resources(262144, 30000000, 100000), Guaranteed, Share{300, 300000, "limit"}},
-		{"and no proof that it equals the limit", resources(262144, 30000000, 100000), Burstable, Share{256, 256000, "request"}},
-		{"largest shares", resources(math.MaxUint64, 100000, 100000), Burstable, Share{1, 1000, "limit"}},
-		{"largest quota", resources(2048, math.MaxInt64, 1), Burstable, Share{2, 2000, "request"}},
-		{"largest period", resources(4096, 200000, math.MaxUint64), Burstable, Share{2, 2000, "limit"}},
-		{"smallest quota", resources(0, math.MinInt64, 1), Burstable, Share{}},
+		{"nothing", nil, Burstable, PaidCPUs{}},
+		{"empty", &lifecycle.Resources{}, Burstable, PaidCPUs{}},
+		{"BestEffort", resources(2, 0, 0), BestEffort, PaidCPUs{0, 0, "request"}},
+		{"limit and equal request", resources(2048, 200000, 100000), Guaranteed, PaidCPUs{2, 2000, "limit"}},
+		{"a limit, and no request reported", resources(0, 200000, 0), Burstable, PaidCPUs{}},
+		{"a limit, and no request reported: Guaranteed", resources(0, 200000, 0), Guaranteed, PaidCPUs{2, 2000, "limit"}},
+		{"a limit and a request of nothing", resources(2, 6400000, 100000), Burstable, PaidCPUs{0, 0, "request"}},
+		{"request alone", resources(2048, -1, 100000), Burstable, PaidCPUs{2, 2000, "request"}},
+		{"a hundredth of a CPU", resources(10, -1, 100000), Burstable, PaidCPUs{0, 10, "request"}},
+		{"small request, large limit", resources(102, 6400000, 100000), Burstable, PaidCPUs{0, 100, "request"}},
+		{"rounded down", resources(1536, 150000, 100000), Guaranteed, PaidCPUs{1, 1500, "limit"}},
+		{"just below", resources(2046, -1, 100000), Burstable, PaidCPUs{1, 1999, "request"}},
+		{"another period", resources(2048, 20000, 10000), Guaranteed, PaidCPUs{2, 2000, "limit"}},
+		{"a quota just below", resources(4096, 299999, 100000), Burstable, PaidCPUs{2, 2999, "limit"}},
+		{"a request above what shares tell", resources(262144, 30000000, 100000), Guaranteed, PaidCPUs{300, 300000, "limit"}},
+		{"and no proof that it equals the limit", resources(262144, 30000000, 100000), Burstable, PaidCPUs{256, 256000, "request"}},
+		{"largest shares", resources(math.MaxUint64, 100000, 100000), Burstable, PaidCPUs{1, 1000, "limit"}},
+		{"largest quota", resources(2048, math.MaxInt64, 1), Burstable, PaidCPUs{2, 2000, "request"}},
+		{"largest period", resources(4096, 200000, math.MaxUint64), Burstable, PaidCPUs{2, 2000, "limit"}},
+		{"smallest quota", resources(0, math.MinInt64, 1), Burstable, PaidCPUs{}},
 	} {
-		if got := Due(c.r, c.qos); got != c.want {
+		if got := CountPaidCPUs(c.r, c.qos); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -73,12 +73,12 @@ func TestDueIsExact(t *testing.T) {
 		if sum != parts {
 			t.Fatalf("requests of %d thousandths count as %d", sum, parts)
 		}
-		if got, want := Due(resources(kubeletShares(sum), -1, 100000), Burstable).CPUs, int(sum/1000); got != want {
+		if got, want := CountPaidCPUs(resources(kubeletShares(sum), -1, 100000), Burstable).CPUs, int(sum/1000); got != want {
 			t.Fatalf("a request of %d thousandths pays for %d CPUs, want %d", sum, got, want)
 		}
 		period := rapid.Uint64Range(1000, 1000000).Draw(t, "period")
 		quota := sum * int64(period) / 1000
-		if got, want := Due(resources(262144, quota, period), Burstable), (Share{int(sum / 1000), sum, "limit"}); sum < 256000 && got != want {
+		if got, want := CountPaidCPUs(resources(262144, quota, period), Burstable), (PaidCPUs{int(sum / 1000), sum, "limit"}); sum < 256000 && got != want {
 			t.Fatalf("a limit of %d thousandths is %+v, want %+v", sum, got, want)
 		}
 	})
@@ -114,7 +114,7 @@ func TestCPUs(t *testing.T) {
 		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},
 	} {
 		got := ""
-		if err := c.rules.CPUs("shop", c.n, Means{Pod: c.pod, Container: c.told, QoS: Burstable}); err != nil {
+		if err := c.rules.CPUs("shop", c.n, PayingResources{Pod: c.pod, Container: c.told, QoS: Burstable}); err != nil {
 			got = err.Error()
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

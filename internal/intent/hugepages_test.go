@@ -26,7 +26,7 @@ func TestHugepages(t *testing.T) {
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabHugepages: c.text}}, nil, Dialects())
 		want := c.want
-		if want == nil && got.Hugepages.Said() {
+		if want == nil && got.Hugepages.IsSet() {
 			want = map[string]map[string]int64{}
 		}
 		if diff := cmp.Diff(want, got.Hugepages.V.Limits); diff != "" || len(got.Problems) != c.problems {

@@ -47,7 +47,7 @@ type Sourced[T any] struct {
 }
 
 // Said reports whether some dialect has it.
-func (s Sourced[T]) Said() bool { return s.Key != "" }
+func (s Sourced[T]) IsSet() bool { return s.Key != "" }
 
 // Batch is a container's request in batch resources, which the node borrows from
 // idle pods. CPU is in milli-CPU, memory in bytes; 0 or less means none.
@@ -94,7 +94,7 @@ type NUMABinding struct {
 	// BySocket spans no more sockets than the CPUs need.
 	BySocket bool
 	// Alone keeps pods of other classes and pools off the nodes.
-	Alone bool
+	ExcludeOthers bool
 }
 
 // Pod is what a pod asks for.
@@ -159,7 +159,7 @@ type Pod struct {
 	LibraryGranted string
 	Problems       []lifecycle.Problem
 	// found collects problems while the pod is read.
-	found lifecycle.ProblemList
+	problems lifecycle.ProblemList
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -230,29 +230,29 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 				var said Pod
 				d.read(t, spec, &said)
 				s.apply(&said)
-				out.take(&said)
+				out.merge(&said)
 			}
 		}
 	}
 	out.QoS = qosOf(t.parent) // whichever dialects are read
-	out.found.Add(t.problems...)
+	out.problems.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
 		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
 	}
 	out.reportUnread(t, order)
-	out.Problems, out.found = out.found.List(), lifecycle.ProblemList{}
+	out.Problems, out.problems = out.problems.List(), lifecycle.ProblemList{}
 	return out
 }
 
-func (p *Pod) take(o *Pod) {
-	p.found.Add(o.found.List()...)
+func (p *Pod) merge(o *Pod) {
+	p.problems.Add(o.problems.List()...)
 	p.QoS = max(p.QoS, o.QoS)
 	switch {
-	case !o.Class.Said():
-	case !p.Class.Said():
+	case !o.Class.IsSet():
+	case !p.Class.IsSet():
 		p.Class, p.Name = o.Class, o.Name
 	case p.Class.V != o.Class.V:
-		p.found.Add(lifecycle.Problem{
+		p.problems.Add(lifecycle.Problem{
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
 		})
@@ -267,7 +267,7 @@ func (p *Pod) take(o *Pod) {
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {
-	if !have.Said() {
+	if !have.IsSet() {
 		*have = o
 	}
 }
@@ -290,10 +290,10 @@ func (p *Pod) refuse(key, value, format string, args ...any) {
 // add adds a problem. If there are too many, it only counts it, and formats
 // nothing.
 func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
-	if !p.found.Full(q) {
+	if !p.problems.Full(q) {
 		q.Value, q.Reason = printable(value), fmt.Sprintf(format, args...)
 	}
-	p.found.Add(q)
+	p.problems.Add(q)
 }
 
 // RecordKey is the annotation that has a container's record. A pod must not have

@@ -43,7 +43,7 @@ func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 			out.Nodes = Sourced[[]int]{ids, KatalystBindResult}
 		}
 	}
-	k.rest()
+	k.reportUnserved()
 }
 
 // katalyst is a pod's enhancements, all objects merged into one, as Katalyst does
@@ -165,7 +165,7 @@ func (k *katalyst) numa() {
 	bound, from := k.flag("numa_binding", false)
 	var n NUMABinding
 	share, sharing := k.flag("numa_share", true)
-	n.Alone = !share
+	n.ExcludeOthers = !share
 	for _, f := range []struct {
 		key  string
 		into *bool
@@ -191,7 +191,7 @@ func (k *katalyst) numa() {
 	switch {
 	case bound:
 		k.out.NUMA = Sourced[NUMABinding]{n, from}
-	case n.Alone:
+	case n.ExcludeOthers:
 		k.out.problem(sharing, "false", "numa_share: only together with numa_binding")
 	}
 }
@@ -243,7 +243,7 @@ func (k *katalyst) contradictions(n *NUMABinding) {
 }
 
 // rest reports enhancements that nothing serves, and unknown ones.
-func (k *katalyst) rest() {
+func (k *katalyst) reportUnserved() {
 	for _, key := range sortedKeys(k.values) {
 		if slices.Contains(k.used, key) {
 			continue

@@ -90,7 +90,7 @@ func TestEnhancements(t *testing.T) {
 			name: "number 0", level: dedicated, cpu: `{"katalyst.kubewharf.io/numa_number":"0"}`, memory: `{"numa_binding":"true"}`,
 			bound: true, problems: []string{"want a number from 1 to 64"},
 		},
-		{name: "alone", level: shared, cpu: `{"numa_share":"false"}`, memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{Alone: true}},
+		{name: "alone", level: shared, cpu: `{"numa_share":"false"}`, memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{ExcludeOthers: true}},
 		{name: "alone and not bound", level: shared, cpu: `{"numa_share":"false"}`, problems: []string{"numa_share: only together with numa_binding"}},
 		{name: "no yes and no no", level: shared, memory: `{"numa_binding":"yes"}`, problems: []string{`want "true" or "false"`}},
 		{name: "no string", level: shared, memory: `{"numa_binding":true}`, problems: []string{"malformed JSON"}},
@@ -118,8 +118,8 @@ func TestEnhancements(t *testing.T) {
 				annotations[key] = text
 			}
 			got := read(nil, annotations)
-			if diff := cmp.Diff(c.want, got.NUMA.V); diff != "" || got.NUMA.Said() != c.bound || got.Pool.V != c.pool {
-				t.Errorf("%sbound %v, pool %q", diff, got.NUMA.Said(), got.Pool.V)
+			if diff := cmp.Diff(c.want, got.NUMA.V); diff != "" || got.NUMA.IsSet() != c.bound || got.Pool.V != c.pool {
+				t.Errorf("%sbound %v, pool %q", diff, got.NUMA.IsSet(), got.Pool.V)
 			}
 			if len(got.Problems) != len(c.problems) {
 				t.Fatalf("problems %v, want %v", got.Problems, c.problems)
@@ -142,7 +142,7 @@ func TestBindResult(t *testing.T) {
 		t.Errorf("%+v", got.Nodes)
 	}
 	got = read(nil, map[string]string{KatalystBindResult: "1;3"})
-	if got.Nodes.Said() || len(got.Problems) != 1 {
+	if got.Nodes.IsSet() || len(got.Problems) != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestBindResult(t *testing.T) {
 func TestExclusiveNodesAreAKind(t *testing.T) {
 	p := read(nil, map[string]string{KatalystQoSLevel: "dedicated_cores", KatalystMemory: `{"numa_binding":"true","numa_exclusive":"true"}`})
 	got := Rules(nil).Authorise(p, "shop")
-	if got.NUMA.V.Exclusive || !got.NUMA.Said() || len(got.Problems) != 1 || !p.NUMA.V.Exclusive {
+	if got.NUMA.V.Exclusive || !got.NUMA.IsSet() || len(got.Problems) != 1 || !p.NUMA.V.Exclusive {
 		t.Errorf("%+v, problems %v", got.NUMA, got.Problems)
 	}
 	allow := Rules{{Kinds: []Kind{NUMAExclusive}, Namespaces: []string{"shop"}, Decision: Allow}}
@@ -160,7 +160,7 @@ func TestExclusiveNodesAreAKind(t *testing.T) {
 		t.Errorf("%+v, problems %v", got.NUMA, got.Problems)
 	}
 	none := Rules{{Kinds: []Kind{NUMANodes}, Namespaces: []string{"*"}, Decision: Refuse}}
-	if got := none.Authorise(p, "shop"); got.NUMA.Said() || got.NUMA.V.Exclusive {
+	if got := none.Authorise(p, "shop"); got.NUMA.IsSet() || got.NUMA.V.Exclusive {
 		t.Errorf("%+v", got.NUMA)
 	}
 }

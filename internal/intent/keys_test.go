@@ -130,7 +130,7 @@ func stringConstants(t *testing.T) map[string]string {
 // a hook, so that a hook that is off is noticed.
 func TestEveryKindHasAServer(t *testing.T) {
 	for _, d := range Defaults() {
-		if d.Kind == Mounts || d.Kind == MemoryKept {
+		if d.Kind == Mounts || d.Kind == MemoryProtection {
 			continue // asked for by nothing, and by preemptable: "false"
 		}
 		if len(ServersOf(d.Kind, "")) == 0 {
@@ -172,8 +172,8 @@ func TestEdits(t *testing.T) {
 		if len(got.CPUs.V) != 1 || got.Burst.V != 2000 {
 			t.Errorf("whole %v: CPUs %v, burst %d", whole, got.CPUs.V, got.Burst.V)
 		}
-		if got.OOMScore.Said() == whole || (got.Name == "LS") != whole {
-			t.Errorf("whole %v: class %s, OOM score said: %v", whole, got.Name, got.OOMScore.Said())
+		if got.OOMScore.IsSet() == whole || (got.Name == "LS") != whole {
+			t.Errorf("whole %v: class %s, OOM score said: %v", whole, got.Name, got.OOMScore.IsSet())
 		}
 	}
 }

@@ -13,33 +13,33 @@ type Kind string
 // The kinds. Nothing asks for mounts yet: the name is reserved, and refused without
 // a rule that allows it.
 const (
-	ClassSystem    Kind = "class/system"
-	ClassDedicated Kind = "class/dedicated"
-	ClassShared    Kind = "class/shared"
-	ClassReclaimed Kind = "class/reclaimed"
-	AssignedCPUs   Kind = "assigned-cpus"
-	NUMANodes      Kind = "numa-nodes"
-	NUMAExclusive  Kind = "numa-exclusive"
-	CPUPreference  Kind = "cpu-preference"
-	NamedPool      Kind = "pool"
-	BatchResources Kind = "batch"
-	GPUEnv         Kind = "gpu"
-	GPULibrary     Kind = "gpu-library"
-	CPUQoSKind     Kind = "cpu-qos"
-	Quota          Kind = "quota"
-	HugepageLimits Kind = "hugepages"
-	DiskLimits     Kind = "disk-limits"
-	BlockIO        Kind = "block-io-class"
-	OOMScore       Kind = "oom-score"
-	RDT            Kind = "rdt"
-	CoreSched      Kind = "core-sched"
-	Preemption     Kind = "preemptable"
-	MemoryKept     Kind = "memory-protection"
-	BurstKind      Kind = "cpu-burst"
-	CacheLimit     Kind = "cache-limit"
-	CPUEnvKind     Kind = "cpu-env"
-	Devices        Kind = "devices"
-	Mounts         Kind = "mounts"
+	ClassSystem      Kind = "class/system"
+	ClassDedicated   Kind = "class/dedicated"
+	ClassShared      Kind = "class/shared"
+	ClassReclaimed   Kind = "class/reclaimed"
+	AssignedCPUs     Kind = "assigned-cpus"
+	NUMANodes        Kind = "numa-nodes"
+	NUMAExclusive    Kind = "numa-exclusive"
+	CPUPreference    Kind = "cpu-preference"
+	NamedPool        Kind = "pool"
+	BatchResources   Kind = "batch"
+	GPUEnv           Kind = "gpu"
+	GPULibrary       Kind = "gpu-library"
+	CPUQoSKind       Kind = "cpu-qos"
+	Quota            Kind = "quota"
+	HugepageLimits   Kind = "hugepages"
+	DiskLimits       Kind = "disk-limits"
+	BlockIO          Kind = "block-io-class"
+	OOMScore         Kind = "oom-score"
+	RDT              Kind = "rdt"
+	CoreSched        Kind = "core-sched"
+	Preemption       Kind = "preemptable"
+	MemoryProtection Kind = "memory-protection"
+	BurstKind        Kind = "cpu-burst"
+	CacheLimit       Kind = "cache-limit"
+	CPUEnvKind       Kind = "cpu-env"
+	Devices          Kind = "devices"
+	Mounts           Kind = "mounts"
 )
 
 // Default is the decision for a kind without a matching rule, and the text for
@@ -103,7 +103,7 @@ var kinds = []declaration{
 	}, []string{"cpuset"}, []request{{
 		key:   exclusiveKey,
 		value: func(p *Pod) string { return text(p.NUMA.V) },
-		drop:  func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.Alone = false, false },
+		drop:  func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.ExcludeOthers = false, false },
 	}}},
 	{Default{
 		CPUPreference, "*", Allow, "which CPUs it prefers to own, by kind of core and isolation", "which CPUs it owns, and not how many; what others own stays theirs",
@@ -191,7 +191,7 @@ var kinds = []declaration{
 		drop:  func(p *Pod) { p.GPU.V.Shared = nil },
 	}}},
 	{Default{
-		MemoryKept, "*", Refuse, "memory that is kept for it, where `hooks.preemption.memoryLow` or `memoryMin` keep some", "memory that is kept for it (hooks.preemption.memoryLow, memoryMin) is kept from others",
+		MemoryProtection, "*", Refuse, "memory that is kept for it, where `hooks.preemption.memoryLow` or `memoryMin` keep some", "memory that is kept for it (hooks.preemption.memoryLow, memoryMin) is kept from others",
 		"the memory that is kept for it",
 	}, nil, nil},
 	{Default{
@@ -270,7 +270,7 @@ func yields(said request) request {
 
 // exclusiveKey is the key that keeps others off NUMA nodes.
 func exclusiveKey(p *Pod) string {
-	if !p.NUMA.V.Exclusive && !p.NUMA.V.Alone {
+	if !p.NUMA.V.Exclusive && !p.NUMA.V.ExcludeOthers {
 		return ""
 	}
 	return p.NUMA.Key

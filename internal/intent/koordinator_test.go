@@ -239,7 +239,7 @@ func TestOOMScore(t *testing.T) {
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordOOMScore: c.pod, KoordOOMScoreSpec: c.spec}}, nil, Dialects())
 		scores := map[string]int64{}
-		if got.OOMScore.Said() {
+		if got.OOMScore.IsSet() {
 			scores[""] = got.OOMScore.V
 		}
 		for name, v := range got.OOMScores.V {
@@ -287,7 +287,7 @@ func TestUnsetQuota(t *testing.T) {
 		problems    int
 	}{"true": {true, true, 0}, "false": {true, false, 0}, "": {}, "yes": {problems: 1}, "True": {problems: 1}} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabUnsetQuota: text}}, nil, Dialects())
-		if got.UnsetQuota.Said() != c.said || got.UnsetQuota.V != c.unset || len(got.Problems) != c.problems {
+		if got.UnsetQuota.IsSet() != c.said || got.UnsetQuota.V != c.unset || len(got.Problems) != c.problems {
 			t.Errorf("%q: %+v, %v", text, got.UnsetQuota, got.Problems)
 		}
 	}

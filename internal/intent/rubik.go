@@ -38,7 +38,7 @@ func CacheLevels() map[string]RDTShares {
 // rubikKeys are the keys of rubik 2.0 and its neighbours.
 func rubikKeys() []Key {
 	return []Key{
-		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryKept, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is on"},
+		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is on"},
 		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
 		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
 		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "levels are not moved by measuring: dynamic is low"},

@@ -38,7 +38,7 @@ func TestPreemptable(t *testing.T) {
 			p.Labels[RubikPreemptable] = c.label
 		}
 		got := Read(p, nil, Dialects())
-		if got.Name != c.want || got.Class.V != c.class || len(got.Problems) != c.problems || got.Preemptable.Said() != (c.want != "") {
+		if got.Name != c.want || got.Class.V != c.class || len(got.Problems) != c.problems || got.Preemptable.IsSet() != (c.want != "") {
 			t.Errorf("%s: %q, %v, %+v, %v", c.name, got.Name, got.Class, got.Preemptable, got.Problems)
 		}
 		if got.Silent() != (c.want == "") {
@@ -87,7 +87,7 @@ func TestRubikFollowed(t *testing.T) {
 		{"changed", spec, rubikOnline, false},
 		{"taken away", &lifecycle.PodSpec{Meta: &lifecycle.PodMeta{}}, "", false},
 	} {
-		if got := Read(pod, c.spec, Dialects()); got.Name != c.want || got.Burst.Said() != c.said {
+		if got := Read(pod, c.spec, Dialects()); got.Name != c.want || got.Burst.IsSet() != c.said {
 			t.Errorf("%s: %q, %+v", c.name, got.Name, got.Burst)
 		}
 	}
@@ -98,7 +98,7 @@ func TestRubikBurst(t *testing.T) {
 		"": -1, "0": 0, "2000": 2000, "17592186044415": maxBurst, "17592186044416": -1, "-1": -1, "2ms": -1, "1e3": -1, "+5": -1, "007": -1, " 5": -1, "٣": -1,
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{RubikBurst: text}}, nil, Dialects())
-		if got.Burst.Said() != (want >= 0) || want >= 0 && got.Burst.V != want || (len(got.Problems) == 0) != (want >= 0 || text == "") {
+		if got.Burst.IsSet() != (want >= 0) || want >= 0 && got.Burst.V != want || (len(got.Problems) == 0) != (want >= 0 || text == "") {
 			t.Errorf("%q: %+v, %v", text, got.Burst, got.Problems)
 		}
 	}
@@ -154,7 +154,7 @@ func TestRubikNotSupported(t *testing.T) {
 // TestMemoryProtection: memory is kept for nobody whom no rule allows it.
 func TestMemoryProtection(t *testing.T) {
 	pod := Read(&lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "false"}}, nil, Dialects())
-	rules := Rules{{Kinds: []Kind{MemoryKept}, Namespaces: []string{"prod"}, Decision: Allow, Name: "rule 1"}}
+	rules := Rules{{Kinds: []Kind{MemoryProtection}, Namespaces: []string{"prod"}, Decision: Allow, Name: "rule 1"}}
 	if got := rules.Authorise(pod, "prod"); got.Unprotected != "" {
 		t.Errorf("refused by %s where rule 1 allows it", got.Unprotected)
 	}
@@ -163,7 +163,7 @@ func TestMemoryProtection(t *testing.T) {
 	}
 	none := Rules{{Kinds: []Kind{Preemption, BurstKind, CacheLimit}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
 	all := Read(&lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "true", RubikBurst: "5", RubikCacheLimit: "low"}}, nil, Dialects())
-	if got := none.Authorise(all, "shop"); got.Preemptable.Said() || got.Burst.Said() || got.CacheLevel.Said() || len(got.Problems) != 3 {
+	if got := none.Authorise(all, "shop"); got.Preemptable.IsSet() || got.Burst.IsSet() || got.CacheLevel.IsSet() || len(got.Problems) != 3 {
 		t.Errorf("%+v", got)
 	}
 }

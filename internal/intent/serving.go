@@ -68,23 +68,23 @@ func (s *Serving) placed(p *Pod) {
 		return
 	}
 	const none = "the node's placement policy is none; placement.policy: pools would serve it"
-	if p.NUMA.Said() {
+	if p.NUMA.IsSet() {
 		p.unserved(p.NUMA.Key, fmt.Sprintf("%+v", p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
 		p.NUMA = Sourced[NUMABinding]{}
 	}
-	if p.Pool.Said() {
+	if p.Pool.IsSet() {
 		p.unserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, none)
 		p.Pool = Sourced[string]{}
 	}
-	if p.CoreKind.Said() {
+	if p.CoreKind.IsSet() {
 		p.unserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
 		p.CoreKind = Sourced[topology.CoreKind]{}
 	}
-	if p.Isolated.Said() {
+	if p.Isolated.IsSet() {
 		p.unserved(p.Isolated.Key, fmt.Sprint(p.Isolated.V), "%s: %s", CPUPreference, none)
 		p.Isolated = Sourced[bool]{}
 	}
-	if p.Class.V == Dedicated && !p.CPUs.Said() && !s.KubeletOwns && s.on("cpuset") {
+	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwns && s.on("cpuset") {
 		p.unserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
 	}
 }
@@ -97,7 +97,7 @@ func (p *Pod) unserved(key, value, format string, args ...any) {
 // unservedOnce is unserved for the first request of a key: one hook that is off is
 // one problem, however many things the key asks for.
 func (p *Pod) unservedOnce(key, value, format string, args ...any) {
-	if !p.found.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
+	if !p.problems.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
 		p.unserved(key, value, format, args...)
 	}
 }

@@ -46,7 +46,7 @@ func (a *actors) note(batch []Item) {
 }
 
 // kind is the place of an item whose directory does not matter.
-func (it Item) kind() place { return place{field: it.Value.Field, key: it.Value.Key} }
+func (it Item) kind() fileKey { return fileKey{field: it.Value.Field, key: it.Value.Key} }
 
 // Use registers an actor for a field. It is called before the keeper is used.
 func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {

@@ -76,7 +76,7 @@ func TestContestedList(t *testing.T) {
 
 // TestKeepsApart lists what is never left to another program.
 func TestKeepsApart(t *testing.T) {
-	for p, apart := range map[place]bool{
+	for p, apart := range map[fileKey]bool{
 		{field: lifecycle.CPUSetCPUs}: true, {field: lifecycle.CPUSetMems}: true,
 		{field: lifecycle.Unified, key: cgroup.Partition}: true, {field: lifecycle.Unified, key: cgroup.Exclusive}: true,
 		{field: lifecycle.CPUQuota}: false, {field: lifecycle.Unified, key: "memory.high"}: false,

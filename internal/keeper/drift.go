@@ -15,8 +15,8 @@ import (
 // after another, and a repair should not interrupt it. Both pauses end within a
 // second.
 const (
-	calm    = 250 * time.Millisecond
-	maxCalm = 700 * time.Millisecond
+	repairDelay    = 250 * time.Millisecond
+	maxRepairDelay = 700 * time.Millisecond
 )
 
 // Files are also read in turn. Where notices come, all are read within fullRound,
@@ -164,7 +164,7 @@ func (d *Drift) next() (at time.Time, some bool) {
 func (d *Drift) directories() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
-	fresh, stale := k.watch.news()
+	fresh, stale := k.watch.changedDirs()
 	k.mu.Unlock()
 	if d.Watcher == nil {
 		return nil
@@ -204,7 +204,7 @@ func (d *Drift) note(owners []string, now time.Time) {
 			d.Noticed(owner)
 		}
 		if w.tries == 0 {
-			w.due = now.Add(min(calm, max(0, maxCalm-now.Sub(w.first))))
+			w.due = now.Add(min(repairDelay, max(0, maxRepairDelay-now.Sub(w.first))))
 		}
 		d.waiting[owner] = w
 	}

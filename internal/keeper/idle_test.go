@@ -14,7 +14,7 @@ func TestWeightOfIdleFound(t *testing.T) {
 		r := newRig(t, v, "p")
 		idle := func(text string) Item { return unified("p", idleKey, text) }
 		shares := func(n int64, back bool) Item {
-			return Item{Target: Target{Owner: "p", Dir: "p"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: n}, Back: back}
+			return Item{Target: Target{Owner: "p", Dir: "p"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: n}, Restore: back}
 		}
 		if err := r.tree.WriteText("p", lifecycle.Unified, idleKey, "1"); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // job is one row while it is written to the kernel: a copy of the row's desired
 // value at the start of the work.
 type job struct {
-	place
+	fileKey
 	desired
 	k   *Keeper
 	row *row
@@ -38,7 +38,7 @@ type job struct {
 }
 
 func (k *Keeper) newJob(r *row) *job {
-	j := &job{place: r.place, desired: r.desired, k: k, row: r}
+	j := &job{fileKey: r.fileKey, desired: r.desired, k: k, row: r}
 	if r.left != nil {
 		r.state, r.err = Ceded, r.left
 		j.end(Ceded, "", r.left)
@@ -56,7 +56,7 @@ func (j *job) alive() bool {
 }
 
 func (j *job) aliveLocked() bool {
-	switch r := j.k.table.rows[j.place]; {
+	switch r := j.k.table.rows[j.fileKey]; {
 	case r != j.row:
 		j.end(Forgotten, "", nil)
 	case r.generation != j.generation:
@@ -124,7 +124,7 @@ func (j *job) seen(text string) {
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
-	first := j.row.past.Original == nil && !j.row.past.Carried && !o.maybeOurs(j.row)
+	first := j.row.history.Original == nil && !j.row.history.Carried && !o.maybeOurs(j.row)
 	if first {
 		o.keep(j.row, current)
 	}
@@ -139,7 +139,7 @@ func (j *job) keepOriginal(current string) {
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	if r, o := j.row, j.k.Originals; r.past.Asked == nil && !r.releasing && !o.maybeOurs(r) {
+	if r, o := j.row, j.k.Originals; r.history.Asked == nil && !r.releasing && !o.maybeOurs(r) {
 		o.found(r, current)
 	}
 }

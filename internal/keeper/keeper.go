@@ -41,14 +41,14 @@ type Keeper struct {
 func New(tree *cgroup.Tree) *Keeper {
 	k := &Keeper{
 		tree:   tree,
-		table:  &table{rows: map[place]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[place]*row{}},
+		table:  &table{rows: map[fileKey]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[fileKey]*row{}},
 		counts: Tally{Results: map[State]uint64{}},
 	}
 	k.watch = watch{
-		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, turned: map[string]bool{}, changed: make(chan struct{}, 1),
+		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, dirChanges: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, older: map[string]bool{}, seed: maphash.MakeSeed()}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, older: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
@@ -64,7 +64,7 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	return out
 }
 
-func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
+func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 	sets := k.orphaned() || slices.ContainsFunc(batch, func(it Item) bool { return it.place().keepsApart() })
 	var jobs, of, later []*job
 	var out []Outcome
@@ -101,17 +101,17 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
 	if len(later) == 0 {
 		return done, nil
 	}
-	return done, &Rest{k: k, jobs: later}
+	return done, &Deferred{k: k, jobs: later}
 }
 
 // Rest is what ApplyUrgent left for later. A nil Rest is empty.
-type Rest struct {
+type Deferred struct {
 	k    *Keeper
 	jobs []*job
 }
 
 // Apply writes what was left, and returns one outcome for each row of it.
-func (r *Rest) Apply() []Outcome {
+func (r *Deferred) Apply() []Outcome {
 	if r == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *Rest) Apply() []Outcome {
 // the lists of cgroups that lose nothing else are left for later, however many
 // there are. They must be written before anything else is decided. The outcomes are
 // those of the writes made.
-func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) { return k.apply(batch, true) }
+func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Deferred) { return k.apply(batch, true) }
 
 // Note records desired values without writing them: an answer carried them, and the
 // cgroup may not exist yet.
@@ -140,7 +140,7 @@ func (k *Keeper) Note(batch []Item) {
 		}
 		at := k.resolve(it.place())
 		want, err := k.encode(at, it.Target, it.Value)
-		it.Carried = !it.Back
+		it.Carried = !it.Restore
 		r := k.recordLocked(it, at, want)
 		if err != nil {
 			r.state, r.err = Refused, err
@@ -223,7 +223,7 @@ func (k *Keeper) Forget(owner string) {
 		k.table.remove(r)
 		k.watch.set(r, false)
 		if r.isPartition() {
-			k.table.orphans = append(k.table.orphans, r.place)
+			k.table.orphans = append(k.table.orphans, r.fileKey)
 		}
 		if r.verified && r.left == nil {
 			k.Originals.remember(r)

@@ -61,7 +61,7 @@ func (r *rig) Release(owner string, field lifecycle.Field, key string) Outcome {
 		if row.target.Owner != owner || row.field != field || row.key != key {
 			return false
 		}
-		_, known := row.past.back()
+		_, known := row.history.back()
 		if known {
 			r.table.release(row, r.tree.Version)
 		} else {

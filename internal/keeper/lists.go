@@ -197,7 +197,7 @@ func (p *listPass) split() (leaves, parents []*move) {
 		}
 	}
 	slices.SortFunc(parents, func(a, b *move) int {
-		return cmp.Or(cmp.Compare(a.job.depth(), b.job.depth()), a.job.compare(b.job.place))
+		return cmp.Or(cmp.Compare(a.job.depth(), b.job.depth()), a.job.compare(b.job.fileKey))
 	})
 	return leaves, parents
 }

@@ -52,9 +52,9 @@ type Originals struct {
 	// remembered are settings that an earlier keeper wrote and that no row has
 	// claimed, or whose owner is reported to have ended. parted counts the latter
 	// since it was last checked which of them are.
-	remembered map[place]origin
-	parted     int
-	unkept     error // why the journal lacks some lines
+	remembered map[fileKey]origin
+	endedCount int
+	journalErr error // why the journal lacks some lines
 	// empty: no earlier keeper left a journal. lost: one wrote to the kernel all
 	// the same, so texts found there may be ours.
 	empty, lost bool
@@ -63,7 +63,7 @@ type Originals struct {
 }
 
 // past is what is known of a setting from before its last write.
-type past struct {
+type history struct {
 	// Was is the text that is there until ours is written.
 	Was string `json:"was,omitempty"`
 	// Original is the text from before the first write. It is not read if Carried:
@@ -87,12 +87,12 @@ type origin struct {
 	Key    string          `json:"key,omitempty"`
 	// Ours is the kernel text that was, or is about to be, written.
 	Ours string `json:"ours,omitempty"`
-	past
+	history
 	// Gone: nothing of ours is there any more.
 	Gone bool `json:"gone,omitempty"`
 }
 
-func (o *origin) place() place { return place{o.Dir, o.Field, o.Key} }
+func (o *origin) place() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
 // slack is how many lines more than twice its rows a journal may have.
 const slack = 1000
@@ -100,7 +100,7 @@ const slack = 1000
 // Keep makes the keeper remember originals over a restart. It first reads what an
 // earlier keeper left in the journal, nil if there was none; it skips and reports
 // lines that cannot be read. It is called before the keeper is used.
-func (s *Originals) Keep(j Journal, earlier []byte) error {
+func (s *Originals) Load(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
 	bad := 0
 	for line := range bytes.Lines(earlier) { // of any length
@@ -127,10 +127,10 @@ func (s *Originals) Keep(j Journal, earlier []byte) error {
 
 // KeepLater says why the journal could not be opened: it is written again once that
 // is possible.
-func (s *Originals) KeepLater(why error) {
+func (s *Originals) LoadFailed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unkept = why
+	s.journalErr = why
 }
 
 // dropGone forgets what is remembered of removed cgroups.
@@ -140,14 +140,14 @@ func (s *Originals) dropGone() {
 	for p := range s.remembered {
 		gone[p.dir] = false
 	}
-	s.parted = 0
+	s.endedCount = 0
 	s.mu.Unlock()
 	for dir := range gone {
 		gone[dir] = s.tree.Gone(dir)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), place.compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), fileKey.compare) {
 		if gone[p.dir] {
 			s.forget(p) // a container that has not started yet will have it
 		}
@@ -156,19 +156,19 @@ func (s *Originals) dropGone() {
 
 // Kept reports why the originals would not be known after a restart; nil if they
 // would.
-func (s *Originals) Kept() error {
+func (s *Originals) JournalError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.journal == nil {
 		return errors.New("nothing is kept")
 	}
-	return s.unkept
+	return s.journalErr
 }
 
 // Wrote tells the keeper that an earlier one has written. It reports whether the
 // originals of that are lost: then texts found in present cgroups do not count as
 // originals.
-func (s *Originals) Wrote(there []string) (lost bool) {
+func (s *Originals) EarlierWrote(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = s.lost || s.journal != nil && s.empty
@@ -213,24 +213,24 @@ func (s *Originals) Copied() (out []Copied) {
 
 // claim copies to a row what an earlier keeper knew of its setting.
 func (s *Originals) claim(r *row) {
-	o, known := s.remembered[r.place]
+	o, known := s.remembered[r.fileKey]
 	if !known {
 		return
 	}
-	delete(s.remembered, r.place)
-	r.past = o.past
-	r.past.Was = ""
+	delete(s.remembered, r.fileKey)
+	r.history = o.history
+	r.history.Was = ""
 	r.noted = 1 // there is a line: when the row is dropped, another line must say so
 }
 
 // remember keeps what is known of a dropped row whose text stays in the kernel.
 func (s *Originals) remember(r *row) {
-	s.remembered[r.place] = r.origin()
-	s.parted++
+	s.remembered[r.fileKey] = r.origin()
+	s.endedCount++
 }
 
 // forget drops what is remembered of a setting: nothing of ours is left there.
-func (s *Originals) forget(p place) {
+func (s *Originals) forget(p fileKey) {
 	delete(s.remembered, p)
 	if s.journal != nil {
 		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
@@ -240,13 +240,13 @@ func (s *Originals) forget(p place) {
 
 // keep stores the original text.
 func (s *Originals) keep(r *row, text string) {
-	r.past.Original = &text
+	r.history.Original = &text
 	s.note(r)
 }
 
 // found stores the original text if it is known and was not stored before.
 func (s *Originals) found(r *row, text string) {
-	if text != "" && r.past.Original == nil && !r.past.Carried {
+	if text != "" && r.history.Original == nil && !r.history.Carried {
 		s.keep(r, text)
 	}
 }
@@ -314,14 +314,14 @@ func (s *Originals) note(r *row) {
 func (r *row) origin() origin {
 	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
-		Ours: cmp.Or(r.shown, r.want), past: r.past,
+		Ours: cmp.Or(r.shown, r.want), history: r.history,
 	}
 }
 
 // noteGone adds to the journal that nothing of ours is left there.
 func (s *Originals) noteGone(r *row) {
 	if r.noted != 0 {
-		s.forget(r.place)
+		s.forget(r.fileKey)
 	}
 }
 
@@ -329,7 +329,7 @@ func (s *Originals) noteGone(r *row) {
 // earlier ones, are there, or when Kept says why not.
 func (s *Originals) flush() {
 	s.mu.Lock()
-	many := s.parted > slack
+	many := s.endedCount > slack
 	s.mu.Unlock()
 	if many {
 		s.dropGone()
@@ -349,8 +349,8 @@ func (s *Originals) flushLocked(now bool) {
 	lines := s.lines
 	s.lines, s.written = s.written[:0], nil
 	s.appended += bytes.Count(lines, []byte{'\n'})
-	whole := s.unkept != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+slack
-	wait := s.unkept != nil && !now && s.retry.Resting(time.Now())
+	whole := s.journalErr != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+slack
+	wait := s.journalErr != nil && !now && s.retry.Resting(time.Now())
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -367,7 +367,7 @@ func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !wait && (whole || len(lines) > 0) {
-		s.unkept = err
+		s.journalErr = err
 		s.retry.Note(time.Now(), err)
 	}
 	if cap(lines) <= maxRoom {
@@ -391,7 +391,7 @@ func (s *Originals) replaceAll() error {
 const lastTries = 3
 
 // KeepNow writes the missing lines at a clean end, whenever the last try was.
-func (s *Originals) KeepNow() {
+func (s *Originals) SaveNow() {
 	if s.journal == nil {
 		return
 	}
@@ -399,7 +399,7 @@ func (s *Originals) KeepNow() {
 	defer s.flushing.Unlock()
 	for range lastTries {
 		s.flushLocked(true)
-		if s.Kept() == nil {
+		if s.JournalError() == nil {
 			return
 		}
 	}
@@ -411,7 +411,7 @@ const tryEvery = time.Second
 
 // KeepTrying writes the missing lines until ctx ends, with growing pauses after
 // failures.
-func (s *Originals) KeepTrying(ctx context.Context) error {
+func (s *Originals) RetrySaving(ctx context.Context) error {
 	tick := time.NewTicker(tryEvery)
 	defer tick.Stop()
 	for {
@@ -421,7 +421,7 @@ func (s *Originals) KeepTrying(ctx context.Context) error {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		failed := s.journal != nil && s.unkept != nil
+		failed := s.journal != nil && s.journalErr != nil
 		s.mu.Unlock()
 		if failed {
 			s.flush()

@@ -21,7 +21,7 @@ func TestLines(t *testing.T) {
 			Owner: text.Draw(r, "owner"), Dir: text.Draw(r, "dir"), Parent: rapid.Bool().Draw(r, "parent"),
 			Field: rapid.SampledFrom([]lifecycle.Field{lifecycle.CPUShares, lifecycle.Unified, lifecycle.CPUSetCPUs}).Draw(r, "field"),
 			Key:   text.Draw(r, "key"), Ours: text.Draw(r, "ours"),
-			Gone: rapid.Bool().Draw(r, "gone"), past: past{
+			Gone: rapid.Bool().Draw(r, "gone"), history: history{
 				Was: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
 				Carried: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"),
 			},
@@ -43,7 +43,7 @@ func TestLongLines(t *testing.T) {
 	lines := `{"owner":"` + long + `","dir":"p/a","field":"cpu.weight","ours":"200","original":"100"}` + "\n\n" +
 		`{"owner":"b","dir":"p/b","field":"cpu.weight","ours":"200","original":"100"}`
 	lines = strings.ReplaceAll(lines, "cpu.weight", lifecycle.CPUShares.String())
-	if err := r.Originals.Keep(nowhere{}, []byte(lines)); err != nil {
+	if err := r.Originals.Load(nowhere{}, []byte(lines)); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"p/a", "p/b"} {
@@ -76,7 +76,7 @@ func TestOtherTree(t *testing.T) {
 		for _, dir := range []string{"p/a", "p/b"} {
 			lines += `{"owner":"` + dir + `","dir":"` + dir + `","field":"` + lifecycle.CPUShares.String() + `","ours":"200","original":"100"}` + "\n"
 		}
-		if err := r.Originals.Keep(nowhere{}, []byte(lines)); err != nil {
+		if err := r.Originals.Load(nowhere{}, []byte(lines)); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Originals.remembered) != tree.knows {

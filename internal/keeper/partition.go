@@ -43,7 +43,7 @@ type partition struct {
 // CPUs, and at last the partitions do.
 type partitionPass struct {
 	k     *Keeper
-	jobs  map[place]*job
+	jobs  map[fileKey]*job
 	all   []*partition
 	above []*job           // set in free, used in form
 	wrong map[string]error // why a cgroup above did not get its CPUs
@@ -53,7 +53,7 @@ type partitionPass struct {
 // runSets writes the partitions and lists among jobs. Of urgent jobs it returns,
 // unwritten, the lists that its partitions make as good as written.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
-	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
+	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
 	if !p.gather(jobs) {
 		runLists(jobs)
 		return nil
@@ -76,7 +76,7 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 func (p *partitionPass) gather(jobs []*job) bool {
 	for _, j := range jobs {
 		if j.isPartition() {
-			p.jobs[j.place] = j
+			p.jobs[j.fileKey] = j
 		}
 	}
 	if adopted := p.adopt(); len(p.jobs) == 0 && !adopted {
@@ -123,7 +123,7 @@ func (k *Keeper) orphaned() bool {
 // job returns the job for a file: that of the batch, or one for the earlier desired
 // value. It is done if there is none.
 func (p *partitionPass) job(dir, key string) *job {
-	at := place{dir, lifecycle.Unified, key}
+	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
 		return j
 	}
@@ -143,7 +143,7 @@ func (p *partitionPass) free() {
 		s.read(p.k.tree)
 	}
 	for _, s := range p.all {
-		s.giveUp()
+		s.reduce()
 	}
 	p.above = p.chain()
 	p.each(slices.Backward(p.above), p.narrow)
@@ -243,7 +243,7 @@ func (j *job) put(before, text string) error {
 
 // giveUp ends unwanted partitions, and takes CPUs from those that should have
 // others.
-func (s *partition) giveUp() {
+func (s *partition) reduce() {
 	switch {
 	case !s.wanted:
 		s.end()
@@ -275,15 +275,15 @@ func (s *partition) giveUp() {
 
 // end restores the originals, after it has made the cgroup no partition.
 func (s *partition) end() {
-	s.root.giveBack(s.is)
-	s.cpus.giveBack(s.had.String())
+	s.root.restoreOriginal(s.is)
+	s.cpus.restoreOriginal(s.had.String())
 	if s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
 		s.had = cgroup.IDs{}
 	}
 }
 
 // giveBack restores the original of a partition's file, if that is wanted.
-func (j *job) giveBack(now string) {
+func (j *job) restoreOriginal(now string) {
 	if j.done || !j.alive() {
 		return
 	}
@@ -307,7 +307,7 @@ func (p *partitionPass) take(s *partition) {
 	if !s.wrote && s.is == "root" && s.had == s.want {
 		state = Same
 	}
-	err := p.trouble(s)
+	err := p.chainError(s)
 	if err == nil && s.had != s.want {
 		err = s.cpus.put(s.had.String(), s.want.String())
 	}
@@ -334,7 +334,7 @@ func (p *partitionPass) take(s *partition) {
 }
 
 // trouble is what went wrong with the cgroups above.
-func (p *partitionPass) trouble(s *partition) error {
+func (p *partitionPass) chainError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
 		if err := p.wrong[d]; err != nil {
 			return err
@@ -368,7 +368,7 @@ func (s *partition) undo(k *Keeper) {
 		_ = s.root.row.at.Write("member") // the first error is reported
 	}
 	k.mu.Lock()
-	before, _ := s.cpus.row.past.back()
+	before, _ := s.cpus.row.history.back()
 	k.mu.Unlock()
 	if s.had.String() != before && s.cpus.row.at.Write(before) == nil {
 		s.had = cgroup.IDs{}
@@ -377,6 +377,6 @@ func (s *partition) undo(k *Keeper) {
 
 // invalidated reports whether a text is what the kernel writes for an invalid partition
 // of ours.
-func invalidated(p place, text, ours string) bool {
+func invalidated(p fileKey, text, ours string) bool {
 	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

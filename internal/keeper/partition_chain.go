@@ -31,7 +31,7 @@ func (p *partitionPass) chain() []*job {
 	}
 	var out []*job
 	for dir := range dirs {
-		at := place{dir, lifecycle.Unified, cgroup.Exclusive}
+		at := fileKey{dir, lifecycle.Unified, cgroup.Exclusive}
 		r := k.table.parts[at]
 		if r == nil {
 			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.Exclusive}
@@ -46,7 +46,7 @@ func (p *partitionPass) chain() []*job {
 		out = append(out, j)
 	}
 	slices.SortFunc(out, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.compare(b.place))
+		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.compare(b.fileKey))
 	})
 	return out
 }
@@ -87,7 +87,7 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	text, _ := j.row.past.back()
+	text, _ := j.row.history.back()
 	before, _ := cgroup.ParseIDs(text) // of the kernel's text
 	return before
 }
@@ -148,7 +148,7 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	k := p.k
 	p.wrote[j.dir] = true
 	k.mu.Lock()
-	j.row.past.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
+	j.row.history.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
 	j.want = j.row.want
 	k.Originals.note(j.row)
 	k.mu.Unlock()

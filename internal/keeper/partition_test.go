@@ -40,7 +40,7 @@ func pod(dir, list string) []Item {
 	var items []Item
 	for _, v := range []lifecycle.Value{{Key: cgroup.Exclusive, Text: list}, {Key: cgroup.Partition, Text: is}} {
 		v.Field, v.Scope = lifecycle.Unified, lifecycle.OfPod
-		items = append(items, Item{Target: t, Value: v, Back: list == ""})
+		items = append(items, Item{Target: t, Value: v, Restore: list == ""})
 	}
 	return items
 }
@@ -162,13 +162,13 @@ func TestPartitionReleased(t *testing.T) {
 	for _, invalidated := range []bool{false, true} {
 		r := partRig(t, "k/q/a", "k/q/b")
 		j := &pages{}
-		must(r.Originals.Keep(j, nil))
+		must(r.Originals.Load(j, nil))
 		r.Apply(pod("k/q/a", "2-3"))
 		if invalidated {
 			must(r.tree.WriteText("k/q/b", lifecycle.CPUSetCPUs, "", "1-2"))
 		}
 		later := New(r.tree)
-		must(later.Originals.Keep(&pages{}, j.all()))
+		must(later.Originals.Load(&pages{}, j.all()))
 		if got, ok := later.ParentCPUs("k/q/a"); !ok || got != "" {
 			t.Errorf("the pod's cgroup allows %q (%v), want all", got, ok)
 		}

@@ -13,7 +13,7 @@ import (
 var (
 	// ErrTheirs is why a value is not restored: another program has changed it
 	// since it was written.
-	ErrTheirs = errors.New("another program changed it since")
+	ErrChangedSince = errors.New("another program changed it since")
 	// ErrUnknown is why a value is not restored: its original is not known.
 	ErrUnknown = errors.New("the original value is not known")
 	// ErrOtherTree is why a value cannot be restored: it was written to another
@@ -35,10 +35,10 @@ func (k *Keeper) Cede() []Outcome {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		r := j.row
-		if !r.drifted(text) || r.at.Same(text, r.want) || invalidated(j.place, text, r.want) {
+		if !r.drifted(text) || r.at.Same(text, r.want) || invalidated(j.fileKey, text, r.want) {
 			return true
 		}
-		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrTheirs, text)))
+		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrChangedSince, text)))
 		j.end(Ceded, text, r.left)
 		return false
 	}))
@@ -51,7 +51,7 @@ func (k *Keeper) Cede() []Outcome {
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
-		switch _, known := r.past.back(); {
+		switch _, known := r.history.back(); {
 		case r.releasing || r.left != nil:
 		case known:
 			k.table.release(r, k.tree.Version)
@@ -111,7 +111,7 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 }
 
 // claim makes a row, to be released, of one line; the outcome says why it cannot.
-func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
+func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
 	hidden := p.hidden(k.tree)
@@ -126,12 +126,12 @@ func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 	switch {
 	case !still:
 		return false, nil
-	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isBack(at, text):
+	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isOriginal(at, text):
 		k.Originals.forget(p) // otherwise the next reader of the journal takes the file's text for ours
 		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeOurs(at, text):
-		err = fmt.Errorf("%w to %q", ErrTheirs, text)
+		err = fmt.Errorf("%w to %q", ErrChangedSince, text)
 	case !known:
 		err = ErrUnknown
 	}
@@ -148,7 +148,7 @@ func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 
 // hidden reports whether a file shows something else than was written to it: the
 // weight of an idle cgroup.
-func (p place) hidden(tree *cgroup.Tree) bool {
+func (p fileKey) hidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
 	}
@@ -157,7 +157,7 @@ func (p place) hidden(tree *cgroup.Tree) bool {
 }
 
 // isBack reports whether a text is the original.
-func (o *origin) isBack(at cgroup.Handle, text string) bool {
+func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	back, known := o.back()
 	switch list := o.place().isList(); {
 	case !known:

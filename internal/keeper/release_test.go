@@ -72,7 +72,7 @@ func TestReleaseOfWhatWasGivenBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, cgroup.V1, "p/a")
 			line := `{"owner":"a","dir":"p/a","field":"cpuset.cpus","ours":"0-3","was":"2-3","original":"0-3","asked":""}` + "\n"
-			if err := r.Originals.Keep(nowhere{}, []byte(line)); err != nil {
+			if err := r.Originals.Load(nowhere{}, []byte(line)); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.tree.Write("p/a", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: tt.kernel}); err != nil {
@@ -100,12 +100,12 @@ func TestForgottenIsTold(t *testing.T) {
 	line := `{"owner":"b","dir":"p/b","field":"cpuset.cpus","ours":"0-3","asked":""}` + "\n"
 	j := &noted{}
 	j.WriteString(line)
-	if err := r.Originals.Keep(j, []byte(line)); err != nil {
+	if err := r.Originals.Load(j, []byte(line)); err != nil {
 		t.Fatal(err)
 	}
 	r.Apply([]Item{cpus("p/a", "1")})
 	next := newRig(t, cgroup.V1, "p/b")
-	if err := next.Originals.Keep(nowhere{}, []byte(j.String())); err != nil {
+	if err := next.Originals.Load(nowhere{}, []byte(j.String())); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.tree.Write("p/b", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}); err != nil {
@@ -122,7 +122,7 @@ func TestForgottenIsTold(t *testing.T) {
 func TestUntold(t *testing.T) {
 	share := func(n int64, back bool) Item {
 		return Item{
-			Target: Target{Owner: "p", Dir: "p", Parent: true}, Back: back, Unknown: true,
+			Target: Target{Owner: "p", Dir: "p", Parent: true}, Restore: back, RequestUnknown: true,
 			Value: lifecycle.Value{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: n},
 		}
 	}
@@ -160,10 +160,10 @@ func TestLostJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Originals.Keep(nowhere{}, nil); err != nil {
+	if err := r.Originals.Load(nowhere{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Originals.Wrote([]string{"old", "told"}) {
+	if !r.Originals.EarlierWrote([]string{"old", "told"}) {
 		t.Fatal("it has a journal")
 	}
 	item := func(dir string, asked int64) Item {
@@ -194,7 +194,7 @@ func TestLostJournal(t *testing.T) {
 func TestCopied(t *testing.T) {
 	r := newRig(t, cgroup.V1, "c")
 	journal := &kept{}
-	if err := r.Originals.Keep(journal, []byte{}); err != nil {
+	if err := r.Originals.Load(journal, []byte{}); err != nil {
 		t.Fatal(err)
 	}
 	r.Note([]Item{{
@@ -202,7 +202,7 @@ func TestCopied(t *testing.T) {
 		Asked: &lifecycle.Value{Field: lifecycle.CPUShares, Int: 2},
 	}})
 	next := New(r.tree)
-	if err := next.Originals.Keep(nowhere{}, journal.lines); err != nil {
+	if err := next.Originals.Load(nowhere{}, journal.lines); err != nil {
 		t.Fatal(err)
 	}
 	if got := next.Originals.Copied(); len(got) != 1 || got[0].Dir != "c" || got[0].Field != lifecycle.CPUShares || got[0].Was != "2" {

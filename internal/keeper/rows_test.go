@@ -31,11 +31,11 @@ func (r *rig) Rows() []Row {
 	for _, r := range k.table.rows {
 		row := Row{
 			Owner: r.target.Owner, Dir: r.dir, File: r.at.Path, Parent: r.target.Parent, Value: r.value, Want: r.want,
-			Kernel: r.kernel, Written: r.past.Original != nil,
+			Kernel: r.kernel, Written: r.history.Original != nil,
 			State: r.state, Foreign: r.foreign.writes, Err: r.err,
 		}
 		if row.Written {
-			row.Original = *r.past.Original
+			row.Original = *r.history.Original
 		}
 		rows = append(rows, row)
 	}

@@ -263,7 +263,7 @@ func (j *job) setIdle() error {
 			return err
 		}
 		k.mu.Lock()
-		j.row.past.Weight = weight
+		j.row.history.Weight = weight
 		k.Originals.note(j.row)
 		k.mu.Unlock()
 		k.Originals.flush()
@@ -272,12 +272,12 @@ func (j *job) setIdle() error {
 		return err
 	}
 	k.mu.Lock()
-	weight := j.row.past.Weight
-	if r := k.table.rows[place{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.want != "" {
+	weight := j.row.history.Weight
+	if r := k.table.rows[fileKey{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.want != "" {
 		k.Originals.found(r, weight)
 		weight = r.want
 	}
-	j.row.past.Weight = ""
+	j.row.history.Weight = ""
 	k.mu.Unlock()
 	if weight == "" {
 		return nil

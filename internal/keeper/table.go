@@ -13,41 +13,41 @@ import (
 )
 
 // place names a setting of a cgroup.
-type place struct {
+type fileKey struct {
 	dir   string
 	field lifecycle.Field
 	key   string
 }
 
-func (it Item) place() place { return place{it.Target.Dir, it.Value.Field, it.Value.Key} }
+func (it Item) place() fileKey { return fileKey{it.Target.Dir, it.Value.Field, it.Value.Key} }
 
-func (p place) compare(o place) int {
+func (p fileKey) compare(o fileKey) int {
 	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
 }
 
-func (p place) depth() int { return strings.Count(p.dir, "/") }
+func (p fileKey) depth() int { return strings.Count(p.dir, "/") }
 
-func (p place) isList() bool {
+func (p fileKey) isList() bool {
 	return p.field == lifecycle.CPUSetCPUs || p.field == lifecycle.CPUSetMems
 }
 
-func (p place) isPartition() bool {
+func (p fileKey) isPartition() bool {
 	return p.field == lifecycle.Unified && (p.key == cgroup.Exclusive || p.key == cgroup.Partition)
 }
 
 // isBandwidth reports whether it is a quota or a period, which are written together.
-func (p place) isBandwidth() bool {
+func (p fileKey) isBandwidth() bool {
 	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
 }
 
 // keepsApart reports whether a file keeps containers off the CPUs and memory nodes
 // that others own. Such a file is never left to another program, even if its list
 // has no owned CPU now: a later owner may get some of it.
-func (p place) keepsApart() bool { return p.isList() || p.isPartition() }
+func (p fileKey) keepsApart() bool { return p.isList() || p.isPartition() }
 
 // setting names the setting of a place, as one of a few names: the field, the file
 // if it is in the table of settings, or "other".
-func (p place) setting() string {
+func (p fileKey) setting() string {
 	if p.field != lifecycle.Unified {
 		return p.field.String()
 	}
@@ -72,11 +72,11 @@ type desired struct {
 
 // row is one desired value. All but writing, place and at is guarded by Keeper.mu.
 type row struct {
-	place
+	fileKey
 	desired
-	at    cgroup.Handle // of the place, resolved once
-	waits bool          // releasing: without a cgroup the row waits for it, if it is to come
-	past  past
+	at      cgroup.Handle // of the place, resolved once
+	waits   bool          // releasing: without a cgroup the row waits for it, if it is to come
+	history history
 	// shown is the kernel's text for want, if that is another.
 	shown   string
 	foreign foreign
@@ -97,7 +97,7 @@ type row struct {
 
 // back returns the original text of the file if it is known: the one found there,
 // or else a reported request.
-func (p past) back() (string, bool) {
+func (p history) back() (string, bool) {
 	switch {
 	case p.Original != nil:
 		return *p.Original, true
@@ -128,34 +128,34 @@ func (x index) remove(key string, r *row) {
 
 // table has the desired values. Keeper.mu guards it.
 type table struct {
-	rows       map[place]*row
+	rows       map[fileKey]*row
 	byOwner    index // the same rows
 	generation uint64
 	failed     map[*row]bool // refused for a reason that may pass
 	// parts are the rows of partitions' files. orphans are places of those whose
 	// owner was forgotten, and whose cgroup may still exist.
-	parts   map[place]*row
-	orphans []place
+	parts   map[fileKey]*row
+	orphans []fileKey
 }
 
 func (t *table) add(r *row) {
-	t.rows[r.place] = r
+	t.rows[r.fileKey] = r
 	if r.isPartition() {
-		t.parts[r.place] = r
+		t.parts[r.fileKey] = r
 	}
 }
 
 func (t *table) remove(r *row) {
-	delete(t.rows, r.place)
-	delete(t.parts, r.place)
+	delete(t.rows, r.fileKey)
+	delete(t.parts, r.fileKey)
 	delete(t.failed, r)
 }
 
 // idle is the row that keeps a cgroup idle; nil if there is none.
-func (t *table) idle(dir string) *row { return t.rows[place{dir, lifecycle.Unified, idleKey}] }
+func (t *table) idle(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
 // lock returns the lock of a new row: that of the other half, for quota and period.
-func (t *table) lock(p place) *sync.Mutex {
+func (t *table) lock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
 	}
@@ -169,7 +169,7 @@ func (t *table) lock(p place) *sync.Mutex {
 func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
-	r.want, _ = r.past.back()
+	r.want, _ = r.history.back()
 	// The canonical value if there is one; status shows the text, too.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
 }
@@ -182,12 +182,12 @@ func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
 			jobs = append(jobs, k.newJob(r))
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *job) int { return a.compare(b.place) })
+	slices.SortFunc(jobs, func(a, b *job) int { return a.compare(b.fileKey) })
 	return jobs
 }
 
 // resolve returns the handle of a place.
-func (k *Keeper) resolve(p place) cgroup.Handle {
+func (k *Keeper) resolve(p fileKey) cgroup.Handle {
 	if r := k.table.rows[p]; r != nil {
 		return r.at
 	}
@@ -244,7 +244,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		}
 		j.desired = r.desired
 		// Before the first write the original must be read.
-		j.known, j.hasKnown = r.kernel, r.verified && (r.past.Original != nil || r.past.Carried)
+		j.known, j.hasKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
 		of[i] = j
 	}
 	return jobs, out, of
@@ -261,29 +261,29 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 		t.byOwner.add(owner, r)
 	}
 	t.generation++
-	r.generation, r.target, r.value, r.releasing, r.waits = t.generation, it.Target, it.Value, it.Back, it.Back
-	r.past.Carried = r.past.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.past.Original == nil
+	r.generation, r.target, r.value, r.releasing, r.waits = t.generation, it.Target, it.Value, it.Restore, it.Restore
+	r.history.Carried = r.history.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
 	k.noteAskedLocked(r, it)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		k.Originals.found(r, idle.past.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
+		k.Originals.found(r, idle.history.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
 	}
-	if it.Back {
-		if text, known := r.past.back(); known {
+	if it.Restore {
+		if text, known := r.history.back(); known {
 			want = text
 		}
 	} else if want != r.want {
 		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
 	}
 	if want != r.want && r.want != "" {
-		r.past.Was, r.shown = cmp.Or(r.shown, r.want), ""
+		r.history.Was, r.shown = cmp.Or(r.shown, r.want), ""
 	}
 	r.want, r.state, r.err = want, Pending, nil
 	return r
 }
 
 // newRowLocked adds a row, with what an earlier keeper knew of its setting.
-func (k *Keeper) newRowLocked(p place, at cgroup.Handle, owner string) *row {
-	r := &row{place: p, at: at, writing: k.table.lock(p)}
+func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
+	r := &row{fileKey: p, at: at, writing: k.table.lock(p)}
 	k.table.add(r)
 	k.table.byOwner.add(owner, r)
 	k.Originals.claim(r)
@@ -297,28 +297,28 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 		return
 	}
 	value := it.Asked.String()
-	if r.past.Asked != nil && r.past.AskedFor != value {
-		r.past.Original, r.past.Carried = nil, true
+	if r.history.Asked != nil && r.history.AskedFor != value {
+		r.history.Original, r.history.Carried = nil, true
 	}
 	var text string
 	var err error
 	if !r.isList() || it.Asked.Text != "" {
 		text, err = k.encode(r.at, it.Target, *it.Asked)
 	}
-	if r.past.Asked, r.past.AskedFor = &text, value; err != nil {
-		r.past.Asked, r.past.AskedFor = nil, ""
+	if r.history.Asked, r.history.AskedFor = &text, value; err != nil {
+		r.history.Asked, r.history.AskedFor = nil, ""
 	}
 }
 
 // leaveLocked makes a value stay as it is if it should be restored and its original
 // is not known. It returns Pending if the original is known.
 func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
-	if !it.Back || !it.Unknown || it.Asked != nil {
+	if !it.Restore || !it.RequestUnknown || it.Asked != nil {
 		return Pending, nil
 	}
-	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].past
+	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].history
 	if r != nil {
-		known = r.past
+		known = r.history
 	}
 	if _, is := known.back(); is {
 		return Pending, nil

@@ -46,7 +46,7 @@ func TestTally(t *testing.T) {
 
 func TestSettingsAreBounded(t *testing.T) {
 	for key, want := range map[string]string{"cpu.idle": "cpu.idle", "io.weight": "io.weight", "io.latency": "other"} {
-		if got := (place{field: lifecycle.Unified, key: key}).setting(); got != want {
+		if got := (fileKey{field: lifecycle.Unified, key: key}).setting(); got != want {
 			t.Errorf("%s is counted as %s, want %s", key, got, want)
 		}
 	}

@@ -28,10 +28,10 @@ type Item struct {
 	// Back says that no hook decides the value any more: its original is restored,
 	// or Value if neither Asked nor an original is known, and then the setting is
 	// no longer kept.
-	Back bool
+	Restore bool
 	// Unknown says, with Back, that the request is not known: if the keeper has no
 	// original, the value stays and is reported.
-	Unknown bool
+	RequestUnknown bool
 }
 
 // State is the result for a desired value.

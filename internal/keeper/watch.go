@@ -59,8 +59,8 @@ type watch struct {
 	files, dirs index
 	// turned are directories that appeared or went since the last call of news;
 	// changed signals them.
-	turned  map[string]bool
-	changed chan struct{}
+	dirChanges map[string]bool
+	changed    chan struct{}
 }
 
 // SetClock sets the clock for counting foreign writes. It is called before the
@@ -99,8 +99,8 @@ func (w *watch) set(r *row, inForce bool) {
 	if change(w.dirs, dir, r); had == (len(w.dirs[dir]) > 0) {
 		return
 	}
-	if w.turned[dir] = !w.turned[dir]; !w.turned[dir] {
-		delete(w.turned, dir) // no change since the last call of news
+	if w.dirChanges[dir] = !w.dirChanges[dir]; !w.dirChanges[dir] {
+		delete(w.dirChanges, dir) // no change since the last call of news
 	}
 	select {
 	case w.changed <- struct{}{}:
@@ -110,15 +110,15 @@ func (w *watch) set(r *row, inForce bool) {
 
 // news returns the directories with values in force that appeared, and those that
 // went, since the last call.
-func (w *watch) news() (fresh, stale []string) {
-	for _, dir := range slices.Sorted(maps.Keys(w.turned)) {
+func (w *watch) changedDirs() (fresh, stale []string) {
+	for _, dir := range slices.Sorted(maps.Keys(w.dirChanges)) {
 		if len(w.dirs[dir]) > 0 {
 			fresh = append(fresh, dir)
 		} else {
 			stale = append(stale, dir)
 		}
 	}
-	clear(w.turned)
+	clear(w.dirChanges)
 	return fresh, stale
 }
 

@@ -16,7 +16,7 @@ func TestLook(t *testing.T) {
 		r := newRig(t, v, "p/a", "p/b")
 		r.SetClock(time.Now)
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUQuota, 50000), num("p/a", lifecycle.CPUPeriod, 50000), cpus("p/b", "2")})
-		fresh, _ := r.watch.news()
+		fresh, _ := r.watch.changedDirs()
 		dirs := map[cgroup.Version]int{cgroup.V1: 3, cgroup.V2: 2}
 		if len(fresh) != dirs[v] {
 			t.Errorf("%v: to be watched: %q", v, fresh)
@@ -39,7 +39,7 @@ func TestLook(t *testing.T) {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")
-		if _, stale := r.watch.news(); len(stale) != dirs[v]-1 || len(r.watch.all()) != 1 {
+		if _, stale := r.watch.changedDirs(); len(stale) != dirs[v]-1 || len(r.watch.all()) != 1 {
 			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.watch.all()))
 		}
 	}

@@ -2,16 +2,15 @@ package lifecycle
 
 import "strings"
 
-// Compact returns a copy of the pod that holds nothing of the message it came in,
-// and has its texts in one piece of memory. It leaves out namespaces, which no
-// decision needs.
+// Compact returns a copy of the pod that keeps no memory of the runtime's message alive: its
+// strings are copied into one allocation. It leaves out namespaces, which no decision needs.
 func (p *Pod) Compact() *Pod {
 	n := *p
 	n.Namespaces = nil
 	keep := []*string{&n.ID, &n.Name, &n.UID, &n.Namespace, &n.RuntimeHandler, &n.CgroupParent, &n.CgroupsPath}
 	labels, annotations := pairs(p.Labels), pairs(p.Annotations)
 	keep = addresses(addresses(keep, labels), annotations)
-	together(keep...)
+	moveTexts(keep...)
 	n.Labels, n.Annotations = unpaired(labels, p.Labels), unpaired(annotations, p.Annotations)
 	for _, r := range []**Resources{&n.Overhead, &n.Resources, &n.Sandbox} {
 		if *r != nil {
@@ -22,20 +21,20 @@ func (p *Pod) Compact() *Pod {
 	return &n
 }
 
-// Together moves the texts that identify and place containers into one piece of
-// memory, apart from the message they came in.
-func (c *Container) Together() {
-	together(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
+// CompactIDs copies the strings that identify and place the container into one allocation, so
+// that they do not keep the runtime's message in memory.
+func (c *Container) CompactIDs() {
+	moveTexts(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
 }
 
-// Compact is Together for labels, annotations and environment as well. There are
-// dozens of them, and hundreds of containers.
+// Compact does what CompactIDs does, for labels, annotations and environment as well. A
+// container has dozens of them.
 func (c *Container) Compact() {
 	labels, annotations := pairs(c.Labels), pairs(c.Annotations)
 	c.Env = append([]string(nil), c.Env...)
 	keep := []*string{&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems}
 	keep = addresses(addresses(addresses(keep, labels), annotations), c.Env)
-	together(keep...)
+	moveTexts(keep...)
 	c.Labels, c.Annotations = unpaired(labels, c.Labels), unpaired(annotations, c.Annotations)
 }
 
@@ -46,8 +45,8 @@ func addresses(to []*string, of []string) []*string {
 	return to
 }
 
-// together moves texts into one piece of memory.
-func together(texts ...*string) {
+// moveTexts copies strings into one allocation and points the variables at the copy.
+func moveTexts(texts ...*string) {
 	var b strings.Builder
 	size := 0
 	for _, t := range texts {
@@ -63,12 +62,13 @@ func together(texts ...*string) {
 	}
 }
 
-// maxPairs is how many entries of a map are moved. Pods have dozens. The author of
-// one can write tens of thousands, and to make maps of these again takes longer
-// than all else; they stay in the map they came in.
+// maxPairs limits how many entries of a map are copied. Pods have dozens of labels and
+// annotations. An author can write tens of thousands, and copying those would take longer than
+// the rest of the event. A larger map stays as it is.
 const maxPairs = 1024
 
-// pairs lists a map's keys, each before its value; nil of a map that is not moved.
+// pairs lists a map's keys, each before its value. It returns nil for a map that is too large
+// to copy.
 func pairs(m map[string]string) []string {
 	if len(m) > maxPairs {
 		return nil
@@ -80,8 +80,8 @@ func pairs(m map[string]string) []string {
 	return out
 }
 
-// unpaired is the map of a list of pairs; nil if there is none. It returns a map
-// that was not moved as it is.
+// unpaired makes a map from a list of pairs, or returns the original map if pairs did not list
+// it.
 func unpaired(list []string, was map[string]string) map[string]string {
 	switch {
 	case len(was) > maxPairs:

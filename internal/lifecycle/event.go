@@ -5,13 +5,15 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. Those from Configure on are ours: a changed configuration
-// reaching what runs, and a pod spec that became known or changed. By the last three
-// nothing is decided: values are written again, the runtime's stored copy of a container
-// is brought in line, and a user asks what would be decided. All others are named as NRI
-// names them. PostCreateContainer reports that the runtime knows a container, and its id and cgroup where it was decided before it had them;
-// PostUpdateContainer and PostStartContainer that the runtime has written its
-// own values.
+// The lifecycle steps. NRI names all of them except those from Configure on, which are
+// internal. Configure applies a new configuration to running pods. Inform reports a pod spec
+// that became known or changed. Repair, Copy and WhatIf decide nothing: Repair writes values
+// again, Copy updates the runtime's stored copy of a container, and WhatIf asks what would be
+// decided.
+//
+// PostCreateContainer reports that the runtime knows a container. It carries the id and cgroup,
+// which CreateContainer may lack. PostUpdateContainer and PostStartContainer report that the
+// runtime has written its own values.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -69,8 +71,8 @@ type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
-	// Former is the id under which a container was decided at its CreateContainer,
-	// if the runtime has now given it another (PostCreateContainer).
+	// Former is the id that CreateContainer had for the container, if PostCreateContainer
+	// reports another id.
 	Former string
 	// Requested are the resources in an UpdateContainer or UpdatePodSandbox;
 	// Overhead those of the pod's overhead in an UpdatePodSandbox.

@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Field is a setting that a policy can make.
+// Field is one setting that a policy can decide.
 type Field int
 
 // The fields. Their kind, composition rule and names are in the table Fields.
@@ -43,7 +43,7 @@ const (
 // String returns "container" or "pod".
 func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
 
-// Compose is the rule for several proposals to one field.
+// Compose is the rule that combines several proposals for one field.
 type Compose int
 
 // The composition rules.
@@ -145,10 +145,9 @@ type Reason struct {
 	Text   string `json:"text,omitempty"`   // one short clause for people
 }
 
-// Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
-// lists and strings, Key the entry of a Keyed field (environment name,
-// annotation key, cgroup v2 file, path, size of huge pages,
-// disk and direction, resctrl group).
+// Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
+// strings. Key names the entry of a Keyed field: an environment variable, annotation, cgroup v2
+// file, path, huge page size, disk and direction, or resctrl group.
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`
@@ -158,8 +157,9 @@ type Value struct {
 	Mount  *Mount  `json:"mount,omitempty"`
 	Device *Device `json:"device,omitempty"`
 	Why    Reason  `json:"why"`
-	// Gone removes an entry instead of setting it; for environment variables alone.
-	Gone bool `json:"gone,omitempty"`
+	// Remove removes the entry instead of setting it. Only environment variables can be
+	// removed.
+	Remove bool `json:"gone,omitempty"`
 	// Scaled says that the value was computed from the runtime's request.
 	Scaled bool `json:"-"`
 }
@@ -173,7 +173,7 @@ func (f Field) Numeric() bool {
 	return false
 }
 
-// Setting is what the value sets: its field, with its key.
+// Setting names what the value sets: the field, and the key if it has one.
 func (v Value) Setting() string {
 	if v.Key == "" {
 		return v.Field.String()
@@ -184,8 +184,8 @@ func (v Value) Setting() string {
 // String prints the value alone, without field and key.
 func (v Value) String() string {
 	switch {
-	case v.Gone:
-		return "(taken away)"
+	case v.Remove:
+		return "(removed)"
 	case v.Field.Numeric():
 		return fmt.Sprint(v.Int)
 	case v.Mount != nil:
@@ -202,29 +202,28 @@ func (v Value) SameSetting(o Value) bool {
 	return v.Field == o.Field && v.Scope == o.Scope && v.Key == o.Key && v.String() == o.String()
 }
 
-// Problem is something wrong with a request, or with what could be done about it.
-// It never stops a pod by itself; strict mode makes it do so.
+// Problem is something wrong with a request, or a reason why it cannot be served. Only strict
+// mode refuses a pod for it.
 type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
-	// Then is what happens instead, one clause; a strict refusal leaves it out.
+	// Then says what happens instead, in one clause. A strict refusal has none.
 	Then string `json:"then,omitempty"`
-	// Warning is a suspicion: the request is served nevertheless, and strict mode
-	// does not refuse it.
+	// Warning marks a suspicion: the request is served, also in strict mode.
 	Warning bool `json:"warning,omitempty"`
-	// Refused marks a well-formed request that is not granted: by authorisation, or
-	// because there is not enough.
+	// Refused marks a well-formed request that is not granted, because a rule forbids it or too
+	// little is free.
 	Refused bool `json:"refused,omitempty"`
 	// Rule names the authorisation rule that refused it; "" if none did.
 	Rule string `json:"rule,omitempty"`
-	// More is how many unlisted problems this one stands for; 0 for a problem of
-	// its own.
+	// More is the number of unlisted problems that this one replaces; 0 for an ordinary
+	// problem.
 	More int `json:"more,omitempty"`
-	// Unserved marks a well-formed request that nothing on this node serves: its
-	// hook is off, its key is not supported. Strict mode does not refuse it,
-	// because the node's configuration causes it and not the pod.
+	// Unserved marks a well-formed request that nothing on this node serves: its hook is off,
+	// or its key is not supported. The node's configuration causes it and not the pod, so
+	// strict mode does not refuse it.
 	Unserved bool `json:"unserved,omitempty"`
 }
 
@@ -241,7 +240,7 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// Sentence is the reason, and what happens instead.
+// Sentence returns the reason and what happens instead.
 func (p Problem) Sentence() string {
 	if p.Then == "" {
 		return p.Reason
@@ -249,7 +248,7 @@ func (p Problem) Sentence() string {
 	return p.Reason + "; " + p.Then
 }
 
-// String is the sentence of a strict refusal, or of a problem without a Then.
+// String returns the text of a strict refusal, or of a problem without Then.
 func (p Problem) String() string {
 	if p.Key == "" {
 		return p.Reason

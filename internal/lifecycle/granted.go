@@ -1,25 +1,25 @@
 package lifecycle
 
-// The keys of problems that end once a late fact is known.
+// Keys of problems that end when the late fact becomes known.
 const (
 	LateSpec   = "podspec.kubelet"
 	LateGrants = "podspec.kubelet.podResourcesSocket"
 )
 
-// KubeletGrants are what Kubernetes itself gave a pod's containers, as the kubelet
-// reports. They are replaced, not changed.
+// KubeletGrants are the devices, CPUs and memory nodes that the kubelet gave to a pod's
+// containers. A value is never changed, only replaced.
 type KubeletGrants struct {
 	UID       string
 	Namespace string
 	Name      string
 	// Containers are the devices by container name.
 	Containers map[string]DeviceGrant
-	// Static are the CPUs and memory nodes by container name. Init containers that
-	// end are in neither: the kubelet does not report them.
+	// Static has the CPUs and memory nodes by container name. The kubelet does not report init
+	// containers that have ended.
 	Static map[string]StaticGrant
 }
 
-// Of returns which devices a container was given, none if that is not known.
+// Of returns the devices of a container; none if they are not known.
 func (g *KubeletGrants) Of(container string) DeviceGrant {
 	if g == nil {
 		return DeviceGrant{}
@@ -27,7 +27,7 @@ func (g *KubeletGrants) Of(container string) DeviceGrant {
 	return g.Containers[container]
 }
 
-// StaticOf returns what the static managers gave a container, nothing if that is
+// StaticOf returns what the static CPU and memory managers gave a container; nothing if that is
 // not known.
 func (g *KubeletGrants) StaticOf(container string) StaticGrant {
 	if g == nil {
@@ -52,11 +52,11 @@ type DeviceGrant struct {
 // StaticGrant is what the kubelet's static CPU and memory managers gave one
 // container.
 type StaticGrant struct {
-	// CPUs are those its pod has alone, as sorted kernel ids. Reported is false if
-	// the kubelet does not say whether there are any.
+	// CPUs are the exclusive CPUs of its pod, as sorted kernel ids. Reported is false if the
+	// kubelet does not say whether there are any.
 	CPUs     []int
 	Reported bool
-	// Mems are the memory nodes it was bound to, as sorted kernel ids; none if it
-	// was not.
+	// Mems are the memory nodes that it was bound to, as sorted kernel ids; empty if it was
+	// bound to none.
 	Mems []int
 }

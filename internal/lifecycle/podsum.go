@@ -2,13 +2,14 @@ package lifecycle
 
 import "math"
 
-// Sum is what a pod has of something that its containers have, as Kubernetes counts requests and limits (1.36,
-// component-helpers' PodRequests and PodLimits): app containers and sidecars together or, where that is more, an init
-// container beside the sidecars that start before it. of is what one container has; below 0 counts nothing, and a sum
-// that does not fit is math.MaxInt64.
+// Sum returns the amount of a resource for the whole pod, as Kubernetes counts requests and
+// limits (1.36, component-helpers' PodRequests and PodLimits). It adds app containers and
+// sidecars. If an init container together with the sidecars before it needs more, that sum
+// counts. of returns the amount of one container; a negative amount counts as 0, and a sum that
+// overflows is math.MaxInt64.
 //
-// every reports whether each container has some, without which the kubelet sets no limit on the pod's cgroup. An init
-// container or a sidecar counts there together with the sidecars before it, too.
+// every reports whether each container has an amount; otherwise the kubelet sets no limit on
+// the pod's cgroup. An init container or sidecar may use the amount of the sidecars before it.
 func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 	var apps, sidecars int64
 	every = true
@@ -33,9 +34,9 @@ func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 	return max(most, AddAmounts(apps, sidecars)), every
 }
 
-// Request is a pod's request for a resource: that of the pod as a whole, else the
-// sum of its containers', else its own limit, which the API server takes for the
-// request then; and its overhead in any case. 0 is none.
+// Request is a pod's request for a resource, in this order: the pod-level request, the sum of
+// the containers' requests, the pod-level limit, which the API server uses as the request. The
+// pod's overhead is added. 0 is no request.
 func (p *PodSpec) Request(name string) int64 {
 	sum := p.Requests[name]
 	if sum <= 0 {
@@ -47,8 +48,9 @@ func (p *PodSpec) Request(name string) int64 {
 	return AddAmounts(sum, p.Overhead[name])
 }
 
-// Limit is what the kubelet limits a pod's cgroup to: its own limit as a whole, else the sum of its containers' where
-// each has one; and its overhead beside. 0 is no limit, which is what a sum that does not fit is, too.
+// Limit is the limit that the kubelet sets on a pod's cgroup: the pod-level limit, or else the
+// sum of the containers' limits if each has one. The pod's overhead is added. 0 is no limit,
+// also if the sum overflows.
 func (p *PodSpec) Limit(name string) int64 {
 	sum := p.Limits[name]
 	if sum <= 0 {
@@ -63,7 +65,8 @@ func (p *PodSpec) Limit(name string) int64 {
 	return sum
 }
 
-// AddAmounts adds two amounts; below 0 counts nothing, and what does not fit is math.MaxInt64.
+// AddAmounts adds two amounts. A negative amount counts as 0, and a sum that overflows is
+// math.MaxInt64.
 func AddAmounts(a, b int64) int64 {
 	a, b = max(a, 0), max(b, 0)
 	if a > math.MaxInt64-b {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// MaxProblems limits the problems that are kept and logged of one pod, whatever
-// finds them: text of a pod's author must not make log, journal and status long.
+// MaxProblems limits the problems that are kept and logged for one pod, so that an author's
+// text cannot fill log, journal and status.
 const MaxProblems = 20
 
-// rank orders problems by importance: refusals, then what strict mode refuses, then
-// what nothing serves, then warnings.
+// rank orders problems by importance: refusals, problems that strict mode refuses, unserved
+// requests, warnings.
 func (p Problem) rank() int {
 	switch {
 	case p.Refused:
@@ -23,7 +23,7 @@ func (p Problem) rank() int {
 	return 1
 }
 
-// count is how many problems this one stands for.
+// count returns how many problems this one stands for.
 func (p Problem) count() int {
 	if p.More > 0 {
 		return p.More
@@ -31,12 +31,12 @@ func (p Problem) count() int {
 	return 1
 }
 
-// MoreProblems stands for problems that are not listed.
+// MoreProblems returns a problem that stands for n unlisted ones.
 func MoreProblems(n int) Problem {
 	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
 }
 
-// CountProblems returns how many problems a list stands for.
+// CountProblems returns how many problems a list stands for, unlisted ones included.
 func CountProblems(problems []Problem) int {
 	n := 0
 	for _, p := range problems {
@@ -45,8 +45,8 @@ func CountProblems(problems []Problem) int {
 	return n
 }
 
-// Worst returns at most so many problems of a list, refusals first and warnings
-// last, and how many it leaves out. A list within the bound stays in its order.
+// Worst returns at most most problems of a list, refusals first and warnings last, and the
+// number of the others. A list that is short enough keeps its order.
 func Worst(problems []Problem, most int) (kept []Problem, left int) {
 	more := 0
 	kept = slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { more += p.More; return p.More > 0 })
@@ -58,8 +58,7 @@ func Worst(problems []Problem, most int) (kept []Problem, left int) {
 	return kept, more
 }
 
-// Bound shortens a list of problems; the last one then says how many more there
-// were.
+// Bound shortens a list of problems. Its last problem then says how many were left out.
 func Bound(problems []Problem, most int) []Problem {
 	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
 		return problems
@@ -74,16 +73,16 @@ func Bound(problems []Problem, most int) []Problem {
 	return append(kept, MoreProblems(left))
 }
 
-// ProblemList collects problems. However many are added, it keeps a few of each
-// rank, so that the worst are among them. The zero value is empty.
+// ProblemList collects problems and keeps the worst: a few of each rank, however many are
+// added. The zero value is empty.
 type ProblemList struct {
-	held [4]int // by rank
+	held [4]int // the number kept, by rank
 	list []Problem
 	more int
 }
 
-// Full reports whether a problem like this one would only be counted, so that its
-// text need not be made.
+// Full reports whether the list would only count this problem, so that the caller need not
+// format its text.
 func (l *ProblemList) Full(p Problem) bool { return l.held[p.rank()] >= MaxProblems }
 
 // Add adds problems.
@@ -98,7 +97,7 @@ func (l *ProblemList) Add(problems ...Problem) {
 	}
 }
 
-// Contains reports whether the list holds such a problem.
+// Contains reports whether a problem of the list meets a condition.
 func (l *ProblemList) Contains(is func(Problem) bool) bool { return slices.ContainsFunc(l.list, is) }
 
 // List returns at most MaxProblems problems.

@@ -6,55 +6,52 @@ import (
 	"slices"
 )
 
-// Kept are those properties of a container that no runtime reports later. Each
-// field is declared here and nowhere else: records and checkpoints are written and
-// read by these tags, in this order, and the engine's containers embed it.
-type Kept struct {
-	// Ours are the resources that a hook ever decided for it: the runtime's copy
-	// may still hold our value when no hook decides one any more.
-	Ours []Field `json:"ours,omitempty"`
-	// Unplaced: placement has been off all its life, so CPUs were never refused to
-	// it and it may get them when placement is switched on.
+// RecordFields are properties of a container that no runtime reports later. Records and
+// checkpoints are encoded by these tags, in this order. The engine's Container embeds the type.
+type RecordFields struct {
+	// Managed are the resources that a hook has ever decided for it. The runtime's copy may
+	// still hold our value of a resource that no hook decides any more.
+	Managed []Field `json:"ours,omitempty"`
+	// Unplaced: placement has always been off for it. So CPUs were never refused to it, and it
+	// may get them when placement is switched on.
 	Unplaced bool `json:"unplaced,omitempty"`
-	// Wanted is how many CPUs it requested without success at its last resize; 0 if it got
-	// as many as it requested.
-	Wanted int `json:"wanted,omitempty"`
-	// PoolNode is the NUMA node of its pool.
+	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
+	// the resize succeeded.
+	RefusedCPUs int `json:"wanted,omitempty"`
+	// PoolNode is the id of the NUMA node of its pool.
 	PoolNode Opt[int] `json:"home,omitzero"`
-	// Mems are the memory nodes it was created with, as a kernel list; "" if none
-	// were decided. They are not decided again: pages would have to move.
+	// Mems are the memory nodes that it was created with, as a kernel list; "" if none were
+	// decided. They never change, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`
-	// Exports are the environment variables about its CPUs that it was created with.
-	Exports map[string]string `json:"exports,omitempty"`
-	// Outside are the granted values of hook servers; they have priority over those
-	// of hooks.
-	Outside []Value `json:"outside,omitempty"`
-	// Pristine are the resources of the runtime's request, without our changes. A
-	// record has them in a form of its own (pristine).
+	// CPUEnv are the environment variables with its CPUs, as it was created with them.
+	CPUEnv map[string]string `json:"exports,omitempty"`
+	// HookServerValues are the granted values of hook servers. They have priority over those of
+	// hooks.
+	HookServerValues []Value `json:"outside,omitempty"`
+	// Pristine are the resources of the runtime's request, without our changes. A record
+	// encodes them as type pristine.
 	Pristine Resources `json:"-"`
 }
 
-// Record is what is stored of a container outside of the process.
+// Record is what is stored about a container outside of the agent's process.
 type Record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // CPUs it owns, as a kernel list
-	// Given are values it was created with that no runtime reports.
-	Given map[Field]string `json:"given,omitempty"`
-	Kept
-	// Late: it was written after the container was created, and nothing is newer.
+	// CreatedWith are values of its creation that no runtime reports.
+	CreatedWith map[Field]string `json:"given,omitempty"`
+	RecordFields
+	// Late: the checkpoint has it, which is newer than the record of the container's creation.
 	Late bool `json:"-"`
-	// Stamped are the resources that were requested at the container's creation, if
-	// it is Late and carries a record of its creation; else nil.
+	// Stamped are the resources of the container's creation, if the record is Late and the
+	// container carries a record of its creation; otherwise nil.
 	Stamped *Resources `json:"-"`
 }
 
-// RecordVersion is the version of the records that are written, and the only one
-// that is read.
+// RecordVersion is the only record version that is written and read.
 const RecordVersion = 1
 
-// pristine is the form of resources in a record: those that a release could
-// restore.
+// pristine encodes the resources that a release could restore.
 type pristine struct {
 	Shares Opt[uint64]       `json:"shares,omitzero"`
 	Quota  Opt[int64]        `json:"quota,omitzero"`
@@ -84,17 +81,17 @@ func (p *pristine) resources() Resources {
 	return r
 }
 
-// Storable returns a record as it will be when it is read back.
+// Storable returns the record as a decoder would return it.
 func (r Record) Storable() Record {
 	p := spelled(&r.Pristine)
 	r.Pristine = p.resources()
 	return r
 }
 
-// plain is a Record that is written by its fields' tags alone.
+// plain is a Record without methods, encoded by its tags.
 type plain Record
 
-// stored is a record's JSON.
+// stored is the JSON form of a record.
 type stored struct {
 	plain
 	Pristine pristine `json:"pristine"`

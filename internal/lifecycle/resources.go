@@ -1,7 +1,7 @@
 package lifecycle
 
-// Opt is a value that may be absent. The zero Opt is absent; absent and zero
-// differ, as in NRI and CRI.
+// Opt is a value that may be absent. The zero Opt is absent. As in NRI and CRI, absent and zero
+// differ.
 type Opt[T comparable] struct {
 	V   T
 	Set bool
@@ -18,9 +18,9 @@ func (o Opt[T]) Or(def T) T {
 	return def
 }
 
-// Resources are the resources of a container or pod, neutral to the cgroup
-// version. Units are those of the OCI runtime spec: quota and period in µs,
-// memory in bytes, CPUs and Mems as kernel list text ("" means unset).
+// Resources are the resources of a container or pod, for both cgroup versions. Units are those
+// of the OCI runtime spec: quota and period in µs, memory in bytes, CPUs and Mems as a kernel
+// list ("" is unset).
 type Resources struct {
 	CPU          CPU
 	Memory       Memory
@@ -55,8 +55,8 @@ type Memory struct {
 	UseHierarchy     Opt[bool]
 }
 
-// Of returns the value of a field, and whether it is set. It covers the fields that
-// runtimes store and the kernel shows.
+// Of returns the value of a field, and whether it is set. It covers the fields that runtimes
+// store and that cgroup files show.
 func (r *Resources) Of(f Field, key string) (v Value, set bool) {
 	v = Value{Field: f, Key: key}
 	switch f {

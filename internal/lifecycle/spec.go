@@ -1,7 +1,7 @@
 package lifecycle
 
-// Source names where a fact about a pod comes from that the runtime does not
-// report. Sources form a chain: an earlier one has priority.
+// Source names where a fact about a pod comes from if the runtime does not report it. Sources
+// form a chain: an earlier one has priority.
 type Source string
 
 // The sources, most trusted first.
@@ -14,8 +14,8 @@ const (
 	FromNothing    Source = "nothing"
 )
 
-// FromPodResources is the kubelet's PodResources API. It reports devices, and is
-// not in the chain.
+// FromPodResources is the kubelet's PodResources API. It reports devices, and does not belong
+// to the chain.
 const FromPodResources Source = "kubelet PodResources API"
 
 // Sources returns the chain, most trusted first.
@@ -39,8 +39,8 @@ func (k ContainerKind) String() string {
 	return [...]string{"app", "init", "sidecar", "ephemeral"}[min(max(k, 0), Ephemeral)]
 }
 
-// Names of resources in Amounts. CPU counts milli-CPUs, all others what a
-// quantity of Kubernetes counts, rounded up.
+// Names of resources in Amounts. CPU is counted in milli-CPUs, all others in whole units,
+// rounded up.
 const (
 	ResourceCPU    = "cpu"
 	ResourceMemory = "memory"
@@ -49,44 +49,43 @@ const (
 // Amounts are amounts of resources by name.
 type Amounts map[string]int64
 
-// PodSpec is what a pod's spec has beyond the runtime's report. It is replaced, not
-// changed.
+// PodSpec is what the runtime does not report about a pod. A value is never changed, only
+// replaced.
 type PodSpec struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node,omitempty"`
-	// QoS is the QoS class as Kubernetes names it; "" if it is not known.
+	// QoS is the QoS class as Kubernetes names it; "" if unknown.
 	QoS string `json:"qos,omitempty"`
 	// Containers are init containers and sidecars in the order they start,
 	// then app containers, then ephemeral ones.
 	Containers []ContainerSpec `json:"containers"`
-	// Overhead is what the runtime class costs besides the containers.
+	// Overhead is the overhead of the runtime class.
 	Overhead Amounts `json:"overhead,omitempty"`
-	// Requests and Limits are those of the pod as a whole.
+	// Requests and Limits are the pod-level resources.
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta are those labels and annotations of the pod that are read again while it
-	// lives; nil if no source has them.
+	// Meta are the labels and annotations that are read again while the pod runs; nil if no
+	// source has them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// Remembered: an earlier agent on this node got it, and this one not yet.
+	// Remembered: the spec comes from an earlier agent on this node, and no source has
+	// confirmed it yet.
 	Remembered bool `json:"-"`
 }
 
-// PodMeta are the Editable labels and annotations of a pod as they are now.
+// PodMeta are the current values of a pod's Editable labels and annotations.
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Whole: it has keys of every dialect. Files of older agents have rubik's keys
-	// alone.
+	// Whole: it has keys of every dialect. Older agents stored only rubik's keys.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// editable are the keys whose edits count while their pod runs, and whether older
-// agents kept them. It is a fixed list, so that a pod's author cannot make the
-// agent keep many. Package intent says what an edit of each does, and its tests
-// compare the two.
+// editable are the keys whose edits take effect while their pod runs. The value says whether
+// older agents stored the key. The list is fixed, so that an author cannot make the agent store
+// many keys. Package intent says what an edit of each does, and its tests compare both lists.
 var editable = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
@@ -100,25 +99,24 @@ var editable = map[string]bool{
 	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
-// MaxText limits one label or annotation that is read, in bytes. The API server
-// accepts 256 KiB; schedulers write some 3 KiB for a node of 1,024 CPUs.
+// MaxText limits the length in bytes of a label or annotation that is read. The API server
+// accepts 256 KiB; schedulers write about 3 KiB for a node with 1,024 CPUs.
 const MaxText = 16 << 10
 
-// Editable reports whether an edit of a label or annotation counts while its pod
-// runs.
+// Editable reports whether an edit of the key takes effect while its pod runs.
 func Editable(key string) bool {
 	_, is := editable[key]
 	return is
 }
 
-// Has reports whether the present value of a key is known, even if the pod lacks
-// the key.
+// Has reports whether the current value of a key is known, even if the pod does not have the
+// key.
 func (m *PodMeta) Has(key string) bool {
 	early, is := editable[key]
 	return m != nil && is && (m.Whole || early)
 }
 
-// ContainerSpec is what a pod's spec says of one container.
+// ContainerSpec is what a pod's spec says about one container.
 type ContainerSpec struct {
 	Name     string        `json:"name"`
 	Kind     ContainerKind `json:"kind"`
@@ -126,8 +124,7 @@ type ContainerSpec struct {
 	Limits   Amounts       `json:"limits,omitempty"`
 }
 
-// Container returns the spec of a container by name. A pod has no two of one
-// name.
+// Container returns the spec of a container by name.
 func (p *PodSpec) Container(name string) (ContainerSpec, bool) {
 	if p != nil {
 		for _, c := range p.Containers {

@@ -2,11 +2,10 @@ package lifecycle
 
 import "fmt"
 
-// Support is one of the three answers to the question whether this node can do
-// something.
+// Support says whether the node supports something: yes, no, or unknown.
 type Support int
 
-// The answers. The zero Support means that it is not known.
+// The answers. The zero Support is Unknown.
 const (
 	Unknown Support = iota
 	Supported
@@ -37,7 +36,7 @@ func (s *Support) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown support %q", b)
 }
 
-// Finding is an answer and the reason for it; "" if it needs none.
+// Finding is an answer with its reason, which is "" if none is needed.
 type Finding struct {
 	Support Support `json:"support"`
 	Why     string  `json:"why,omitempty"`

@@ -22,12 +22,12 @@ type Place struct {
 type Taken struct {
 	By Holder
 	// Sign is what showed it.
-	Sign string
+	Evidence string
 }
 
 // Error names the other agent and says what to do.
 func (t *Taken) Error() string {
-	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays in standby and takes over when that one ends: run one agent on a node", t.By, t.Sign)
+	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays in standby and takes over when that one ends: run one agent on a node", t.By, t.Evidence)
 }
 
 // Lock is this agent's lock on a node.
@@ -107,7 +107,7 @@ func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) 
 		if stranger := noAgent(f); stranger != nil {
 			return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, stranger), f.Close())
 		}
-		taken := &Taken{By: holderOf(f), Sign: fmt.Sprintf("it has locked the %s, %s", p.What, p.Dir)}
+		taken := &Taken{By: holderOf(f), Evidence: fmt.Sprintf("it has locked the %s, %s", p.What, p.Dir)}
 		return nil, errors.Join(taken, f.Close())
 	}
 	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, err), f.Close())

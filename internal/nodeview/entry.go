@@ -38,15 +38,15 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 			e.Values = v.values(pod.Pod.ID, pod.Values)
 		}
 	}
-	for _, s := range p.Seats {
-		e.Changed = append(e.Changed, fmt.Sprintf("%s: %s -> %s (%d containers)", s.Seat.Pool,
+	for _, s := range p.GroupChanges {
+		e.Changed = append(e.Changed, fmt.Sprintf("%s: %s -> %s (%d containers)", s.Group.Pool,
 			v.State.Machine.Format(s.Before), v.State.Machine.Format(s.After), len(s.Members)))
 	}
 	if ev.Kind == lifecycle.Synchronize || ev.Kind == lifecycle.Configure {
-		e.Problems = append(e.Problems, v.troubles(p)...)
+		e.Problems = append(e.Problems, v.requestProblems(p)...)
 		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(p.ChangedPods), len(p.Changed)))
 	}
-	most := maxTroubles + 1
+	most := maxNodeProblems + 1
 	if ev.Pod != nil {
 		most = lifecycle.MaxProblems // as many as are kept
 	}
@@ -56,11 +56,11 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 
 // maxTroubles limits the problems of a whole node in one line of the journal;
 // explain has the rest.
-const maxTroubles = 50
+const maxNodeProblems = 50
 
 // troubles are the malformed or refused requests of pods and containers that were
 // decided again together, each with its pod or container.
-func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
+func (v *View) requestProblems(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
 	add := func(whose string, problems []lifecycle.Problem) {
 		for _, p := range problems {
@@ -80,8 +80,8 @@ func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 			add(v.State.FullName(ctr), ctr.DecisionProblems())
 		}
 	}
-	if more := len(out) - maxTroubles; more > 0 {
-		out = append(out[:maxTroubles], lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
+	if more := len(out) - maxNodeProblems; more > 0 {
+		out = append(out[:maxNodeProblems], lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
 	}
 	return out
 }

@@ -68,7 +68,7 @@ func (v *View) podState(p *engine.Pod) PodState {
 			continue
 		}
 		values := v.State.Values(ctr)
-		placed := Placed{Name: ctr.Name, CPUs: v.State.Machine.Format(v.State.CPUs(ctr)), Exclusive: ctr.Seat.Pool == placement.Own}
+		placed := Placed{Name: ctr.Name, CPUs: v.State.Machine.Format(v.State.CPUs(ctr)), Exclusive: ctr.Assignment.Pool == placement.Own}
 		for i := range values {
 			if values[i].Field == lifecycle.CPUSetMems {
 				placed.Mems = values[i].String()
@@ -84,7 +84,7 @@ func (v *View) podState(p *engine.Pod) PodState {
 // missing adds the values that are not in force, and do not wait for their cgroup.
 func (v *View) missing(out []Missing, container, owner string, values []lifecycle.Value) []Missing {
 	for i := range values {
-		b, why, _ := v.became(owner, values[i])
+		b, why, _ := v.applyResult(owner, values[i])
 		if why == "" || why == api.NotYet || len(out) >= lifecycle.MaxProblems {
 			continue
 		}

@@ -31,7 +31,7 @@ const (
 )
 
 // Ourselves is the hook of a panic that was no hook's.
-const Ourselves = "none"
+const AgentPanic = "none"
 
 // The results for RuntimeUpdate.
 const (

@@ -96,7 +96,7 @@ func (r *Reporter) kernelRefused(d *Done) {
 			continue
 		}
 		if o.RuntimeOnly() { // the runtime is asked, and status has what comes of it
-			r.Log.Debug("left to the runtime", append(r.Whose(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+			r.Log.Debug("left to the runtime", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			continue
 		}
 		pod := o.Target.Owner
@@ -106,13 +106,13 @@ func (r *Reporter) kernelRefused(d *Done) {
 			}
 		})
 		if logged[pod]++; logged[pod] <= lifecycle.MaxProblems {
-			r.Log.Warn("the kernel refused a value", append(r.Whose(o.Target.Owner), logkey.Op, d.Op,
+			r.Log.Warn("the kernel refused a value", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op,
 				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(logged)) {
 		if more := logged[pod] - lifecycle.MaxProblems; more > 0 {
-			r.Log.Warn("the kernel refused more values of a pod, see explain", append(r.Whose(pod), logkey.Op, d.Op, logkey.Values, more)...)
+			r.Log.Warn("the kernel refused more values of a pod, see explain", append(r.OwnerAttrs(pod), logkey.Op, d.Op, logkey.Values, more)...)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (r *Reporter) Absent() {
 
 // Repaired logs the result of repairing a value that others had changed.
 func (r *Reporter) Repaired(o keeper.Outcome) {
-	about := append(r.Whose(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
+	about := append(r.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
 		if errors.Is(o.Err, keeper.ErrContested) {
@@ -186,7 +186,7 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 
 // Whose names an owner of values in a log line: its pod and container if they are
 // known, with its id.
-func (r *Reporter) Whose(owner string) []any {
+func (r *Reporter) OwnerAttrs(owner string) []any {
 	out := []any{logkey.Owner, owner}
 	r.View(func(v *View) {
 		p := v.State.Pod(owner)

@@ -83,7 +83,7 @@ func (v *View) cpus() api.NodeCPUs {
 	}
 	for _, p := range s.PoolShares() {
 		pool := api.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
-		if p.Pool == placement.Rest {
+		if p.Pool == placement.Unclassified {
 			pool.Class = intent.None.String()
 		}
 		if which := p.Which.String(); which != "" {
@@ -99,7 +99,7 @@ func (v *View) cpus() api.NodeCPUs {
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
 	away := map[placement.Key]placement.Grant{}
-	for _, g := range v.State.Kept() {
+	for _, g := range v.State.ReservedGrants() {
 		away[g.Key] = g
 	}
 	var out []api.Grant
@@ -107,7 +107,7 @@ func (v *View) grants() []api.Grant {
 		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
 		delete(away, g.Key)
 	}
-	for _, g := range v.State.Kept() {
+	for _, g := range v.State.ReservedGrants() {
 		if _, alone := away[g.Key]; alone {
 			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
 		}
@@ -183,7 +183,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 		s.Seat = "none"
 		return s
 	}
-	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.Seat.Why
+	s.Seat, s.SeatWhy = ctr.Assignment.Pool.String(), ctr.Assignment.Why
 	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
 	s.Values = v.values(ctr.ID, v.State.Values(ctr))
 	return s

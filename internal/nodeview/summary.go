@@ -53,7 +53,7 @@ func (v *View) summary() api.Summary {
 // addMissing counts the values of one owner that are not in force.
 func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifecycle.Value) {
 	for _, val := range values {
-		if _, missing, _ := v.became(owner, val); missing != "" {
+		if _, missing, _ := v.applyResult(owner, val); missing != "" {
 			into[missing]++
 		}
 	}
@@ -71,10 +71,10 @@ const (
 func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	pools := v.State.Policy.Pools
 	cpus := map[string]topology.Set{
-		"reserved": pools.Reserved, placement.Rest.String(): v.State.PoolCPUs(placement.Rest),
+		"reserved": pools.Reserved, placement.Unclassified.String(): v.State.PoolCPUs(placement.Unclassified),
 		namedPools: {}, boundPools: {},
 	}
-	members = map[string]int{placement.Rest.String(): 0, placement.System.String(): 0, namedPools: 0, boundPools: 0}
+	members = map[string]int{placement.Unclassified.String(): 0, placement.System.String(): 0, namedPools: 0, boundPools: 0}
 	for _, p := range v.State.PoolShares() {
 		name := p.Pool.String()
 		switch {

@@ -36,12 +36,12 @@ type View struct {
 	Absent map[string]string
 	// Became returns the result for a value of a container or pod; nil if nothing
 	// is applied.
-	Became func(owner string, v lifecycle.Value) (Became, bool)
-	Keeper *keeper.Keeper // counts for itself; it is called outside of the view
+	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
+	Keeper      *keeper.Keeper // counts for itself; it is called outside of the view
 }
 
 // Became is the result of applying a value.
-type Became struct {
+type ApplyResult struct {
 	Field   lifecycle.Field
 	Key     string
 	Value   string // the text that the result is about
@@ -53,7 +53,7 @@ type Became struct {
 }
 
 // fullNote returns the note for people.
-func (b Became) fullNote() string {
+func (b ApplyResult) fullNote() string {
 	if b.Alone == "" {
 		return b.Note
 	}
@@ -61,9 +61,9 @@ func (b Became) fullNote() string {
 }
 
 // became returns the result for a value, and why it is not in force; "" if it is.
-func (v *View) became(owner string, val lifecycle.Value) (b Became, missing api.Missing, ok bool) {
-	if v.Became != nil {
-		b, ok = v.Became(owner, val)
+func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.Missing, ok bool) {
+	if v.ApplyResult != nil {
+		b, ok = v.ApplyResult(owner, val)
 	}
 	switch _, absent := v.Absent[owner]; {
 	case b.Applied:
@@ -82,7 +82,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	var out []api.Value
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
-		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
+		if b, missing, ok := v.applyResult(owner, val); ok && b.Value == s.Value {
 			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.fullNote()
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
 				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"

@@ -12,33 +12,33 @@ import (
 func TestMissing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		became *Became
+		became *ApplyResult
 		absent bool
 		want   api.Missing
 		note   string
 	}{
 		{"nothing became of it", nil, false, api.NotYet, "not delivered yet"},
 		{"nothing became of it, without a cgroup", nil, true, api.NoCgroup, "not delivered yet"},
-		{"in force", &Became{Value: "2", Applied: true, Note: "n"}, false, "", "n"},
-		{"in force, without a cgroup", &Became{Value: "2", Applied: true, Note: "n"}, true, "", "n"},
-		{"pending", &Became{Value: "2", Missing: api.NotYet, Note: "n"}, false, api.NotYet, "n"},
-		{"pending, without a cgroup", &Became{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "it runs, and its cgroup kube/c is not in the tree at cgroup.root"},
-		{"refused", &Became{Value: "2", Missing: api.KernelRefused, Note: "n"}, false, api.KernelRefused, "n"},
-		{"refused, without a cgroup", &Became{Value: "2", Missing: api.KernelRefused, Note: "n"}, true, api.KernelRefused, "n"},
-		{"another text of it", &Became{Value: "3", Applied: true, Note: "n"}, false, "", "not delivered yet"},
+		{"in force", &ApplyResult{Value: "2", Applied: true, Note: "n"}, false, "", "n"},
+		{"in force, without a cgroup", &ApplyResult{Value: "2", Applied: true, Note: "n"}, true, "", "n"},
+		{"pending", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, false, api.NotYet, "n"},
+		{"pending, without a cgroup", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "it runs, and its cgroup kube/c is not in the tree at cgroup.root"},
+		{"refused", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, false, api.KernelRefused, "n"},
+		{"refused, without a cgroup", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, true, api.KernelRefused, "n"},
+		{"another text of it", &ApplyResult{Value: "3", Applied: true, Note: "n"}, false, "", "not delivered yet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			val := lifecycle.Value{Field: lifecycle.CPUShares, Int: 2}
-			v := View{Became: func(owner string, got lifecycle.Value) (Became, bool) {
+			v := View{ApplyResult: func(owner string, got lifecycle.Value) (ApplyResult, bool) {
 				if tc.became == nil || owner != "c" || got.Field != val.Field {
-					return Became{}, false
+					return ApplyResult{}, false
 				}
 				return *tc.became, true
 			}}
 			if tc.absent {
 				v.Absent = map[string]string{"c": "kube/c"}
 			}
-			if _, missing, _ := v.became("c", val); missing != tc.want {
+			if _, missing, _ := v.applyResult("c", val); missing != tc.want {
 				t.Errorf("missing as %q, want %q", missing, tc.want)
 			}
 			if got := v.values("c", []lifecycle.Value{val}); got[0].Note != tc.note {

@@ -9,9 +9,9 @@ import (
 
 // WhatIf returns what would be decided for pods if they came now, one after
 // another, and for all others. Nothing is decided or written.
-func WhatIf(of Copier, wishes []engine.Wish) api.Outlook {
-	then := View{State: of.Copied()}
-	was := then.seats()
+func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Outlook {
+	then := View{State: of.CopyState()}
+	was := then.assignments()
 	var out api.Outlook
 	for _, r := range then.State.WhatIf(wishes) {
 		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
@@ -21,26 +21,26 @@ func WhatIf(of Copier, wishes []engine.Wish) api.Outlook {
 			out.Containers = append(out.Containers, then.container(then.State.Container(id)))
 		}
 	}
-	out.Moves = moves(was, then.seats())
+	out.Moves = moves(was, then.assignments())
 	out.CPUs = then.cpus()
 	return out
 }
 
 // WhatIfConfigured returns which containers would get other CPUs with another policy.
-func WhatIfConfigured(of Copier, p engine.Policy) api.Outlook {
-	then := View{State: of.Copied()}
-	was := then.seats()
+func WhatIfConfigured(of StateCopier, p engine.Policy) api.Outlook {
+	then := View{State: of.CopyState()}
+	was := then.assignments()
 	then.State.Reconfigure(p)
-	return api.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
+	return api.Outlook{Moves: moves(was, then.assignments()), CPUs: then.cpus()}
 }
 
 // Copier makes a copy of the state, outside of any event.
-type Copier interface {
-	Copied() *engine.State
+type StateCopier interface {
+	CopyState() *engine.State
 }
 
 // seats are the CPUs of all that runs, by container id.
-func (v *View) seats() map[string]api.Move {
+func (v *View) assignments() map[string]api.Move {
 	all := map[string]api.Move{}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)

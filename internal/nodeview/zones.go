@@ -38,7 +38,7 @@ func (v *View) zones() zones.Node {
 		n.Pods = append(n.Pods, podOf(p))
 		addGranted(n.Granted, p)
 	}
-	v.takeBound(n.Zones)
+	v.subtractBound(n.Zones)
 	return n
 }
 
@@ -63,7 +63,7 @@ func addGranted(granted map[string]map[string]zones.Pod, p *engine.Pod) {
 func (v *View) zoneOwners() (out []zones.Owner) {
 	held := map[string]topology.Set{}
 	assigned := map[string]bool{}
-	for _, g := range slices.Concat(v.State.Grants(), v.State.Kept()) {
+	for _, g := range slices.Concat(v.State.Grants(), v.State.ReservedGrants()) {
 		held[g.Key.PodUID] = held[g.Key.PodUID].Union(g.CPUs)
 		assigned[g.Key.PodUID] = g.From == intent.KoordResourceStatus
 	}
@@ -142,7 +142,7 @@ func socketOf(m *topology.Machine, i int) int {
 // request on the NUMA nodes that they are bound to, and memory and huge pages of all
 // that are bound. A container that is bound to none may use any, so it takes nothing
 // off one: the scheduler counts its requests for the whole machine.
-func (v *View) takeBound(all []zones.Zone) {
+func (v *View) subtractBound(all []zones.Zone) {
 	for _, id := range v.State.Containers() {
 		c := v.State.Container(id)
 		p := v.State.Pod(c.PodID)
@@ -157,15 +157,15 @@ func (v *View) takeBound(all []zones.Zone) {
 				}
 			}
 		}
-		v.takeMemory(all, p, c)
+		v.subtractMemory(all, p, c)
 	}
 }
 
 // boundTo are the ids of the NUMA nodes that a container without CPUs of its own is
 // bound to; nil where it is not.
 func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
-	switch named := c.Seat.Which.On(); {
-	case c.Seat.Pool != placement.Shared:
+	switch named := c.Assignment.Which.On(); {
+	case c.Assignment.Pool != placement.Shared:
 		return nil
 	case len(named) > 0:
 		return named
@@ -173,7 +173,7 @@ func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
 		return []int{c.PoolNode.V}
 	}
 	for _, n := range m.Nodes { // that a scheduler chose
-		if !n.CPUs.And(c.Seat.Near).Empty() {
+		if !n.CPUs.And(c.Assignment.Near).Empty() {
 			on = append(on, n.ID)
 		}
 	}
@@ -194,9 +194,9 @@ func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
 
 // takeMemory takes memory and huge pages that a container may use off the zones that
 // its memory is bound to, the nearest first.
-func (v *View) takeMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
+func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
 	ids, err := topology.ParseList(cmp.Or(c.Mems, c.Pristine.CPU.Mems))
-	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Seat.Pool != placement.Own {
+	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Assignment.Pool != placement.Own {
 		return
 	}
 	spec, known := p.Spec.Container(c.Name)
@@ -205,8 +205,8 @@ func (v *View) takeMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) 
 		amounts = lifecycle.Amounts{lifecycle.ResourceMemory: c.Pristine.Memory.Limit.V}
 	}
 	var near topology.Set
-	if c.Seat.Pool == placement.Own {
-		near = c.Seat.Owned
+	if c.Assignment.Pool == placement.Own {
+		near = c.Assignment.Owned
 	}
 	for name, amount := range amounts {
 		if amount <= 0 || name != zones.Memory && !strings.HasPrefix(name, zones.Huge) {

@@ -42,13 +42,13 @@ func (p *Pools) Lay(d Demand) *Layout {
 func (l *Layout) Sized() bool { return l.Shared != nil }
 
 // Is reports whether this is the layout of a demand on some pools.
-func (l *Layout) Is(p *Pools, d Demand) bool {
+func (l *Layout) Matches(p *Pools, d Demand) bool {
 	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && maps.Equal(l.Demand.Needs, d.Needs)
 }
 
 // pool returns the CPUs of the pool a seat is in. It has no owned CPU, but for
 // those lent to the reclaimed pool.
-func (l *Layout) pool(s Seat) topology.Set {
+func (l *Layout) pool(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
 		return l.Shared[s.Which]
@@ -77,12 +77,12 @@ func (l *Layout) prefixed(name string) topology.Set {
 // seat, but for lent ones in the reclaimed pool; where the pool is used up, it
 // falls back to all CPUs within the bound that nobody owns. ok is false where
 // nothing is left at all.
-func (l *Layout) CPUs(s Seat) (cpus topology.Set, ok bool) {
+func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.Pool == Own {
 		return s.Owned, true
 	}
 	free := l.pool(s)
-	all := l.Pools.base(Rest).Minus(l.Demand.Owned)
+	all := l.Pools.base(Unclassified).Minus(l.Demand.Owned)
 	var there topology.Set
 	if s.Pool == Reclaimed {
 		there = l.ReclaimedNear.And(s.Near)
@@ -109,5 +109,5 @@ func (w Which) Compare(o Which) int {
 		}
 		return 0
 	}
-	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.Alone)-flag(o.Alone))
+	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.ExclusiveNode)-flag(o.ExclusiveNode))
 }

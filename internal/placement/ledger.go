@@ -23,9 +23,9 @@ type Grant struct {
 	// Lent: reclaimed containers may use the CPUs while their owner does not.
 	Lent bool
 	// Alone: nobody else is given memory of the CPUs' NUMA nodes either.
-	Alone bool
+	ExclusiveNodes bool
 	// Wanted is how many CPUs its container asked for without success at its last resize; 0 where it has as many.
-	Wanted int
+	RefusedCPUs int
 }
 
 // Ledger is who owns which CPUs. Containers of one pod may own the same CPUs;
@@ -35,11 +35,11 @@ type Ledger struct {
 	owned topology.Set
 	lent  topology.Set // of owned
 	// kept are CPUs of owners that these cannot have now.
-	kept map[Key]Grant
+	reserved map[Key]Grant
 }
 
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, kept: map[Key]Grant{}} }
+func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, reserved: map[Key]Grant{}} }
 
 // Taken is a refusal: CPUs belong to another pod.
 type Taken struct {
@@ -54,10 +54,10 @@ func (t *Taken) Error() string {
 
 // Check returns a *Taken where some of the CPUs belong to another pod.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
-	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() && len(l.kept) == 0 {
+	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() && len(l.reserved) == 0 {
 		return nil
 	}
-	for _, g := range append(l.Grants(), l.AllKept()...) {
+	for _, g := range append(l.Grants(), l.AllReserved()...) {
 		if both := g.CPUs.And(cpus); g.Key.PodUID != key.PodUID && !both.Empty() {
 			return &Taken{CPUs: both, Owner: g}
 		}
@@ -72,20 +72,20 @@ func (l *Ledger) Put(g Grant) {
 
 // Keep records which CPUs an owner has besides its grant and cannot use now, as they
 // are offline: nobody else is granted them. An empty set ends that.
-func (l *Ledger) Keep(g Grant) {
+func (l *Ledger) Reserve(g Grant) {
 	if g.CPUs.Empty() {
-		delete(l.kept, g.Key)
+		delete(l.reserved, g.Key)
 		return
 	}
-	l.kept[g.Key] = g
+	l.reserved[g.Key] = g
 }
 
 // Kept returns the CPUs that are kept for a key.
-func (l *Ledger) Kept(key Key) topology.Set { return l.kept[key].CPUs }
+func (l *Ledger) Reserved(key Key) topology.Set { return l.reserved[key].CPUs }
 
 // KeptOfPod returns the CPUs that are kept for the containers of a pod.
-func (l *Ledger) KeptOfPod(uid string) topology.Set {
-	return union(maps.Values(l.kept), func(g Grant) bool { return g.Key.PodUID == uid })
+func (l *Ledger) ReservedForPod(uid string) topology.Set {
+	return union(maps.Values(l.reserved), func(g Grant) bool { return g.Key.PodUID == uid })
 }
 
 // union are the CPUs of the grants that match.
@@ -99,16 +99,16 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 }
 
 // AllKept returns all that is kept, in the order of the keys.
-func (l *Ledger) AllKept() []Grant { return sorted(slices.Collect(maps.Values(l.kept))) }
+func (l *Ledger) AllReserved() []Grant { return sorted(slices.Collect(maps.Values(l.reserved))) }
 
 // Held returns the CPUs that are owned or kept for an owner.
 func (l *Ledger) Held() topology.Set {
-	return l.owned.Union(union(maps.Values(l.kept), func(Grant) bool { return true }))
+	return l.owned.Union(union(maps.Values(l.reserved), func(Grant) bool { return true }))
 }
 
 // Drop ends a grant, and what is kept for its key.
 func (l *Ledger) Drop(key Key) {
-	delete(l.kept, key)
+	delete(l.reserved, key)
 	if _, has := l.Of(key); has {
 		l.put(key.PodUID, without(l.pods[key.PodUID], key))
 	}
@@ -162,7 +162,7 @@ func (l *Ledger) OfPodByContainer(uid string) []Grant { return slices.Clone(l.po
 // in one.
 func (l *Ledger) HeldByPod(uid string) []Grant {
 	out := l.OfPodByContainer(uid)
-	for key, kept := range l.kept {
+	for key, kept := range l.reserved {
 		i := slices.IndexFunc(out, func(g Grant) bool { return g.Key == key })
 		switch {
 		case key.PodUID != uid:
@@ -177,17 +177,17 @@ func (l *Ledger) HeldByPod(uid string) []Grant {
 
 // Left returns the CPUs a pod owned before a restart that no container of it has
 // come for since: those of the key without a container.
-func (l *Ledger) Left(uid string) topology.Set {
+func (l *Ledger) WithoutContainer(uid string) topology.Set {
 	left, _ := l.Of(Key{PodUID: uid})
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
 // Alone returns the CPUs of NUMA nodes that other pods have alone.
-func (l *Ledger) Alone(uid string) topology.Set {
+func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	var s topology.Set
 	for other, grants := range l.pods {
 		if other != uid {
-			s = s.Union(union(slices.Values(grants), func(g Grant) bool { return g.Alone }))
+			s = s.Union(union(slices.Values(grants), func(g Grant) bool { return g.ExclusiveNodes }))
 		}
 	}
 	return s
@@ -197,12 +197,12 @@ func (l *Ledger) Alone(uid string) topology.Set {
 func (l *Ledger) DropPod(uid string) bool {
 	had := l.Owns(uid)
 	l.put(uid, nil)
-	maps.DeleteFunc(l.kept, func(key Key, _ Grant) bool { return key.PodUID == uid })
+	maps.DeleteFunc(l.reserved, func(key Key, _ Grant) bool { return key.PodUID == uid })
 	return had
 }
 
 // Owns reports whether a pod owns any CPU, or some are kept for it.
-func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.KeptOfPod(uid).Empty() }
+func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.ReservedForPod(uid).Empty() }
 
 // Grants returns all grants in the order of their keys.
 func (l *Ledger) Grants() []Grant {
@@ -224,6 +224,6 @@ func sorted(grants []Grant) []Grant {
 // Clone returns a copy that can be changed on its own.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
-	c.pods, c.kept = maps.Clone(l.pods), maps.Clone(l.kept)
+	c.pods, c.reserved = maps.Clone(l.pods), maps.Clone(l.reserved)
 	return &c
 }

@@ -16,7 +16,7 @@ type Policy interface {
 	Terms(m *topology.Machine, s Subject) Terms
 	// Choose chooses the CPUs of an owner: those of a new one, more beside those it
 	// has, or which of them it keeps. The error is a sentence for people.
-	Choose(v View, s Subject, w Want) (Assignment, error)
+	Choose(v View, s Subject, w CPURequest) (Assignment, error)
 	// Share says where a container sits that owns no CPUs.
 	Share(v View, s Subject) Assignment
 	// Layout says what the pools have.
@@ -32,7 +32,7 @@ type View struct {
 	// Free are the CPUs that the subject's pod could come to own.
 	Free topology.Set
 	// Off: nobody is placed.
-	Off bool
+	PlacementOff bool
 }
 
 // Subject is who asks: a container of a pod, or any of them.
@@ -42,7 +42,7 @@ type Subject struct {
 	// nil where that is not told.
 	Requested, PodRequested *lifecycle.Resources
 	// Given is what the kubelet says that its static managers gave it.
-	Given lifecycle.StaticGrant
+	KubeletGrant lifecycle.StaticGrant
 	// Devices are those that containers have that own the same CPUs.
 	Devices []lifecycle.DeviceGrant
 	// Owned are the CPUs its pod owns.
@@ -76,22 +76,22 @@ type Terms struct {
 	Pays    Payment
 	Key     string // what asks for CPUs of its own
 	// Lent and Alone are what a grant says (Grant).
-	Lent, Alone bool
+	Lent, ExclusiveNodes bool
 	// NearDevices: devices count in the choice.
 	NearDevices bool
 	// Elsewhere is why no CPUs are granted here: another program decides. It is nil
 	// where the agent has it.
-	Elsewhere error
+	DecidedElsewhere error
 	// Given is what the component that decides gave the container.
-	Given Given
+	External ExternalGrant
 }
 
 // Given are the CPUs another program gave a container alone.
-type Given struct {
+type ExternalGrant struct {
 	CPUs topology.Set
 	// Away are more of them, which are offline.
-	Away topology.Set
-	Why  string
+	Offline topology.Set
+	Why     string
 	// Mems are the memory nodes it was bound to.
 	Mems []int
 	// Problems are what does not fit together in what was told.
@@ -102,15 +102,15 @@ type Given struct {
 const ByKubelet = "the kubelet's static CPU manager"
 
 // Want is how many CPUs an owner is to have.
-type Want struct {
+type CPURequest struct {
 	N int
 	// Have are those it owns and can use: more are chosen beside them, or the best
 	// part of them. Held are these and those it owns and cannot use now.
 	Have, Held topology.Set
 	// Passed are CPUs of its pod that a new owner takes over before all others.
-	Passed topology.Set
+	TakenOver topology.Set
 	// Loose: any of them will do.
-	Loose bool
+	AnyCPUs bool
 	// Memory is what a new owner may use.
 	Memory Memory
 }
@@ -126,7 +126,7 @@ type Memory struct {
 // Assignment says which CPUs a container gets, or which pool, and why.
 type Assignment struct {
 	CPUs     topology.Set
-	Seat     Seat
+	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
 	// From is the key and Why the clause that led to it.
 	From, Why string
@@ -142,7 +142,7 @@ const sharesOfCPU = 1024
 // 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are given the cpuset
 // of what is left, or none.
 func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
-	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.Said() {
+	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
 	}
 	// CPUs that went offline are its own nevertheless.
@@ -158,36 +158,36 @@ func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources)
 func ShareByClass(v View, s Subject) (a Assignment) {
 	in, pools := s.Intent, v.Pools
 	class, key := in.Class.V, in.Class.Key
-	sit := func(seat Seat, from, why string) { a.Seat, a.From, a.Why = seat, from, why }
-	shared, reclaimed, named := Seat{Pool: Shared}, Seat{Pool: Reclaimed}, v.Layout.Sized() && in.Pool.Said()
+	sit := func(seat CPUGroup, from, why string) { a.Group, a.From, a.Why = seat, from, why }
+	shared, reclaimed, named := CPUGroup{Pool: Shared}, CPUGroup{Pool: Reclaimed}, v.Layout.Sized() && in.Pool.IsSet()
 	a.PoolNode = s.PoolNode
 	switch {
-	case v.Off:
+	case v.PlacementOff:
 	case class == intent.Shared && s.PoolNode.Set:
-		w := Which{Name: in.Pool.V, Bound: true, Node: s.PoolNode.V, Alone: in.NUMA.V.Alone}
-		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
+		w := Which{Name: in.Pool.V, Bound: true, Node: s.PoolNode.V, ExclusiveNode: in.NUMA.V.ExcludeOthers}
+		sit(CPUGroup{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
 	case class == intent.Shared && len(SharedNodes(v, in)) > 1:
 		w := BoundTo(in.Pool.V, SharedNodes(v, in))
-		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		sit(CPUGroup{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.Problems = unknownNodes(v.Machine, in)
 	case class == intent.Reclaimed && s.PoolNode.Set:
 		node, _ := v.Machine.Node(s.PoolNode.V)
-		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
-	case class == intent.Reclaimed && in.NUMA.Said() && len(in.Nodes.V) > 1 && v.Layout.Sized():
+		sit(CPUGroup{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case class == intent.Reclaimed && in.NUMA.IsSet() && len(in.Nodes.V) > 1 && v.Layout.Sized():
 		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)
-	case in.Nodes.Said() && class != intent.Reclaimed:
+	case in.Nodes.IsSet() && class != intent.Reclaimed:
 		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)
-	case in.Nodes.Said() && pools.ReclaimedByNUMA:
+	case in.Nodes.IsSet() && pools.ReclaimedByNUMA:
 		sit(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)
 	case class == intent.Shared && named:
-		sit(Seat{Pool: Shared, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
+		sit(CPUGroup{Pool: Shared, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
 	case class == intent.System && named && (in.Pool.V != ReservedPool || !pools.Reserved.Empty()):
-		sit(Seat{Pool: System, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says")
+		sit(CPUGroup{Pool: System, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says")
 	case class == intent.System && !pools.System.Empty():
-		sit(Seat{Pool: System}, key, "the system pool")
+		sit(CPUGroup{Pool: System}, key, "the system pool")
 	case class == intent.Reclaimed:
 		sit(reclaimed, key, "the reclaimed pool")
 	case class == intent.Shared:
@@ -205,7 +205,7 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 // SharedNodes are the NUMA nodes, by id, that a pod of class shared is bound to together: those
 // that a scheduler chose where these are several. None where it is bound to one, or to none.
 func SharedNodes(v View, in *intent.Pod) (ids []int) {
-	if in.Class.V != intent.Shared || !in.NUMA.Said() || in.NUMA.V.Alone || len(in.NUMA.V.IDs) > 0 || !v.Layout.Sized() {
+	if in.Class.V != intent.Shared || !in.NUMA.IsSet() || in.NUMA.V.ExcludeOthers || len(in.NUMA.V.IDs) > 0 || !v.Layout.Sized() {
 		return nil
 	}
 	for _, id := range in.Nodes.V {
@@ -224,7 +224,7 @@ func SharedNodes(v View, in *intent.Pod) (ids []int) {
 func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
 	for _, id := range in.Nodes.V {
 		if n, ok := m.Node(id); ok {
-			a.Seat.Near = a.Seat.Near.Union(n.CPUs)
+			a.Group.Near = a.Group.Near.Union(n.CPUs)
 		}
 	}
 	a.Problems = append(a.Problems, unknownNodes(m, in)...)

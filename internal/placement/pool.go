@@ -14,7 +14,7 @@ type Pool int
 // The pools. Rest is where containers sit that nobody asked anything for: all
 // CPUs but those others own. Own is not a pool: the container owns its CPUs.
 const (
-	Rest Pool = iota
+	Unclassified Pool = iota
 	Shared
 	Reclaimed
 	System
@@ -41,7 +41,7 @@ type Pools struct {
 }
 
 // ForAll are the CPUs that pods no pool is for may use.
-func (p *Pools) ForAll() topology.Set { return p.base(Rest) }
+func (p *Pools) ForAll() topology.Set { return p.base(Unclassified) }
 
 func (p *Pools) base(pool Pool) topology.Set {
 	switch {
@@ -62,10 +62,10 @@ type Which struct {
 	Name string // "" is the default one
 	// Bound confines the pool to the NUMA node with id Node, or to several: Nodes lists them
 	// then, and Node is the first. Alone lets no other pool onto its one node.
-	Bound bool
-	Node  int
-	Nodes string
-	Alone bool
+	Bound         bool
+	Node          int
+	Nodes         string
+	ExclusiveNode bool
 }
 
 // BoundTo is the pool of a name that is bound to the NUMA nodes with some ids.
@@ -103,7 +103,7 @@ func (w Which) String() string {
 	case w.Bound:
 		text = strings.TrimSpace(fmt.Sprintf("%s of node %d", text, w.Node))
 	}
-	if w.Alone {
+	if w.ExclusiveNode {
 		text += " alone"
 	}
 	return text
@@ -114,7 +114,7 @@ const ReservedPool = "reserve"
 
 // Seat is where a container sits. It is comparable: containers with equal
 // seats have equal CPUs, whatever happens to the pools.
-type Seat struct {
+type CPUGroup struct {
 	Pool  Pool
 	Which Which
 	// Near narrows the pool to these CPUs where that leaves any; Within bounds

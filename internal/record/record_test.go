@@ -44,8 +44,8 @@ type first struct {
 
 // record returns the same as a record of today.
 func (f *first) record() lifecycle.Record {
-	r := lifecycle.Record{Version: f.Version, Generation: f.Generation, CPUs: f.CPUs, Given: f.Given, Kept: lifecycle.Kept{
-		Ours: f.Ours, Unplaced: f.Unplaced, Wanted: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, Exports: f.Exports, Outside: f.Outside,
+	r := lifecycle.Record{Version: f.Version, Generation: f.Generation, CPUs: f.CPUs, CreatedWith: f.Given, RecordFields: lifecycle.RecordFields{
+		Managed: f.Ours, Unplaced: f.Unplaced, RefusedCPUs: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, CPUEnv: f.Exports, HookServerValues: f.Outside,
 	}}
 	p := &f.Pristine
 	r.Pristine.CPU = lifecycle.CPU{Shares: opt(p.Shares), Quota: opt(p.Quota), Period: opt(p.Period), CPUs: p.CPUs, Mems: p.Mems}
@@ -118,13 +118,13 @@ const today = `f04223e6d20a53f74bc38f91df4d6106 {"v":1,"gen":7,"cpus":"2-3","giv
 // container it was stamped for alone.
 func TestStamp(t *testing.T) {
 	want := lifecycle.Record{
-		Version: 1, Generation: 7, CPUs: "2-3", Given: map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"},
-		Kept: lifecycle.Kept{
+		Version: 1, Generation: 7, CPUs: "2-3", CreatedWith: map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"},
+		RecordFields: lifecycle.RecordFields{
 			Pristine: lifecycle.Resources{
 				CPU:       lifecycle.CPU{Shares: lifecycle.Some[uint64](512), CPUs: "0-3"},
 				Hugepages: []lifecycle.HugepageLimit{{Size: "1GB", Limit: 0}, {Size: "2MB", Limit: 64 << 20}},
 			},
-			Exports: map[string]string{"TRIMTAB_CPUS": "2-3"},
+			CPUEnv: map[string]string{"TRIMTAB_CPUS": "2-3"},
 		},
 	}
 	s := record.NewSigner([]byte("k"))
@@ -157,11 +157,11 @@ func TestStamp(t *testing.T) {
 
 // TestStampLong: of what does not fit, CPUs and what to return to are stamped.
 func TestStampLong(t *testing.T) {
-	r := lifecycle.Record{Version: 1, CPUs: "4", Kept: lifecycle.Kept{Exports: map[string]string{"A": strings.Repeat("x", 5000)}}}
+	r := lifecycle.Record{Version: 1, CPUs: "4", RecordFields: lifecycle.RecordFields{CPUEnv: map[string]string{"A": strings.Repeat("x", 5000)}}}
 	s := record.NewSigner([]byte("k"))
 	text, whole := s.Stamp("uid", "c", r)
 	got, err := s.Read("uid", "c", text)
-	if whole || err != nil || got.CPUs != "4" || got.Exports != nil {
+	if whole || err != nil || got.CPUs != "4" || got.CPUEnv != nil {
 		t.Errorf("%v %v %+v", whole, err, got)
 	}
 }
@@ -178,8 +178,8 @@ func TestCheckpointText(t *testing.T) {
 	}
 	const want = `{"v":1,"containers":{"c1":{"v":1,"gen":3,"cpus":"1","ours":["cpu.shares"],"home":0,"pristine":{"quota":-1,"memory":5}}},` +
 		`"grants":{"u":"1"},"pods":{"p1":{"labels":{"a":"b"}}}}`
-	cp.Note("c1", lifecycle.Record{Version: 1, Generation: 3, CPUs: "1", Kept: lifecycle.Kept{
-		Ours: []lifecycle.Field{lifecycle.CPUShares}, PoolNode: lifecycle.Some(0),
+	cp.Note("c1", lifecycle.Record{Version: 1, Generation: 3, CPUs: "1", RecordFields: lifecycle.RecordFields{
+		Managed: []lifecycle.Field{lifecycle.CPUShares}, PoolNode: lifecycle.Some(0),
 		Pristine: lifecycle.Resources{
 			CPU:    lifecycle.CPU{Quota: lifecycle.Some[int64](-1), RealtimePeriod: lifecycle.Some[uint64](9)},
 			Memory: lifecycle.Memory{Limit: lifecycle.Some[int64](5)}, Unified: map[string]string{"a": "b"},

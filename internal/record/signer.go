@@ -45,7 +45,7 @@ func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text strin
 	if text = s.signed(podUID, container, r); len(text) <= longest {
 		return text, true
 	}
-	r.Outside, r.Exports = nil, nil
+	r.HookServerValues, r.CPUEnv = nil, nil
 	return s.signed(podUID, container, r), false
 }
 

@@ -23,7 +23,7 @@ type Copy struct {
 	Recorded    bool // its pristine resources are known from a record
 	// CreatePending: its creation was answered, and the runtime may not know it yet.
 	CreatePending bool
-	passedOver    bool // something was sent to it meanwhile
+	maybeIgnored  bool // something was sent to it meanwhile
 
 	waits       bool          // it is in the queue
 	piggybacked bool          // and its values went with an answer; no runtime says whether it took them
@@ -33,7 +33,7 @@ type Copy struct {
 
 // unsure is what a copy has where the runtime was sent a value and may have passed
 // over it: it is no value's text, so the next one is sent whatever it is.
-const unsure = "?"
+const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.
 func (c *Copy) Has(v lifecycle.Value) bool { return c.Stored[v.Field] == v.String() }
@@ -48,31 +48,31 @@ func (c *Copy) Store(f lifecycle.Field, text string) {
 
 // Invalidate notes that the runtime's copy may not have what it was sent: the field's
 // value is sent again.
-func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unsure) }
+func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unknownText) }
 
 // Send notes a value that goes to the runtime with an answer. A runtime that does not
 // know the container yet passes over it: its copy is brought in line once it does.
 func (c *Copy) Send(v lifecycle.Value) {
 	c.Store(v.Field, v.String())
 	if c.CreatePending {
-		c.passedOver = true
-		c.Store(v.Field, unsure)
+		c.maybeIgnored = true
+		c.Store(v.Field, unknownText)
 	}
 }
 
 // Create notes that the container's creation is answered.
-func (c *Copy) Create() { c.Stored, c.CreatePending, c.passedOver = Texts{}, true, false }
+func (c *Copy) Create() { c.Stored, c.CreatePending, c.maybeIgnored = Texts{}, true, false }
 
 // Report takes over what the runtime reports of a container that it knows.
 func (c *Copy) Report(r *lifecycle.Resources) {
-	c.Stored, c.CreatePending, c.passedOver = Of(r), false, false
+	c.Stored, c.CreatePending, c.maybeIgnored = Of(r), false, false
 }
 
 // CreateDone notes that the runtime knows the container. It reports whether something
 // sent to it until now may have been passed over.
 func (c *Copy) CreateDone() (missed bool) {
-	missed = c.passedOver
-	c.CreatePending, c.passedOver = false, false
+	missed = c.maybeIgnored
+	c.CreatePending, c.maybeIgnored = false, false
 	return missed
 }
 
@@ -94,7 +94,7 @@ func (c *Copy) Rename(from *Copy) {
 	}
 	c.Recorded = c.Recorded || from.Recorded
 	if from.CreatePending {
-		c.CreatePending, c.passedOver = true, from.passedOver
+		c.CreatePending, c.maybeIgnored = true, from.maybeIgnored
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *Copy) Rename(from *Copy) {
 // alone, where no update of the runtime undoes it. So the runtime's copy stays
 // what was asked for, and a restart finds it so.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
-	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
+	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.HookServerName && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 
@@ -111,24 +111,24 @@ func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 // runtime's copy for as long as nobody updates the container: it was computed
 // from that copy, and without a record the copy alone tells a later start what
 // was asked for.
-func (c *Copy) StaysOut(ctr *engine.Container, v lifecycle.Value) bool {
+func (c *Copy) KeptFromCopy(ctr *engine.Container, v lifecycle.Value) bool {
 	return c.KernelOnly(ctr, v) || v.Scaled && !c.Recorded
 }
 
 // Differs reports whether the runtime's copy is to have a value and lacks it.
 func (c *Copy) Differs(ctr *engine.Container, v lifecycle.Value) bool {
-	return route.Copied(v.Field) && !c.Has(v) && !c.StaysOut(ctr, v)
+	return route.Copied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
 }
 
 // Lacks returns those of a container's values that its copy lacks and that can be sent
 // in this phase; contest says why a field is left to others.
 func (c *Copy) Lacks(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contest func(lifecycle.Field) string) []lifecycle.Value {
 	if c.CreatePending {
-		c.passedOver = true // sent once the runtime knows it
+		c.maybeIgnored = true // sent once the runtime knows it
 		return nil
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {
-		k := route.Known{Contest: contest(v.Field), Stored: c.Has(v), Kept: c.StaysOut(ctr, v)}
+		k := route.Known{Contest: contest(v.Field), Stored: c.Has(v), Kept: c.KeptFromCopy(ctr, v)}
 		return route.Of(p, can, v, k).To != route.Runtime
 	})
 }

@@ -27,7 +27,7 @@ type Queue struct {
 // would write an old one over the kernel's with each update of the kubelet's.
 const (
 	firstPause = time.Minute
-	mostPause  = 16 * time.Minute
+	maxPause   = 16 * time.Minute
 )
 
 // An update costs the runtime about 13 ms under its global lock, so a
@@ -40,7 +40,7 @@ const maxTries = 5
 // not held much longer than without us.
 const (
 	quiet         = time.Second
-	MostWait      = 30 * time.Second
+	MaxWait       = 30 * time.Second
 	piggybackPace = time.Second
 )
 
@@ -84,7 +84,7 @@ func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
 }
 
 // Overdue reports whether copies have waited for too long.
-func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MostWait }
+func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MaxWait }
 
 // Next takes out the oldest copy, of some.
 func (q *Queue) Next() *Copy {
@@ -102,7 +102,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil
 	}
-	q.Since = q.now().Add(piggybackPace - MostWait) // also where nothing is found: the search is on a request's path
+	q.Since = q.now().Add(piggybackPace - MaxWait) // also where nothing is found: the search is on a request's path
 	for i, c := range q.Waiting {
 		if c.piggybacked || c.Pending != nil || c.CreatePending {
 			continue
@@ -111,7 +111,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 			continue
 		}
 		for _, v := range values {
-			c.Store(v.Field, unsure)
+			c.Store(v.Field, unknownText)
 		}
 		q.Waiting = append(slices.Delete(q.Waiting, i, i+1), c)
 		c.piggybacked = true
@@ -135,7 +135,7 @@ func (q *Queue) Refused(c *Copy) (givenUp bool) {
 }
 
 // Took notes what the runtime has taken.
-func (q *Queue) Took(c *Copy, values []lifecycle.Value) {
+func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
 	c.tries, c.pause = 0, 0
 	delete(q.postponed, c)
 	for _, v := range values {
@@ -146,7 +146,7 @@ func (q *Queue) Took(c *Copy, values []lifecycle.Value) {
 // Postpone has a copy that was given up tried again after a while, and returns after
 // which.
 func (q *Queue) Postpone(c *Copy) time.Duration {
-	c.pause = min(max(2*c.pause, firstPause), mostPause)
+	c.pause = min(max(2*c.pause, firstPause), maxPause)
 	q.postponed[c] = q.now().Add(c.pause)
 	return c.pause
 }

@@ -78,7 +78,7 @@ func TestCopy(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	cpus := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}
 	scaled := lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000, Scaled: true}
-	own, rest := &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Own}}}, &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Rest}}}
+	own, rest := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Own}}}, &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Unclassified}}}
 	for name, tt := range map[string]struct {
 		copied runtimesync.Copy
 		ctr    *engine.Container
@@ -101,7 +101,7 @@ func TestDiffers(t *testing.T) {
 
 // TestLacks: what is sent is what the copy lacks, the runtime takes and nobody else has.
 func TestLacks(t *testing.T) {
-	own := &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Own}}}
+	own := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Own}}}
 	values := []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-1"}, {Field: lifecycle.CPUShares, Int: 512}, {Field: lifecycle.CPUQuota, Int: 1}}
 	can := &route.Capabilities{Copy: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f != lifecycle.CPUShares })}
 	ceded := func(f lifecycle.Field) string { return map[lifecycle.Field]string{lifecycle.CPUQuota: "ceded"}[f] }
@@ -138,8 +138,8 @@ func TestQueue(t *testing.T) {
 	}{
 		"just after an event":       {0, false, 0, time.Second},
 		"quiet":                     {time.Second, false, 0, 0},
-		"never quiet for too long":  {0, false, runtimesync.MostWait, 0},
-		"where answers can take it": {0, true, runtimesync.MostWait, time.Second},
+		"never quiet for too long":  {0, false, runtimesync.MaxWait, 0},
+		"where answers can take it": {0, true, runtimesync.MaxWait, time.Second},
 	} {
 		was := now
 		now = now.Add(tt.after)
@@ -179,7 +179,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	q.Postpone(a)
-	q.Took(a, nil)
+	q.Accepted(a, nil)
 	now = now.Add(time.Hour)
 	if q.Retry(); len(q.Waiting) != 0 {
 		t.Error("what the runtime took is tried again")
@@ -199,7 +199,7 @@ func TestPiggyback(t *testing.T) {
 	for range 6 {
 		id, _ := q.Piggyback(func(*runtimesync.Copy) []lifecycle.Value { return shares })
 		sent = append(sent, id)
-		now = now.Add(runtimesync.MostWait / 2)
+		now = now.Add(runtimesync.MaxWait / 2)
 	}
 	if d := cmp.Diff([]string{"", "", "c", "d", "", ""}, sent); d != "" {
 		t.Errorf("sent with answers:\n%s", d)

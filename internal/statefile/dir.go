@@ -25,7 +25,7 @@ func New(fs FS, path string) *Dir { return &Dir{fs: fs, path: path} }
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
 // Damaged is the end of the name of a file that was put aside.
-const Damaged = ".damaged"
+const DamagedSuffix = ".damaged"
 
 // maxSize limits what is read of one file. A node's state is some megabytes.
 const maxSize = 256 << 20
@@ -92,7 +92,7 @@ func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
 func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) {
-	err = patiently(func() error {
+	err = readWithRetries(func() error {
 		data, err = d.readOnce(name, forbidden)
 		return err
 	})
@@ -200,12 +200,12 @@ func (d *Dir) syncSelf() error {
 // PutAside renames a file that must not be used, in place of one renamed before,
 // and returns its new name.
 func (d *Dir) PutAside(name string) (string, error) {
-	err := d.fs.Rename(name, name+Damaged)
+	err := d.fs.Rename(name, name+DamagedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err != nil {
 		err = fmt.Errorf("put %s aside: %w", d.Path(name), err)
 	}
-	return d.Path(name + Damaged), err
+	return d.Path(name + DamagedSuffix), err
 }

@@ -128,7 +128,7 @@ func TestLinesEveryFault(t *testing.T) {
 			t.Errorf("once nothing fails: %v", err)
 		}
 		checkLines(t, good, all, true)
-		aside, err := os.ReadFile(filepath.Join(path, "lines"+statefile.Damaged))
+		aside, err := os.ReadFile(filepath.Join(path, "lines"+statefile.DamagedSuffix))
 		if earlier == nil && (err != nil || !strings.HasPrefix(string(aside), "boot\nearlier\n")) {
 			t.Errorf("what could not be read is lost: %q, %v", aside, err)
 		}

@@ -35,13 +35,13 @@ type Lines struct {
 // file again.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
-	err = patiently(func() (err error) {
+	err = readWithRetries(func() (err error) {
 		earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
 		// A failed write to the disk must not lose a file that can still be read.
-		again := patiently(func() (err error) {
+		again := readWithRetries(func() (err error) {
 			earlier, alone, err = l.open(os.O_RDONLY)
 			return err
 		})

@@ -48,7 +48,7 @@ const (
 
 // patiently reads until that succeeds, or fails for a reason that another try does
 // not change.
-func patiently(read func() error) error {
+func readWithRetries(read func() error) error {
 	pause := readPause
 	for try := 1; ; try++ {
 		err := read()

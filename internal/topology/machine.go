@@ -45,14 +45,14 @@ type CPU struct {
 	Isolated, NoHz bool
 	// Unread: it was offline when the machine was read, and the kernel shows only
 	// the NUMA node of such a CPU. See NewUnread.
-	Unread bool
+	PlaceUnknown bool
 }
 
 // NewUnread returns a CPU that was offline when the machine was read: it counts as
 // a core of its own on a NUMA node, until Learned has its place.
-func NewUnread(id, node int) CPU {
+func NewOfflineCPU(id, node int) CPU {
 	alone := -1 - id // the kernel numbers nothing like this
-	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, Unread: true}
+	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, PlaceUnknown: true}
 }
 
 // CoreKind is the kind of a core on a hybrid processor.
@@ -151,7 +151,7 @@ func Build(l Layout) (*Machine, error) {
 		return nil, fmt.Errorf("none of the %d CPUs is online", len(m.CPUs))
 	}
 	slices.SortFunc(m.Devices, func(a, b Device) int { return cmp.Compare(a.Address, b.Address) })
-	if err := m.seatNodes(l.Nodes); err != nil {
+	if err := m.addNodes(l.Nodes); err != nil {
 		return nil, err
 	}
 	m.group()
@@ -159,7 +159,7 @@ func Build(l Layout) (*Machine, error) {
 }
 
 // seatNodes sorts the nodes, adds those only CPUs name, and gives each its CPUs.
-func (m *Machine) seatNodes(nodes []Node) error {
+func (m *Machine) addNodes(nodes []Node) error {
 	at := map[int]*Node{}
 	for _, n := range nodes {
 		if at[n.ID] != nil {
@@ -231,12 +231,12 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 // Learned returns the machine with the places of CPUs that were offline when it was
 // read, from a later reading of the same machine. Sets mean the same on both. A CPU
 // on a NUMA node that the machine lacks stays unread.
-func (m *Machine) Learned(later *Machine) *Machine {
+func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 	n := *m
 	n.CPUs = slices.Clone(m.CPUs)
 	for i, c := range m.CPUs {
 		at, there := later.index[c.ID]
-		if !c.Unread || !there || later.CPUs[at].Unread {
+		if !c.PlaceUnknown || !there || later.CPUs[at].PlaceUnknown {
 			continue
 		}
 		if _, known := m.NodeIndex(later.CPUs[at].Node); known {
@@ -261,7 +261,7 @@ func (m *Machine) numbered(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
 		for i := range later.groups[l][later.member[l][at]].All() {
-			if j, there := m.index[later.CPUs[i].ID]; there && i != at && !m.CPUs[j].Unread {
+			if j, there := m.index[later.CPUs[i].ID]; there && i != at && !m.CPUs[j].PlaceUnknown {
 				return m.CPUs[j], true
 			}
 		}

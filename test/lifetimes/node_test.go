@@ -86,7 +86,7 @@ func newNode(t testing.TB) *node {
 	must(t, err)
 	must(t, n.kernel.MkdirRunc("kubepods"))
 	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
-	must(t, n.keeper.Originals.Keep(discarded{}, nil))
+	must(t, n.keeper.Originals.Load(discarded{}, nil))
 	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(kernel.NewCookies())}, lifecycle.CoreSched)
 	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
 	n.con = conductor.New(conductor.Options{
@@ -113,7 +113,7 @@ func must(t testing.TB, err error) {
 
 func (n *node) handle(ev lifecycle.Event) {
 	_, _ = n.con.Handle(n.t.Context(), carrier{}, ev)
-	n.con.Settled()
+	n.con.Flush()
 }
 
 // kinds are the kinds of pods, used in turn.

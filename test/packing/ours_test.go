@@ -95,7 +95,7 @@ func (o *ours) own(e event) (placed, bool) {
 		o.end(e.id)
 		return placed{}, false
 	}
-	p := placed{cpus: c.Seat.Owned}
+	p := placed{cpus: c.Assignment.Owned}
 	if c.Mems != "" {
 		ids, err := topology.ParseList(c.Mems)
 		if err != nil {
@@ -113,7 +113,7 @@ func (o *ours) resize(e event) (topology.Set, bool) {
 	pod, c := o.state.Pod(podID(e.id)).Pod, o.state.Container(ctrID(e.id))
 	r := resources(e.cpus*1000, 0)
 	o.do(&lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: &lifecycle.Container{ID: c.ID, PodID: pod.ID, Name: c.Name}, Requested: &r})
-	got := o.state.Container(c.ID).Seat.Owned
+	got := o.state.Container(c.ID).Assignment.Owned
 	if got.Len() == e.cpus {
 		return got, true
 	}
@@ -144,7 +144,7 @@ func (o *ours) end(id int) {
 func (o *ours) pools() []pool {
 	milli := map[placement.Which]int{}
 	for id, e := range o.shared {
-		milli[o.state.Container(ctrID(id)).Seat.Which] += e.milli
+		milli[o.state.Container(ctrID(id)).Assignment.Which] += e.milli
 	}
 	var out []pool
 	for _, s := range o.state.PoolShares() {

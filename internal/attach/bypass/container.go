@@ -24,7 +24,7 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 	if w&runs != 0 {
 		s.nowRunning(p, c)
 	}
-	if c.reported.Unread != "" && p.reported.Unread == "" {
+	if c.reported.Undescribed != "" && p.reported.Undescribed == "" {
 		if err := s.reread(p, c); err != nil {
 			return err
 		}

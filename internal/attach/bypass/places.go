@@ -133,7 +133,7 @@ func (p *places) group(dir string, found map[string]string, depth int) {
 }
 
 func (p *places) child(dir string, found map[string]string, depth int) {
-	switch cgroup.Named(dir).Sort {
+	switch cgroup.ParseName(dir).Kind {
 	case cgroup.QoSDir:
 		if depth == 0 {
 			p.group(dir, found, depth+1)
@@ -155,7 +155,7 @@ func (p *places) pod(dir string, found map[string]string) {
 
 // note notes the directory of a container.
 func note(dir string, found map[string]string) {
-	if n := cgroup.Named(dir); n.Sort == cgroup.ContainerDir {
+	if n := cgroup.ParseName(dir); n.Kind == cgroup.ContainerDir {
 		found[n.ID] = dir
 	}
 }

@@ -93,10 +93,10 @@ func newPod(id string) *pod {
 // was found.
 func newCtr(d criclient.Container, dir string) *ctr {
 	if d.StateUnknown && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
-		d.State, d.Unread = lifecycle.StateUnknown, ""
+		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
-		id: d.ID, reported: d.Container, blank: d.Unread != "", running: d.State == lifecycle.StateRunning,
+		id: d.ID, reported: d.Container, blank: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
 		ended: d.State == lifecycle.StateStopped, seen: storedOf(&d.Resources), inStatus: d.InStatus != nil,
 	}
 	if c.inStatus {
@@ -239,7 +239,7 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	}
 	p.reported = now
 	s.index.mu.Lock()
-	p.lacks = now.Unread != ""
+	p.lacks = now.Undescribed != ""
 	s.index.mu.Unlock()
 	s.report(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
@@ -258,7 +258,7 @@ func (s *session) drop(p *pod) {
 
 // checkSandbox asks how a known pod is, and reports its end.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
-	if p.reported.Unread != "" {
+	if p.reported.Undescribed != "" {
 		if err := s.rereadPod(p); err != nil {
 			return false, err
 		}

@@ -57,7 +57,7 @@ func TestStored(t *testing.T) {
 func TestStateUnknown(t *testing.T) {
 	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
 		c := newCtr(criclient.Container{
-			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Unread: "the runtime says that its state is unknown"}, StateUnknown: true,
+			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime says that its state is unknown"}, StateUnknown: true,
 		}, dir)
 		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.blank != c.running {
 			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.blank, want)

@@ -224,13 +224,13 @@ func (s *session) appeared(found map[string]string) {
 // vanished takes in that a directory went.
 func (s *session) vanished(dir string) {
 	id, ok := s.index.at(dir)
-	n := cgroup.Named(dir)
+	n := cgroup.ParseName(dir)
 	switch {
 	case ok:
 		s.hintContainer(id, cgroupGone)
-	case n.Sort == cgroup.ContainerDir && s.index.isPod(n.ID):
+	case n.Kind == cgroup.ContainerDir && s.index.isPod(n.ID):
 		s.tasks.run(func() { s.sandboxEnds(n.ID) })
-	case n.Sort == cgroup.PodDir:
+	case n.Kind == cgroup.PodDir:
 		s.tasks.run(s.relist)
 	}
 }

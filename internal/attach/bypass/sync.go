@@ -45,11 +45,11 @@ func (s *session) synchronise() error {
 	for _, p := range known {
 		for _, c := range p.ctrs {
 			s.keep(p, c)
-			if c.reported.Unread != "" {
+			if c.reported.Undescribed != "" {
 				s.hint(p.id, c.id, askStatus)
 			}
 		}
-		if p.reported.Unread != "" {
+		if p.reported.Undescribed != "" {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {

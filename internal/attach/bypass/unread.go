@@ -48,7 +48,7 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 		if now == nil || err != nil {
 			return
 		}
-		criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Unread, false)
+		criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Undescribed, false)
 		s.reportPod(p, now)
 	}
 	for _, id := range left.order {
@@ -59,7 +59,7 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 		if now == nil || err != nil {
 			continue
 		}
-		criclient.LogRead(s.a.o.Log, logkey.Container, now.Name, now.Unread, false)
+		criclient.LogRead(s.a.o.Log, logkey.Container, now.Name, now.Undescribed, false)
 		dir := s.index.foundDir(id)
 		if above, ok := p.dir(); ok && dir == "" {
 			dir, _ = s.a.o.Tree.Find(above, id)

@@ -24,8 +24,8 @@ func (h *recorder) described(kind lifecycle.Kind, id string) (ev lifecycle.Event
 	for _, ev := range h.all {
 		switch {
 		case ev.Kind != kind:
-		case ev.Container != nil && ev.Container.ID == id && ev.Container.Unread == "",
-			ev.Container == nil && ev.Pod != nil && ev.Pod.ID == id && ev.Pod.Unread == "":
+		case ev.Container != nil && ev.Container.ID == id && ev.Container.Undescribed == "",
+			ev.Container == nil && ev.Pod != nil && ev.Pod.ID == id && ev.Pod.Undescribed == "":
 			return ev, true
 		}
 	}
@@ -78,7 +78,7 @@ func checkSync(t *testing.T, h *recorder, pod, inner, bad string) {
 		t.Fatalf("synchronised with %d pods and %d containers", len(h.sync.Pods), len(h.sync.Containers))
 	}
 	for _, p := range h.sync.Pods {
-		if (p.Unread != "") != (p.ID == pod) || p.CgroupParent != "/kubepods/burstable/pod"+p.UID {
+		if (p.Undescribed != "") != (p.ID == pod) || p.CgroupParent != "/kubepods/burstable/pod"+p.UID {
 			t.Errorf("%+v", p)
 		}
 		if p.ID == pod && (p.Annotations["a"] != "1" || p.UID != "uid-badly" || p.Name != "badly") {
@@ -86,7 +86,7 @@ func checkSync(t *testing.T, h *recorder, pod, inner, bad string) {
 		}
 	}
 	for _, c := range h.sync.Containers {
-		if (c.Unread != "") != (c.ID == inner || c.ID == bad) || !strings.HasSuffix(c.CgroupsPath, c.ID) || c.State != lifecycle.StateRunning {
+		if (c.Undescribed != "") != (c.ID == inner || c.ID == bad) || !strings.HasSuffix(c.CgroupsPath, c.ID) || c.State != lifecycle.StateRunning {
 			t.Errorf("%+v", c)
 		}
 		if c.ID == bad && (c.Name != "bad" || len(c.Env) > 0) {

@@ -193,7 +193,7 @@ func (c *calls) endContainer(id string, kind lifecycle.Kind) relay.Verdict {
 func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
 	c.order.await(ctx, req.pod)
 	known := c.store.pod(req.pod)
-	if known != nil && known.Unread == "" {
+	if known != nil && known.Undescribed == "" {
 		return known
 	}
 	p := req.podIn()

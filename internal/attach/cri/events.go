@@ -32,7 +32,7 @@ type shared struct {
 
 // beforePod is a handler that is called before a sandbox is created.
 type beforePod interface {
-	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error)
+	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error)
 }
 
 // events passes events to the handler, and its values for existing containers to the runtime.
@@ -48,7 +48,7 @@ func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Out
 	if h, ok := e.handler.(beforePod); ok {
 		return h.BeforePod(ctx, e.from, p)
 	}
-	return lifecycle.Outside{}, nil
+	return lifecycle.HookServerAnswer{}, nil
 }
 
 // handle calls the handler. Only a rejection is returned as an error.

@@ -145,7 +145,7 @@ func TestMadeAnew(t *testing.T) {
 		for _, text := range []string{"k", "l"} {
 			for _, n := range []int64{0, 1000} {
 				v := lifecycle.Value{
-					Field: s.field, Key: text, Text: text, Int: n, Gone: s.field == lifecycle.Env && n != 0,
+					Field: s.field, Key: text, Text: text, Int: n, Remove: s.field == lifecycle.Env && n != 0,
 					Mount: &lifecycle.Mount{Destination: text, Source: "/s"}, Device: &lifecycle.Device{Path: text},
 				}
 				req, ok := creationIn(msg)

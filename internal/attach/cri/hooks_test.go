@@ -195,7 +195,7 @@ func TestFieldProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.h.says(lifecycle.CreateContainer, cpus("2-3"), lifecycle.Value{Field: lifecycle.CPUQuota, Int: -1}, lifecycle.Value{Field: lifecycle.MemoryLimit, Int: -1},
-		lifecycle.Value{Field: lifecycle.Env, Key: "C", Text: "3"}, lifecycle.Value{Field: lifecycle.Env, Key: "B", Gone: true},
+		lifecycle.Value{Field: lifecycle.Env, Key: "C", Text: "3"}, lifecycle.Value{Field: lifecycle.Env, Key: "B", Remove: true},
 		lifecycle.Value{Field: lifecycle.Annotation, Key: "record", Text: "r"})
 	id, err := p.create(g, pod, config())
 	if err != nil {

@@ -57,7 +57,7 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 	f.mu.Lock()
 	id := f.sandbox[uid]
 	f.mu.Unlock()
-	if p := f.store.pod(id); p != nil && p.Unread == "" && id != "" {
+	if p := f.store.pod(id); p != nil && p.Undescribed == "" && id != "" {
 		f.order.await(ctx, id)
 		return p, nil
 	}
@@ -69,7 +69,7 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 		return nil, status.Errorf(codes.NotFound, "trimtab: the runtime has no ready sandbox of pod %s/%s (uid %q)", m.GetNamespace(), m.GetName(), uid)
 	}
 	p := f.store.pod(l.Id)
-	if p == nil || p.Unread != "" {
+	if p == nil || p.Undescribed != "" {
 		if p, err = f.client.Pod(ctx, l.Id); err != nil {
 			return nil, err
 		}

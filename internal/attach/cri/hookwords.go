@@ -106,7 +106,7 @@ func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Val
 		case v.Scope != lifecycle.OfContainer:
 		case v.Field == lifecycle.Annotation && criclient.PutPair(&resp.ContainerAnnotations, v):
 			continue
-		case v.Field == lifecycle.Env && v.Gone:
+		case v.Field == lifecycle.Env && v.Remove:
 			delete(resp.ContainerEnvs, v.Key)
 			continue
 		case v.Field == lifecycle.Env && criclient.PutPair(&resp.ContainerEnvs, v):

@@ -158,7 +158,7 @@ func addEnv(c *pCtr, v lifecycle.Value) bool {
 	if v.Key == "" || strings.Contains(v.Key, "=") {
 		return false
 	}
-	if v.Gone {
+	if v.Remove {
 		c.Envs = slices.DeleteFunc(c.Envs, func(e *cri.KeyValue) bool { return e.GetKey() == v.Key })
 		return true
 	}

@@ -100,7 +100,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 		case l.State != criclient.Ready:
 		case known == nil && s.unannounced.old(l.ID):
 			lost = errors.Join(lost, s.adoptPod(ctx, l.ID, nil))
-		case known != nil && known.Unread != "":
+		case known != nil && known.Undescribed != "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptPod(ctx, l.ID, known) })
 		}
 	}
@@ -110,7 +110,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 		case p == nil || l.State == criclient.Exited:
 		case known == nil && l.State == criclient.Running && s.unannounced.old(l.ID):
 			lost = errors.Join(lost, s.adoptContainer(ctx, l, p, nil))
-		case known != nil && known.Unread != "" && p.Unread == "":
+		case known != nil && known.Undescribed != "" && p.Undescribed == "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })
 		}
 	}
@@ -120,8 +120,8 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 // find returns a container from the store, or else from the runtime; nil for an unknown one.
 func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
-	if c != nil && c.Unread != "" && p.Unread == "" {
-		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Unread == "" {
+	if c != nil && c.Undescribed != "" && p.Undescribed == "" {
+		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Undescribed == "" {
 			s.order.await(ctx, p.ID)
 			s.addContainer(ctx, full.Container, p, c)
 		}

@@ -31,7 +31,7 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 
 // retryNow asks at once about the containers of a pod that can be read again.
 func (s *lists) retryNow(pod string) {
-	if p := s.store.pod(pod); p != nil && p.Unread == "" {
+	if p := s.store.pod(pod); p != nil && p.Undescribed == "" {
 		s.retries.drop(pod)
 	}
 	s.retries.drop(s.store.containersOf(pod)...)
@@ -79,7 +79,7 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	} else {
 		s.store.change(c.ID, func(k *ctr) { k.value, k.started = kept, k.started || runs })
 	}
-	if c.Unread == "" {
+	if c.Undescribed == "" {
 		s.retries.drop(c.ID)
 	}
 	if runs { // else its StartContainer call reports it

@@ -39,9 +39,9 @@ func (h *handler) described(kind lifecycle.Kind, id string) bool {
 	defer h.mu.Unlock()
 	return slices.ContainsFunc(h.events, func(ev lifecycle.Event) bool {
 		if c := ev.Container; c != nil {
-			return ev.Kind == kind && c.ID == id && c.Unread == "" && ev.Pod.Unread == "" && len(c.Env) > 0
+			return ev.Kind == kind && c.ID == id && c.Undescribed == "" && ev.Pod.Undescribed == "" && len(c.Env) > 0
 		}
-		return ev.Kind == kind && ev.Pod != nil && ev.Pod.ID == id && ev.Pod.Unread == "" && ev.Pod.CgroupParent != ""
+		return ev.Kind == kind && ev.Pod != nil && ev.Pod.ID == id && ev.Pod.Undescribed == "" && ev.Pod.CgroupParent != ""
 	})
 }
 
@@ -90,12 +90,12 @@ func checkSync(t *testing.T, h *handler) {
 		t.Fatalf("synchronised with %d pods and %d containers", len(sync.Pods), len(sync.Containers))
 	}
 	for _, p := range sync.Pods {
-		if (p.Unread != "") != (p.ID == "badly") || p.CgroupParent == "" || p.UID != "u-"+p.ID || p.Annotations["a"] != p.ID {
+		if (p.Undescribed != "") != (p.ID == "badly") || p.CgroupParent == "" || p.UID != "u-"+p.ID || p.Annotations["a"] != p.ID {
 			t.Errorf("%+v", p)
 		}
 	}
 	for _, c := range sync.Containers {
-		if (c.Unread != "") != (c.ID != "c-fine") || c.Name != "n-"+c.ID || c.Annotations["record"] != c.ID || c.State != lifecycle.StateRunning {
+		if (c.Undescribed != "") != (c.ID != "c-fine") || c.Name != "n-"+c.ID || c.Annotations["record"] != c.ID || c.State != lifecycle.StateRunning {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -111,10 +111,10 @@ func TestUnreadLater(t *testing.T) {
 	g.runtime.ran("sound", "c-worse")
 	g.runtime.ran("sound", "c-sound")
 	g.h.found(t, lifecycle.StartContainer, "c-sound")
-	if ev := g.h.found(t, lifecycle.StartContainer, "c-worse"); ev.Container.Unread == "" || ev.Container.Name != "n-c-worse" {
+	if ev := g.h.found(t, lifecycle.StartContainer, "c-worse"); ev.Container.Undescribed == "" || ev.Container.Name != "n-c-worse" {
 		t.Errorf("%+v", ev.Container)
 	}
-	if ev := g.h.found(t, lifecycle.RunPodSandbox, "late"); ev.Pod.Unread == "" || ev.Pod.UID != "u-late" {
+	if ev := g.h.found(t, lifecycle.RunPodSandbox, "late"); ev.Pod.Undescribed == "" || ev.Pod.UID != "u-late" {
 		t.Errorf("%+v", ev.Pod)
 	}
 	if state, _, err := g.a.Status(); state != cri.StateSynchronised || err != nil || g.h.detached.Load() > 0 {

@@ -158,7 +158,7 @@ func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycl
 		return nil, err
 	}
 	p := podOf(l)
-	p.Unread = why.Error()
+	p.Undescribed = why.Error()
 	return p, nil
 }
 
@@ -169,7 +169,7 @@ func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*li
 		return nil, err
 	}
 	out := containerOf(l, l.PodSandboxId)
-	out.Unread = why.Error()
+	out.Undescribed = why.Error()
 	return out, nil
 }
 
@@ -221,7 +221,7 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeo
 	unread, failed := c.UnreadContainer(ctx, l.ID, err)
 	if failed != nil {
 		unread = containerOf(&cri.Container{Id: l.ID, State: cri.ContainerState(l.State)}, l.Pod)
-		unread.Name, unread.Unread = lifecycle.Unnamed, err.Error()
+		unread.Name, unread.Undescribed = lifecycle.Unnamed, err.Error()
 	}
 	return Container{Container: unread}, nil
 }
@@ -254,7 +254,7 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 	}
 	pods = slices.DeleteFunc(pods, func(p *lifecycle.Pod) bool { return p == nil })
 	for _, p := range pods {
-		LogRead(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Unread, false)
+		LogRead(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Undescribed, false)
 	}
 	return pods, matchPods(c.logUnread(ctrs), pods), nil
 }
@@ -262,7 +262,7 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 func (c *Client) logUnread(ctrs []Container) []Container {
 	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return c.Container == nil })
 	for _, l := range ctrs {
-		LogRead(c.log, logkey.Container, l.ID, l.Unread, false)
+		LogRead(c.log, logkey.Container, l.ID, l.Undescribed, false)
 	}
 	return ctrs
 }
@@ -278,7 +278,7 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return byID[c.PodID] == nil })
 	for _, c := range ctrs {
 		p := byID[c.PodID]
-		if p.Unread == "" {
+		if p.Undescribed == "" {
 			continue
 		}
 		InheritUnread(c.Container, p)

@@ -148,7 +148,7 @@ func (p *player) play(s recordedStep) {
 	if s.Send != "" {
 		p.send(s)
 	}
-	p.con.Settled()
+	p.con.Flush()
 	for file, want := range s.Kernel {
 		got, err := p.kernel.ReadFile(file)
 		if text := strings.TrimSpace(string(got)); err != nil || text != want {

@@ -206,7 +206,7 @@ func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
 func nameable(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if v.Gone || !nameable(v.Key) || strings.Contains(v.Key, "=") {
+	if v.Remove || !nameable(v.Key) || strings.Contains(v.Key, "=") {
 		return false // runtimes drop a removal without a variable in its place
 	}
 	if slices.ContainsFunc(had.GetEnv(), func(e string) bool {

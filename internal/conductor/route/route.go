@@ -159,7 +159,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 		{taken && fields.Has(v.Field), carried},
 		{InKernel(v.Field), inKernel},
 		{Copied(v.Field), copied},
-		{v.Gone && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
+		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
 		{k.NoCgroup != nil, noCgroup},
 		{k.Contest != "", contested},
 		{k.InForce, inForce},

@@ -15,7 +15,7 @@ var (
 	cpus    = lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
 	rdt     = lifecycle.Value{Field: lifecycle.RDTSchemata, Text: "MB:0=50"}
 	env     = lifecycle.Value{Field: lifecycle.Env, Key: "A", Text: "1"}
-	removed = lifecycle.Value{Field: lifecycle.Env, Key: "A", Gone: true}
+	removed = lifecycle.Value{Field: lifecycle.Env, Key: "A", Remove: true}
 	memory  = lifecycle.Value{Field: lifecycle.MemoryLimit, Int: 1 << 20}
 )
 

@@ -65,14 +65,14 @@ func (s *Servers) Asks(kind lifecycle.Kind) bool {
 // and a half. The event's pod and container are the stored ones; it does not change
 // them. The error is a *Refusal, of a server whose policy is Fail. Failures of the
 // others are problems in the result.
-func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error) {
+func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || ev.Pod == nil || skipped(ev.Pod) {
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	}
 	servers := s.asked(stage.Stage)
 	if len(servers) == 0 {
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	}
 	end := time.Now().Add(budget)
 	if sooner, bounded := ctx.Deadline(); bounded && sooner.Before(end) {
@@ -83,7 +83,7 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outsi
 		return q.pod(ctx, podOut(ev.Pod))
 	}
 	if ev.Container == nil {
-		return lifecycle.Outside{}, nil
+		return lifecycle.HookServerAnswer{}, nil
 	}
 	return q.container(ctx, containerOut(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
 }
@@ -102,8 +102,8 @@ type question struct {
 	end     time.Time
 }
 
-func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.Outside, error) {
-	var out lifecycle.Outside
+func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.HookServerAnswer, error) {
+	var out lifecycle.HookServerAnswer
 	req := first
 	for _, srv := range q.servers {
 		resp := &hooks.PodSandboxHookResponse{}
@@ -138,8 +138,8 @@ func newer(was, is map[string]string) map[string]string {
 	return out
 }
 
-func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.Outside, error) {
-	var out lifecycle.Outside
+func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
+	var out lifecycle.HookServerAnswer
 	said := map[slot]string{} // the last server that set it
 	req := first
 	for _, srv := range q.servers {
@@ -167,7 +167,7 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 		if len(q.servers) > 1 {
 			source = said[slot{v.Field, v.Key}]
 		}
-		v.Why = lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: source, Text: "answered at " + string(q.stage.Stage)}
+		v.Why = lifecycle.Reason{Hook: lifecycle.HookServerName, Source: source, Text: "answered at " + string(q.stage.Stage)}
 		out.Values = append(out.Values, v)
 	}
 	return out, nil
@@ -175,13 +175,13 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 
 // failed notes a failed call. It returns a *Refusal if the server's policy is Fail
 // and the event can still be stopped.
-func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle.Outside) error {
+func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle.HookServerAnswer) error {
 	if srv.r.Policy == Fail && stage.Waits {
 		return &Refusal{srv.name, err}
 	}
 	s.o.Log.Warn("hook server skipped", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
-		Hook: lifecycle.OutsideHook, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
+		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
 	})
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 var create = []Stage{PreCreateContainer}
 
 // told lists values as texts, each with who said it.
-func told(out lifecycle.Outside) []string {
+func told(out lifecycle.HookServerAnswer) []string {
 	var all []string
 	for _, v := range out.Values {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s", v.Field, v.Key))+"="+v.String()+" "+v.Why.Source)

@@ -47,7 +47,7 @@ type slot struct {
 // problem is something wrong with an answer.
 func problem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
-		Hook: lifecycle.OutsideHook, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
+		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
 	}
 }
 
@@ -299,7 +299,7 @@ func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	}
 	slices.Sort(gone)
 	for _, k := range gone {
-		out = append(out, lifecycle.Value{Field: lifecycle.Env, Key: k, Gone: true})
+		out = append(out, lifecycle.Value{Field: lifecycle.Env, Key: k, Remove: true})
 	}
 	return out
 }

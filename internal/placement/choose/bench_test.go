@@ -54,7 +54,7 @@ func BenchmarkBind(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					w := &wants[i%len(wants)]
 					q := BindWant{
-						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, Roomy: w.Roomy, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
+						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, PreferEmptiest: w.PreferEmptiest, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve,
 					}
 					if i%8 == 7 {
 						q.N = 1 + w.N%(m.Nodes[0].CPUs.Len()*4)
@@ -129,19 +129,19 @@ func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
 	}
 	wants := make([]Want, 64)
 	for i := range wants {
-		w := Want{N: 1 + random.IntN(free.Len()), From: free, Cores: Cores(i % 4), Roomy: i%8 > 3}
+		w := Want{N: 1 + random.IntN(free.Len()), From: free, Cores: Cores(i % 4), PreferEmptiest: i%8 > 3}
 		if inUse {
 			w.N = 1 + min(random.IntN(free.Len()), random.IntN(free.Len()))
 			w.Shared = shared
 			for at := 0; at < len(m.Nodes); at += 2 {
 				cpus := m.Nodes[at].CPUs.And(free)
-				w.Leave = append(w.Leave, Left{Node: m.Nodes[at].ID, CPUs: cpus, N: min(4, cpus.Len())})
+				w.Reserve = append(w.Reserve, Left{Node: m.Nodes[at].ID, CPUs: cpus, N: min(4, cpus.Len())})
 			}
 			near := m.Nodes[random.IntN(len(m.Nodes))].CPUs
 			switch random.IntN(4) {
 			case 0:
-				w.Beside = topology.SetOf(near.Members()[:5]...)
-				w.From = free.Minus(w.Beside)
+				w.UsedWith = topology.SetOf(near.Members()[:5]...)
+				w.From = free.Minus(w.UsedWith)
 				w.N = min(w.N, 12, w.From.Len())
 			case 1:
 				w.Preferences = []Preference{{Name: "its devices", CPUs: near, Partly: true}}

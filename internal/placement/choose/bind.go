@@ -26,13 +26,13 @@ type BindWant struct {
 	// BySocket spans no more packages than N CPUs need.
 	BySocket bool
 	// Roomy prefers the nodes with the most left over.
-	Roomy bool
+	PreferEmptiest bool
 	// Efficient, Preferences, Shared and Leave are as for Want: what is then chosen on the nodes keeps
 	// to them.
 	Efficient   bool
 	Preferences []Preference
 	Shared      topology.Set
-	Leave       []Left
+	Reserve     []Left
 	// Memory is how many bytes are to be near the CPUs, MemoryLeft how many are left of
 	// each node of the machine, in its order; nil where that is not known.
 	Memory     uint64
@@ -80,7 +80,7 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	defer t.spare.Put(room)
 	w.From = w.From.And(t.machine.Online())
 	s := nodeSearch{tree: t, want: &w, sets: room.sets, worse: room.worse, picker: picker{tree: t, scratch: room, want: Want{
-		N: w.N, From: w.From, Cores: w.Cores, Roomy: w.Roomy, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
+		N: w.N, From: w.From, Cores: w.Cores, PreferEmptiest: w.PreferEmptiest, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve,
 	}}}
 	defer func() { room.sets, room.worse = s.sets, s.worse }()
 	e := s.size()

@@ -22,7 +22,7 @@ func TestBind(t *testing.T) {
 		nodes, err, why     string
 	}{
 		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: BindWant{N: 2}, nodes: "[0]"},
-		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, Roomy: true}, nodes: "[2]"},
+		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, PreferEmptiest: true}, nodes: "[2]"},
 		{name: "H4: nearly everything", machine: "2s x 6n x 16c x 2t", from: "2-383", want: BindWant{N: 380}, nodes: "[0 1 2 3 4 5 6 7 8 9 10 11]"},
 		{name: "H11: a socket has enough", machine: t16, from: "1,3-15", want: BindWant{N: 7, BySocket: true}, nodes: "[2 3]"},
 		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: BindWant{N: 6, BySocket: true}, err: "no more packages than needed"},
@@ -58,7 +58,7 @@ func TestBind(t *testing.T) {
 		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindWant{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most that is preferred"},
 		{
 			name: "what pools need there", machine: "2s x 4c x 2t", from: "0-1,8-9,4-7,12-15", nodes: "[1]", why: "",
-			want: BindWant{N: 2, Leave: []Left{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
+			want: BindWant{N: 2, Reserve: []Left{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
 		},
 		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: BindWant{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
 		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindWant{N: 5}, nodes: "[0 1]", why: "the fewest packages"},
@@ -94,8 +94,8 @@ func TestBindAgainstOracle(t *testing.T) {
 		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
 		w := BindWant{
 			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
-			Near:  someOf(t, m, "near"),
-			Roomy: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
+			Near:           someOf(t, m, "near"),
+			PreferEmptiest: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
 		}
 		w.Even = w.Count > 1 && rapid.Bool().Draw(t, "even")
 		if rapid.Bool().Draw(t, "memory") {
@@ -136,7 +136,7 @@ func TestBindAgainstOracle(t *testing.T) {
 			t.Fatalf("%+v: %v were chosen at a cost of %v, though %v cost %v", w, ids, cost, of, best)
 		}
 		lost := 0
-		for _, a := range why[0].Against {
+		for _, a := range why[0].LostTo {
 			lost += a.N
 		}
 		if why[0].Of != hold[best[0]] || lost != why[0].Of-1 {

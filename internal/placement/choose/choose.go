@@ -10,7 +10,7 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 	if w.N <= 0 {
 		return Chosen{}, nil
 	}
-	w.From, w.Beside = w.From.And(t.machine.Online()), w.Beside.And(t.machine.Online())
+	w.From, w.UsedWith = w.From.And(t.machine.Online()), w.UsedWith.And(t.machine.Online())
 	room, _ := t.spare.Get().(*scratch)
 	if room == nil {
 		room = &scratch{}
@@ -180,7 +180,7 @@ func (p *picker) leaving(free topology.Set) bool {
 // leaves works out how many CPUs of each NUMA node are left to others where these may be
 // taken.
 func (p *picker) leaves(free topology.Set) {
-	for _, l := range p.want.Leave {
+	for _, l := range p.want.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
 			at, _ := p.tree.machine.NodeIndex(l.Node)
 			p.leave = append(p.leave, leave{at, n})

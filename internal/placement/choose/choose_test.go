@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 		{name: "one thread breaks a core", machine: t16, from: "0-15", want: Want{N: 1}, cpus: "0"},
 		{name: "one thread of a broken core first", machine: t16, from: "0-9,11-15", want: Want{N: 1}, cpus: "2"},
 		{name: "the tightest node that holds all", machine: t16, from: "1-15", want: Want{N: 2}, cpus: "1,9"},
-		{name: "the roomiest node", machine: t16, from: "1-15", want: Want{N: 2, Roomy: true}, cpus: "4,12"},
+		{name: "the roomiest node", machine: t16, from: "1-15", want: Want{N: 2, PreferEmptiest: true}, cpus: "4,12"},
 		{name: "a socket rather than two nodes apart", machine: t16, from: "1-15", want: Want{N: 8}, cpus: "4-7,12-15"},
 		{name: "two nodes of two sockets rather than three", machine: "2s x 2n x 2c", from: "0,2,6-7", want: Want{N: 3}, cpus: "0,6-7"},
 		{name: "a socket with less, where that takes fewer nodes", machine: "3s x 2n x 4c", from: "0-3,4,8-11,16,18,20", want: Want{N: 8}, cpus: "0-3,8-11"},
@@ -121,7 +121,7 @@ func TestChoose(t *testing.T) {
 				m = machine(t, tt.machine)
 			}
 			w := tt.want
-			w.From, w.Beside = cpus(t, m, tt.from), cpus(t, m, tt.beside)
+			w.From, w.UsedWith = cpus(t, m, tt.from), cpus(t, m, tt.beside)
 			if tt.near != "" {
 				w.Preferences = append(w.Preferences, Preference{Name: "gpu0", CPUs: cpus(t, m, tt.near)})
 			}

@@ -32,7 +32,7 @@ func TestCoresOfHybrids(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := hybrid(t, 1)
-			tt.want.From, tt.want.Beside = cpus(t, m, tt.from), cpus(t, m, tt.beside)
+			tt.want.From, tt.want.UsedWith = cpus(t, m, tt.from), cpus(t, m, tt.beside)
 			got, err := NewTree(m).Choose(tt.want)
 			if err != nil || got.CPUs != cpus(t, m, tt.cpus) {
 				t.Errorf("%s, %v, by %v; want %s", m.Format(got.CPUs), err, got.Why, tt.cpus)

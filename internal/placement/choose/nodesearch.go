@@ -157,7 +157,7 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 	c.rank[mostNodesNear] = -int64(bits.OnesCount64(set.nodes & s.near))
 	c.rank[fewestPackages] = int64(packages)
 	c.rank[shortestBetween] = int64(set.far)
-	c.order(s.want.Roomy)
+	c.order(s.want.PreferEmptiest)
 	if len(s.sets) == 0 {
 		c.rank[nearestMemory] = s.memory.far(c.nodes, math.MaxInt64)
 		s.sets = append(s.sets, c)

@@ -50,12 +50,12 @@ func (p *picker) from(free topology.Set) {
 		whole := p.ofWhole(free)
 		p.wholes = p.count(wholeTally, &whole)
 	}
-	if p.want.Beside.Empty() || p.beside != nil {
+	if p.want.UsedWith.Empty() || p.beside != nil {
 		return
 	}
-	p.beside = p.count(besideTally, &p.want.Beside)
+	p.beside = p.count(besideTally, &p.want.UsedWith)
 	for i := range p.tree.machine.Nodes {
-		if !p.tree.machine.Nodes[i].CPUs.And(p.want.Beside).Empty() {
+		if !p.tree.machine.Nodes[i].CPUs.And(p.want.UsedWith).Empty() {
 			p.besideNodes = append(p.besideNodes, i)
 		}
 	}

@@ -52,8 +52,8 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 		m := oddMachine(t, 60)
 		w := Want{
 			N: rapid.IntRange(-1, 40).Draw(t, "n"), From: someOf(t, m, "from"),
-			Cores: Cores(rapid.IntRange(0, 3).Draw(t, "cores")), Roomy: rapid.Bool().Draw(t, "roomy"),
-			Beside: someOf(t, m, "beside"),
+			Cores: Cores(rapid.IntRange(0, 3).Draw(t, "cores")), PreferEmptiest: rapid.Bool().Draw(t, "roomy"),
+			UsedWith: someOf(t, m, "beside"),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "preferences") {
 			w.Preferences = append(w.Preferences, Preference{
@@ -143,7 +143,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 		if hybrid {
 			m = hybridOf(t, m)
 		}
-		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), Roomy: rapid.Bool().Draw(t, "roomy")}
+		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), PreferEmptiest: rapid.Bool().Draw(t, "roomy")}
 		tree := NewTree(m)
 		if tree.uniform && rapid.Bool().Draw(t, "pools") { // of cores of different sizes whole ones come first
 			w.Shared = someOf(t, m, "shared").And(w.From)

@@ -123,7 +123,7 @@ func (p *picker) rank(c *candidate) rank {
 	if p.want.Efficient {
 		r[fewestEfficient] *= -1
 	}
-	if p.want.Roomy {
+	if p.want.PreferEmptiest {
 		r[mostLeft] = -int32(c.left)
 	} else {
 		r[leastLeft] = int32(c.left)

@@ -42,7 +42,7 @@ type Reason struct {
 	Avoid, Kept bool
 	// Against says what decided against the others that hold everything, the criterion
 	// that is looked at last first.
-	Against []Against
+	LostTo []Against
 	// Partly: as many CPUs as possible were preferred where not all could be had.
 	Partly bool
 }
@@ -60,15 +60,15 @@ type Against struct {
 // against notes that a criterion, a number that is higher for those looked at later, decided
 // against n more. id is that of one, or -1.
 func (r *Reason) against(by int, rule string, n, id int) {
-	i, known := slices.BinarySearchFunc(r.Against, by, func(a Against, by int) int { return by - a.by })
+	i, known := slices.BinarySearchFunc(r.LostTo, by, func(a Against, by int) int { return by - a.by })
 	if !known {
-		r.Against = slices.Insert(r.Against, i, Against{Rule: rule, by: by})
+		r.LostTo = slices.Insert(r.LostTo, i, Against{Rule: rule, by: by})
 	}
-	a := &r.Against[i]
+	a := &r.LostTo[i]
 	if a.N += n; id >= 0 {
 		a.IDs = append(a.IDs, id)
 	}
-	r.Rule = r.Against[0].Rule
+	r.Rule = r.LostTo[0].Rule
 }
 
 // String puts a reason into words.
@@ -109,11 +109,11 @@ func (r Reason) String() string {
 // rules names what decided; where that was not the same for all others, against whom each
 // did.
 func (r Reason) rules() string {
-	if len(r.Against) < 2 {
+	if len(r.LostTo) < 2 {
 		return r.Rule
 	}
-	parts := make([]string, len(r.Against))
-	for i, a := range r.Against {
+	parts := make([]string, len(r.LostTo))
+	for i, a := range r.LostTo {
 		whom := count(a.N, "other")
 		switch ids := topology.FormatList(slices.Sorted(slices.Values(a.IDs))); {
 		case len(a.IDs) == 0:

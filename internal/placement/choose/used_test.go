@@ -41,7 +41,7 @@ func TestUsedMachine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := machine(t, tt.machine)
-			tt.want.From, tt.want.Shared, tt.want.Beside, tt.want.Leave = cpus(t, m, tt.from), cpus(t, m, tt.shared), cpus(t, m, tt.beside), tt.leave
+			tt.want.From, tt.want.Shared, tt.want.UsedWith, tt.want.Reserve = cpus(t, m, tt.from), cpus(t, m, tt.shared), cpus(t, m, tt.beside), tt.leave
 			if near := cpus(t, m, tt.near); !near.Empty() {
 				tt.want.Preferences = []Preference{{Name: "its devices", CPUs: near, Partly: true}}
 			}

@@ -56,13 +56,13 @@ type Want struct {
 	Cores Cores
 	// Beside are CPUs the chosen ones will be used together with: groups that
 	// have more of them are preferred to anything but preferences.
-	Beside topology.Set
+	UsedWith topology.Set
 	// Shared are CPUs that others run on who can run elsewhere: of choices that are
 	// equal for the one who asks, the one with the fewest of them is taken.
 	Shared topology.Set
 	// Leave is left to others where enough is left beside. It does not count with
 	// Spread.
-	Leave []Left
+	Reserve []Left
 	// Memory is how many bytes are to be near the CPUs, MemoryLeft how many are left of
 	// each node of the machine, in its order; nil where that is not known.
 	Memory     uint64
@@ -71,7 +71,7 @@ type Want struct {
 	Efficient bool
 	// Roomy prefers the group with the most left over to the one with the
 	// least: it spreads load over the machine instead of packing it.
-	Roomy bool
+	PreferEmptiest bool
 	// Spread divides the count over all groups of these levels as evenly as
 	// they allow, instead of filling as few as possible.
 	Spread []topology.Level

@@ -23,11 +23,11 @@ var errOwns = errors.New("authority: kubelet says that its static CPU manager de
 // does not, what it asks of the runtime reports.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s)
-	if t.Elsewhere = errOwns; t.Pays == placement.WholeCPUs {
+	if t.DecidedElsewhere = errOwns; t.Pays == placement.WholeCPUs {
 		t.Pays, t.Key = placement.Nothing, ""
 	}
 	if s.Requested != nil {
-		t.Given = given(m, s)
+		t.External = given(m, s)
 	}
 	return t
 }
@@ -38,18 +38,18 @@ func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignmen
 	return p.Policy.Share(v, s)
 }
 
-func given(m *topology.Machine, s placement.Subject) placement.Given {
+func given(m *topology.Machine, s placement.Subject) placement.ExternalGrant {
 	asked := s.Requested.CPU.CPUs
-	g := placement.Given{
-		CPUs: placement.Pinned(m, s.Intent, s.Requested), Away: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
+	g := placement.ExternalGrant{
+		CPUs: placement.Pinned(m, s.Intent, s.Requested), Offline: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
 		Why: "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many",
 	}
-	if !s.Given.Reported {
+	if !s.KubeletGrant.Reported {
 		return g
 	}
 	inferred := g.CPUs
-	g.CPUs, g.Why = m.OnlineIDs(s.Given.CPUs), "owned by the kubelet's word, which its PodResources API tells"
-	g.Away = m.PlacesOf(topology.FormatList(s.Given.CPUs)).Minus(m.Online())
+	g.CPUs, g.Why = m.OnlineIDs(s.KubeletGrant.CPUs), "owned by the kubelet's word, which its PodResources API tells"
+	g.Offline = m.PlacesOf(topology.FormatList(s.KubeletGrant.CPUs)).Minus(m.Online())
 	tell := func(reason, then string) {
 		g.Problems = []lifecycle.Problem{{Key: "authority", Value: m.Format(m.OnlineOf(asked)), Warning: true, Reason: reason, Then: then}}
 	}
@@ -66,8 +66,8 @@ func given(m *topology.Machine, s placement.Subject) placement.Given {
 
 // mems lists the memory nodes that the kubelet's memory manager bound a container to.
 func mems(s placement.Subject) []int {
-	if len(s.Given.Mems) > 0 || s.Requested == nil {
-		return s.Given.Mems
+	if len(s.KubeletGrant.Mems) > 0 || s.Requested == nil {
+		return s.KubeletGrant.Mems
 	}
 	asked, err := topology.ParseList(s.Requested.CPU.Mems)
 	if err != nil {

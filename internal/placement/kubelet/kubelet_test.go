@@ -37,19 +37,19 @@ func TestGiven(t *testing.T) {
 		{name: "the API says none", asked: "2-3", shares: 2048, says: "none", problem: "gave it none"},
 		{name: "memory", mems: "1", nodes: "1"},
 	} {
-		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Requested: &lifecycle.Resources{}, Given: lifecycle.StaticGrant{Reported: c.says != ""}}
+		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Requested: &lifecycle.Resources{}, KubeletGrant: lifecycle.StaticGrant{Reported: c.says != ""}}
 		s.Requested.CPU.CPUs, s.Requested.CPU.Mems, s.Requested.CPU.Shares = c.asked, c.mems, lifecycle.Some(c.shares)
 		if c.says != "none" {
-			if s.Given.CPUs, err = topology.ParseList(c.says); err != nil {
+			if s.KubeletGrant.CPUs, err = topology.ParseList(c.says); err != nil {
 				t.Fatal(err)
 			}
 		}
 		got := Policy{Policy: none.Policy{}}.Terms(m, s)
 		said := ""
-		for _, q := range got.Given.Problems {
+		for _, q := range got.External.Problems {
 			said += q.String()
 		}
-		if got.Elsewhere == nil || m.Format(got.Given.CPUs) != c.cpus || topology.FormatList(got.Given.Mems) != c.nodes ||
+		if got.DecidedElsewhere == nil || m.Format(got.External.CPUs) != c.cpus || topology.FormatList(got.External.Mems) != c.nodes ||
 			(c.problem == "") != (said == "") || !strings.Contains(said, c.problem) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -66,7 +66,7 @@ func (whole) Terms(*topology.Machine, placement.Subject) placement.Terms {
 // TestNobodyElse: what the policy of the rest would give for whole CPUs, the kubelet gives.
 func TestNobodyElse(t *testing.T) {
 	got := Policy{Policy: whole{}}.Terms(nil, placement.Subject{Intent: &intent.Pod{}})
-	if got.Pays != placement.Nothing || !got.Chooses || got.Elsewhere == nil {
+	if got.Pays != placement.Nothing || !got.Chooses || got.DecidedElsewhere == nil {
 		t.Errorf("%+v", got)
 	}
 }

@@ -16,7 +16,7 @@ type Policy struct{}
 func (Policy) Terms(*topology.Machine, placement.Subject) placement.Terms { return placement.Terms{} }
 
 // Choose chooses nothing: whoever owns CPUs by an earlier policy keeps them.
-func (Policy) Choose(_ placement.View, _ placement.Subject, w placement.Want) (placement.Assignment, error) {
+func (Policy) Choose(_ placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	return placement.Assignment{CPUs: w.Have}, errors.New("the policy none chooses no CPUs")
 }
 

@@ -13,23 +13,23 @@ func TestNone(t *testing.T) {
 	pools := &placement.Pools{Online: topology.SetOf(0, 1, 2, 3), Shared: topology.SetOf(1, 2, 3), Reclaimed: topology.SetOf(3)}
 	p, in := Policy{}, &intent.Pod{}
 	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: map[placement.Which]int64{{}: 9000}})
-	if got, _ := l.CPUs(placement.Seat{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.Sized() {
+	if got, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.Sized() {
 		t.Errorf("the shared pool has %v", got)
 	}
-	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.Chooses || t2.Pays != placement.Nothing || t2.Elsewhere != nil {
+	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.Chooses || t2.Pays != placement.Nothing || t2.DecidedElsewhere != nil {
 		t.Errorf("%+v", t2)
 	}
 	have := topology.SetOf(1, 2)
-	if got, err := p.Choose(placement.View{}, placement.Subject{Intent: in}, placement.Want{N: 1, Have: have, Held: have}); err == nil || got.CPUs != have {
+	if got, err := p.Choose(placement.View{}, placement.Subject{Intent: in}, placement.CPURequest{N: 1, Have: have, Held: have}); err == nil || got.CPUs != have {
 		t.Errorf("an owner keeps %v, %v", got.CPUs, err)
 	}
 	v := placement.View{Pools: pools, Layout: l}
 	for class, want := range map[intent.Class]placement.Pool{
-		intent.None: placement.Rest, intent.Shared: placement.Shared, intent.Reclaimed: placement.Reclaimed, intent.Dedicated: placement.Shared, intent.System: placement.Rest,
+		intent.None: placement.Unclassified, intent.Shared: placement.Shared, intent.Reclaimed: placement.Reclaimed, intent.Dedicated: placement.Shared, intent.System: placement.Unclassified,
 	} {
 		in.Class.V = class
-		if got := p.Share(v, placement.Subject{Intent: in}); got.Seat.Pool != want {
-			t.Errorf("class %v sits in %s, want %s", class, got.Seat.Pool, want)
+		if got := p.Share(v, placement.Subject{Intent: in}); got.Group.Pool != want {
+			t.Errorf("class %v sits in %s, want %s", class, got.Group.Pool, want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindWant{
-		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, Roomy: w.Roomy,
-		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
+		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
+		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, MemoryLeft: memory.Left,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
@@ -53,10 +53,10 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 // be taken, but an owner is not spread over more nodes for it: pools come and go, it stays.
 func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason, err error) {
 	ids, why, err = p.Tree.Bind(q)
-	if len(q.Leave) == 0 || err == nil && len(ids) == 1 {
+	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {
 		return ids, why, err
 	}
-	q.Leave = nil
+	q.Reserve = nil
 	all, reason, errAll := p.Tree.Bind(q)
 	if errAll == nil && err == nil && len(all) >= len(ids) {
 		return ids, why, nil
@@ -85,7 +85,7 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	for _, n := range v.Machine.Nodes {
 		switch {
 		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
-		case len(numa.IDs) == 0 && chosen.Said() && !slices.Contains(chosen.V, n.ID):
+		case len(numa.IDs) == 0 && chosen.IsSet() && !slices.Contains(chosen.V, n.ID):
 		case numa.Exclusive && !untouched(v, n):
 		default:
 			out = append(out, n.ID)

@@ -82,14 +82,14 @@ func TestBound(t *testing.T) {
 			t.Parallel()
 			u := newUsed(t, c.machine, c.needs)
 			u.demand.Owned = u.m.OnlineOf(c.owned)
-			if !c.in.NUMA.Said() {
+			if !c.in.NUMA.IsSet() {
 				c.in.NUMA.Key = "numa_binding"
 			}
 			s := placement.Subject{Intent: &c.in}
 			if c.device != nil {
 				s.Devices = []lifecycle.DeviceGrant{{NUMA: map[string][]int{"x/gpu": c.device}}}
 			}
-			got, err := u.policy.Choose(u.view(), s, placement.Want{N: c.n, Memory: c.memory})
+			got, err := u.policy.Choose(u.view(), s, placement.CPURequest{N: c.n, Memory: c.memory})
 			if err != nil || got.CPUs != u.m.OnlineOf(c.cpus) || !strings.Contains(got.Why, c.why) {
 				t.Errorf("%s, %v, by %q; want %s by %q", u.m.Format(got.CPUs), err, got.Why, c.cpus, c.why)
 			}

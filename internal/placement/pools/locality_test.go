@@ -85,7 +85,7 @@ func TestLocalityFirst(t *testing.T) {
 			if c.device != "" {
 				s.Devices = []lifecycle.DeviceGrant{{NUMA: map[string][]int{"x/gpu": {int(c.device[0] - '0')}}}}
 			}
-			w := placement.Want{N: c.n}
+			w := placement.CPURequest{N: c.n}
 			w.Have, w.Held = u.m.OnlineOf(c.has), u.m.OnlineOf(c.has)
 			got, err := u.policy.Choose(u.view(), s, w)
 			if err != nil || got.CPUs != u.m.OnlineOf(c.cpus) || !strings.Contains(got.Why, c.why) {
@@ -119,7 +119,7 @@ func TestNoAvoidableStraddle(t *testing.T) {
 		if u.demand.Owned.Len()+n > 230 {
 			continue
 		}
-		got, err := u.policy.Choose(v, placement.Subject{Intent: &intent.Pod{}}, placement.Want{N: n})
+		got, err := u.policy.Choose(v, placement.Subject{Intent: &intent.Pod{}}, placement.CPURequest{N: n})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	if s.PodPoolNode.Set { // all containers of a pod are on one node
 		binds = binds || class == intent.Shared
 	}
-	if s.New && !s.PoolNode.Set && binds && in.NUMA.Said() && p.Sizing != nil {
+	if s.New && !s.PoolNode.Set && binds && in.NUMA.IsSet() && p.Sizing != nil {
 		var err error
 		if s.PoolNode, why, err = p.poolNode(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
@@ -79,7 +79,7 @@ func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	for w, milli := range v.Layout.Demand.Needs {
 		if w.IsOn(id) {
 			left -= milli / int64(len(w.On()))
-			open = open && !w.Alone && (!in.NUMA.V.Alone || isGuest(w, milli))
+			open = open && !w.ExclusiveNode && (!in.NUMA.V.ExcludeOthers || isGuest(w, milli))
 		}
 	}
 	return left, open

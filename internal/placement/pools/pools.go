@@ -26,7 +26,7 @@ type Policy struct {
 	Lend bool
 	// Roomy prefers the emptiest part of the machine to the fullest that holds
 	// what is wanted.
-	Roomy bool
+	PreferEmptiest bool
 	// NearDevices prefers CPUs of the NUMA nodes that a container's devices are at.
 	NearDevices bool
 	// CoreKind is the kind of cores that is preferred where a pod does not say;
@@ -64,12 +64,12 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	in := s.Intent
 	t := placement.Terms{
 		Chooses: true, NearDevices: p.NearDevices,
-		Lent: p.Lend && in.Name == "LSR", Alone: in.NUMA.V.Exclusive && !in.CPUs.Said(),
+		Lent: p.Lend && in.Name == "LSR", ExclusiveNodes: in.NUMA.V.Exclusive && !in.CPUs.IsSet(),
 	}
 	switch {
 	case in.Class.V == intent.Dedicated:
 		t.Pays, t.Key = placement.Resources, in.Class.Key
-	case in.Class.Said():
+	case in.Class.IsSet():
 	case p.Whole != WholeNowhere && in.QoS == intent.Guaranteed, p.Whole == WholeAnywhere && in.QoS == intent.Burstable:
 		t.Pays, t.Key = placement.WholeCPUs, "placement.wholeCPUs"
 	}
@@ -85,7 +85,7 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 }
 
 // Choose chooses CPUs that are close to each other, and close to what the pod wants.
-func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want) (placement.Assignment, error) {
+func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	var cpus topology.Set
 	var why []choose.Reason
 	var err error
@@ -94,14 +94,14 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 		cpus, err = p.more(v, s, w)
 	case !w.Have.Empty():
 		cpus, err = p.fewer(s, w)
-	case s.Intent.NUMA.Said():
-		q := p.question(v, s, w.N, w.Passed)
-		q.From = q.From.Union(w.Passed)
+	case s.Intent.NUMA.IsSet():
+		q := p.question(v, s, w.N, w.TakenOver)
+		q.From = q.From.Union(w.TakenOver)
 		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
-		q := p.question(v, s, w.N, w.Passed)
+		q := p.question(v, s, w.N, w.TakenOver)
 		q.Memory, q.MemoryLeft = w.Memory.Bytes, w.Memory.Left
-		cpus, why, err = p.among(q, w.Passed)
+		cpus, why, err = p.among(q, w.TakenOver)
 	}
 	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
 }
@@ -109,8 +109,8 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 // question asks for n CPUs that a container of a pod could come to own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
 	w := choose.Want{
-		N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
-		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Leave: p.needed(v),
+		N: n, From: v.Free, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
+		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Reserve: p.needed(v),
 	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
@@ -148,7 +148,7 @@ func words(reasons []choose.Reason) string {
 func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choose.Reason, error) {
 	if n := passed.Len(); n > 0 && n < w.N {
 		more := w
-		more.N, more.Beside = w.N-n, passed
+		more.N, more.UsedWith = w.N-n, passed
 		if got, err := p.Tree.Choose(more); err == nil {
 			return got.CPUs.Union(passed), got.Why, nil
 		}
@@ -160,10 +160,10 @@ func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choo
 
 // more chooses CPUs beside those an owner has. One that is bound to NUMA nodes gets
 // them there: its memory does not move.
-func (p *Policy) more(v placement.View, s placement.Subject, w placement.Want) (topology.Set, error) {
+func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := p.question(v, s, w.N-w.Held.Len(), topology.Set{})
-	q.Beside = w.Have
-	if s.Intent.NUMA.Said() {
+	q.UsedWith = w.Have
+	if s.Intent.NUMA.IsSet() {
 		q.From = q.From.And(v.Machine.Spread(topology.NodeLevel, w.Held))
 	}
 	if s.Intent.NUMA.V.Even {
@@ -177,9 +177,9 @@ func (p *Policy) more(v placement.View, s placement.Subject, w placement.Want) (
 }
 
 // fewer chooses the best part of what an owner has.
-func (p *Policy) fewer(s placement.Subject, w placement.Want) (topology.Set, error) {
+func (p *Policy) fewer(s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := choose.Want{N: w.N, From: w.Have}
-	if !w.Loose {
+	if !w.AnyCPUs {
 		if q.Cores = cores(s.Intent); s.Intent.NUMA.V.Even {
 			q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
 		}

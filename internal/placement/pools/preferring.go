@@ -72,7 +72,7 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 		for w, milli := range v.Layout.Demand.Needs {
 			switch {
 			case !w.IsOn(n.ID) || isGuest(w, milli):
-			case w.Alone:
+			case w.ExclusiveNode:
 				need += n.CPUs.Len()
 			default:
 				of := int64(len(w.On())) * milliOfCPU // one on several nodes has a part on each
@@ -91,7 +91,7 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 // isolated.
 func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
 	switch how := p.Isolated; {
-	case in.Isolated.Said():
+	case in.Isolated.IsSet():
 		return !in.Isolated.V
 	case how == IsolatedSingle:
 		return n > 1
@@ -101,7 +101,7 @@ func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
 }
 
 func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
-	if in.CoreKind.Said() {
+	if in.CoreKind.IsSet() {
 		return in.CoreKind.V
 	}
 	return p.CoreKind

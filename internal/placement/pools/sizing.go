@@ -25,16 +25,16 @@ type Sizing struct {
 	Expand bool
 	// Together lets all shared pools use what none of them needs, beside the reclaimed
 	// pool, which has it. It means nothing with Expand.
-	Together bool
+	ShareUnused bool
 	// Least is how many CPUs the reclaimed pool has at least. Where fewer are
 	// left over it overlaps with the default pool.
-	Least int
+	MinReclaimed int
 }
 
 // NewSizing returns the sizing of a machine's pools. CPUs the kernel's scheduler
 // leaves out (isolcpus) are in no pool, unless there are no others.
 func NewSizing(m *topology.Machine) *Sizing {
-	s := &Sizing{nodes: map[int]topology.Set{}, Least: 1}
+	s := &Sizing{nodes: map[int]topology.Set{}, MinReclaimed: 1}
 	queues := make([][]topology.Set, len(m.Nodes))
 	for i, n := range m.Nodes {
 		s.nodes[n.ID] = n.CPUs
@@ -130,7 +130,7 @@ func (s *Sizing) size(l *placement.Layout) {
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
 		s.divide(l, rest.And(s.nodes[node]), byNode[node], s.Expand)
 		for _, w := range byNode[node] {
-			if w.Alone {
+			if w.ExclusiveNode {
 				l.Shared[w] = rest.And(s.nodes[node])
 			}
 			rest = rest.Minus(l.Shared[w])
@@ -151,10 +151,10 @@ func (s *Sizing) size(l *placement.Layout) {
 	}
 	s.divide(l, rest, open, s.Expand)
 	s.leave(l)
-	if s.Together && !s.Expand {
+	if s.ShareUnused && !s.Expand {
 		s.share(l, len(guests) > 0)
 	}
-	s.seatGuests(l, guests)
+	s.assignGuests(l, guests)
 }
 
 // share lets shared pools use the CPUs that none of them needs, each on its node where it
@@ -181,7 +181,7 @@ func (s *Sizing) share(l *placement.Layout, guests bool) {
 // and bonds cost nobody a CPU that is not paid for. A pool that lets no other onto its
 // node is authorised by a kind of its own.
 func isGuest(w placement.Which, milli int64) bool {
-	return w != placement.Which{} && !w.Alone && milli < milliOfCPU
+	return w != placement.Which{} && !w.ExclusiveNode && milli < milliOfCPU
 }
 
 const milliOfCPU = 1000
@@ -189,15 +189,15 @@ const milliOfCPU = 1000
 // seatGuests gives guests the CPUs of the default pool: one that is bound to a node
 // those on its node, else what is left there, else those of the pools that are bound there, else
 // of all others.
-func (s *Sizing) seatGuests(l *placement.Layout, guests []placement.Which) {
+func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	var bound, others topology.Set
 	for o, cpus := range l.Shared {
-		if others = others.Union(cpus); o.Bound && !o.Alone {
+		if others = others.Union(cpus); o.Bound && !o.ExclusiveNode {
 			bound = bound.Union(cpus)
 		}
 	}
 	for o, cpus := range l.Shared {
-		if o.Alone {
+		if o.ExclusiveNode {
 			others = others.Minus(cpus)
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Sizing) seatGuests(l *placement.Layout, guests []placement.Which) {
 	for _, w := range guests {
 		cpus := l.Shared[placement.Which{}]
 		near := cpus
-		if s.Together && !s.Expand { // what is left is for all
+		if s.ShareUnused && !s.Expand { // what is left is for all
 			near = near.Union(left)
 		}
 		for _, from := range []topology.Set{near, left, bound, others} {
@@ -241,13 +241,13 @@ func (s *Sizing) leave(l *placement.Layout) {
 		left = left.Minus(l.Shared[w])
 	}
 	// The back of the default pool is the last to be missed.
-	for n := 1; left.Len() < s.Least && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
+	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
 		left = left.Union(s.last(l, free.Minus(left), 1))
 	}
 	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
 	for node, cpus := range s.nodes {
 		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isAlone(l, node) {
-			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.Least, 1)))
+			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.MinReclaimed, 1)))
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Se
 // isAlone reports whether a pool has a NUMA node alone.
 func isAlone(l *placement.Layout, node int) bool {
 	for w := range l.Demand.Needs {
-		if w.Alone && w.Node == node {
+		if w.ExclusiveNode && w.Node == node {
 			return true
 		}
 	}

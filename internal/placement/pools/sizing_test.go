@@ -74,7 +74,7 @@ func TestLayout(t *testing.T) {
 		return placement.Which{Name: name, Bound: true, Node: node}
 	}
 	alone := at("", 3)
-	alone.Alone = true
+	alone.ExclusiveNode = true
 	for _, c := range []struct {
 		name        string
 		needs       map[placement.Which]int64
@@ -150,7 +150,7 @@ func TestLayout(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, p, s := rig(t, t16, "0,2")
-			s.Expand, s.Together, s.Least = c.expand, c.together, max(c.least, 1)
+			s.Expand, s.ShareUnused, s.MinReclaimed = c.expand, c.together, max(c.least, 1)
 			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: c.needs})
 			got := map[placement.Which]string{}
 			for w, s := range l.Shared {
@@ -182,8 +182,8 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 		w := placement.Which{Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")}
 		if rapid.Bool().Draw(t, "bound") {
 			w.Bound, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
-			w.Alone = rapid.IntRange(0, 5).Draw(t, "alone") == 0
-			if other := m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "other")].ID; !w.Alone {
+			w.ExclusiveNode = rapid.IntRange(0, 5).Draw(t, "alone") == 0
+			if other := m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "other")].ID; !w.ExclusiveNode {
 				w = placement.BoundTo(w.Name, slices.Compact([]int{w.Node, other}))
 			}
 		}
@@ -193,10 +193,10 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 }
 
 // seatsOf lists a seat of every pool there is.
-func seatsOf(d placement.Demand) []placement.Seat {
-	seats := []placement.Seat{{Pool: placement.Rest}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
+func seatsOf(d placement.Demand) []placement.CPUGroup {
+	seats := []placement.CPUGroup{{Pool: placement.Unclassified}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
 	for w := range d.Needs {
-		seats = append(seats, placement.Seat{Pool: placement.Shared, Which: w})
+		seats = append(seats, placement.CPUGroup{Pool: placement.Shared, Which: w})
 	}
 	return seats
 }
@@ -215,11 +215,11 @@ func TestLayoutHolds(t *testing.T) {
 		kept := topology.SetOf(0)
 		rest := m.Online().Minus(kept)
 		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, Hard: rapid.Bool().Draw(t, "hard")}, NewSizing(m)
-		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
-		s.Together = rapid.Bool().Draw(t, "together")
+		s.Expand, s.MinReclaimed = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		s.ShareUnused = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
 		l := s.lay(p, d)
-		if s.Together && !s.Expand {
+		if s.ShareUnused && !s.Expand {
 			testTogether(t, s, p, d, l)
 		}
 		for _, s := range seatsOf(d) {
@@ -230,15 +230,15 @@ func TestLayoutHolds(t *testing.T) {
 			if both := cpus.And(d.Owned); !both.Empty() && (s.Pool != placement.Reclaimed || !d.Lent.Contains(both)) {
 				t.Fatalf("%+v has owned CPUs %s", s, m.Format(both))
 			}
-			if s.Pool == placement.Rest && p.Hard && !cpus.And(kept).Empty() {
+			if s.Pool == placement.Unclassified && p.Hard && !cpus.And(kept).Empty() {
 				t.Fatalf("others are on reserved CPUs")
 			}
 		}
-		if least := min(s.Least, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
+		if least := min(s.MinReclaimed, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
 			t.Fatalf("%d CPUs are reclaimed, want %d", l.Reclaimed.Len(), least)
 		}
 		for _, n := range m.Nodes {
-			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Reclaimed, Near: n.CPUs})
+			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Reclaimed, Near: n.CPUs})
 			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isAlone(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
 				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
 			}
@@ -250,7 +250,7 @@ func TestLayoutHolds(t *testing.T) {
 					there = there.Union(n.CPUs)
 				}
 			}
-			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
+			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w})
 			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, d.Needs[w]) && !there.Contains(cpus)) {
 				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
 			}
@@ -267,7 +267,7 @@ func TestLayoutHolds(t *testing.T) {
 func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand, l *placement.Layout) {
 	t.Helper()
 	apart := *s
-	apart.Together = false
+	apart.ShareUnused = false
 	was := apart.lay(p, d)
 	idle := p.Shared.Minus(d.Owned)
 	for w, cpus := range l.Shared {
@@ -295,8 +295,8 @@ func TestGuestsCostNothing(t *testing.T) {
 		kept := topology.SetOf(0)
 		rest := m.Online().Minus(kept)
 		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest}, NewSizing(m)
-		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
-		s.Together = rapid.Bool().Draw(t, "together")
+		s.Expand, s.MinReclaimed = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		s.ShareUnused = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
 		for w, milli := range d.Needs {
 			if isGuest(w, milli) {
@@ -324,7 +324,7 @@ func TestGuestsCostNothing(t *testing.T) {
 			}
 		}
 		for w := range guests.Needs {
-			if got, _ := with.CPUs(placement.Seat{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
+			if got, _ := with.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
 				t.Fatalf("%+v has %s", w, m.Format(got))
 			}
 		}
@@ -371,7 +371,7 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 	}
 	// Where others own all ordinary CPUs, isolated ones are better than none.
 	l = s.lay(p, placement.Demand{Owned: m.OnlineOf("0-5")})
-	for _, s := range []placement.Seat{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
+	for _, s := range []placement.CPUGroup{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
 		if got, _ := l.CPUs(s); m.Format(got) != "6-7" {
 			t.Errorf("%s is %s, want 6-7", s.Pool, m.Format(got))
 		}

@@ -19,7 +19,7 @@ const (
 	Err       = "err"       // last
 
 	Event      = "event" // kind of event
-	Stop       = "stop"  // of an event on its way: gather, decide, route, apply, confirm
+	Step       = "step"  // that an event reached: gather, decide, route, apply, confirm
 	Mode       = "mode"  // attachment
 	From       = "from"  // the attachment before
 	Runtime    = "runtime"

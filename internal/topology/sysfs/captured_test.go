@@ -48,7 +48,7 @@ func machines(t *testing.T) map[string]topology.Layout {
 		hbm.CPUs[i].Isolated, hbm.CPUs[i].NoHz = i >= 6, i == 7
 	}
 	hbm.Offline = []int{4001}
-	hbm.CPUs = append(hbm.CPUs, topology.NewUnread(4001, 0))
+	hbm.CPUs = append(hbm.CPUs, topology.NewOfflineCPU(4001, 0))
 	hbm.Devices = []topology.Device{{Address: "0000:3b:00.0", Class: 0x030200, Node: 1, CPUs: topology.SetOf(5, 6, 7, 8)}}
 	return map[string]topology.Layout{"t16": t16, "hybrid": hybrid, "sparse-hbm": hbm}
 }

@@ -54,7 +54,7 @@ func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id 
 		if len(cpus) >= topology.MaxCPUs {
 			break
 		}
-		c := topology.NewUnread(id, nodeOf(id))
+		c := topology.NewOfflineCPU(id, nodeOf(id))
 		if i := slices.IndexFunc(online, func(o topology.CPU) bool { return o.Node == c.Node }); i >= 0 {
 			c.Package, c.Die = online[i].Package, online[i].Die
 		}

@@ -48,7 +48,7 @@ func layout(t *rapid.T) topology.Layout {
 			}
 			core++
 		}
-		off := topology.NewUnread(id, ids[n])
+		off := topology.NewOfflineCPU(id, ids[n])
 		off.Package, off.Die, off.Isolated = n/2, n%2, n%3 == 1
 		l.CPUs, l.Offline = append(l.CPUs, off), append(l.Offline, id)
 		id++
@@ -306,7 +306,7 @@ func kinds(m *topology.Machine) string {
 func TestLearned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := layout(t)
-		l.CPUs = slices.DeleteFunc(l.CPUs, func(c topology.CPU) bool { return c.Unread })
+		l.CPUs = slices.DeleteFunc(l.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown })
 		l.Offline, l.Devices = nil, nil
 		all, err := topology.Build(l)
 		if err != nil {
@@ -318,7 +318,7 @@ func TestLearned(t *testing.T) {
 				online = append(online, c.ID)
 				continue
 			}
-			l.CPUs[i], l.Offline = topology.NewUnread(c.ID, c.Node), append(l.Offline, c.ID)
+			l.CPUs[i], l.Offline = topology.NewOfflineCPU(c.ID, c.Node), append(l.Offline, c.ID)
 		}
 		some, err := topology.Build(l)
 		if err != nil {
@@ -332,7 +332,7 @@ func TestLearned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := before.Learned(later)
+		now := before.WithPlacesFrom(later)
 		if now.Format(now.Online()) != topology.FormatList(online) || now.Format(before.Online()) != topology.FormatList(online) {
 			t.Fatalf("online are %s, not %v", now.Format(now.Online()), online)
 		}

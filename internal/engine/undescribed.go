@@ -8,7 +8,7 @@ import (
 )
 
 // unread is the problem of a pod or container that the runtime does not describe.
-func unread(why string) lifecycle.Problem {
+func undescribedProblem(why string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it and cannot say what it was asked for",
 		Then: "it keeps the CPUs it has, nothing else is decided, and the runtime is asked again",
@@ -19,25 +19,25 @@ func unread(why string) lifecycle.Problem {
 // neither its record nor the runtime says anything. It keeps CPUs that its pod is
 // known to own, was assigned, or has alone where the agent chooses: given to
 // others, they would be taken from a running container.
-func (b *recovery) adoptUnread() *Record {
+func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
-	b.c.Unread.bound = has
+	b.c.Undescribed.bound = has
 	if has.Empty() || !b.n.policy.Place {
-		return &Record{Kept: lifecycle.Kept{Unplaced: !b.n.policy.Place}}
+		return &Record{RecordFields: lifecycle.RecordFields{Unplaced: !b.n.policy.Place}}
 	}
-	if b.unreadOwns(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
-		b.c.Stamp.CPUs, b.c.Unread.bound = has, topology.Set{}
+	if b.undescribedOwns(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
+		b.c.Stamp.CPUs, b.c.Undescribed.bound = has, topology.Set{}
 		return &Record{CPUs: b.n.machine.Format(has)}
 	}
-	b.adoptHome(has)
-	return &Record{Kept: lifecycle.Kept{PoolNode: b.c.PoolNode}}
+	b.adoptPoolNode(has)
+	return &Record{RecordFields: lifecycle.RecordFields{PoolNode: b.c.PoolNode}}
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized
 // after its record was written: those it runs on, if no other container runs there.
-func (b *recovery) unreadSince(rec *Record) string {
+func (b *recovery) undescribedSince(rec *Record) string {
 	recorded, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
-	if rec.Late || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {
+	if rec.Late || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listed == nil || !b.onlyUserOf(runs) {
 		return rec.CPUs
 	}
 	return b.n.machine.Format(runs.Union(recorded.Minus(b.n.machine.Online())))
@@ -45,11 +45,11 @@ func (b *recovery) unreadSince(rec *Record) string {
 
 // unreadOwns reports whether a container of which little is known should count as
 // the owner of the CPUs it runs on.
-func (b *recovery) unreadOwns(has topology.Set) bool {
+func (b *recovery) undescribedOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)
 	}
-	if b.p.Intent.CPUs.Said() {
+	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
 		return err == nil && assigned == has
 	}
@@ -57,12 +57,12 @@ func (b *recovery) unreadOwns(has topology.Set) bool {
 		return false
 	}
 	spec, named := b.p.Spec.Container(b.c.Name)
-	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.aloneOn(has)
+	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
 }
 
 // reread decides a container again that the runtime describes again, as if it was
 // found at the agent's start.
-func (d *draft) reread(c *Container, reported *lifecycle.Container) {
+func (d *draft) describedAgain(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })
 		d.n.ledger.moved = true

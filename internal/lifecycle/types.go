@@ -22,9 +22,9 @@ type Pod struct {
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
-	// Unread is why the runtime could not describe the pod: the other fields are
-	// from a list then. "" if it could.
-	Unread string
+	// Undescribed is why the runtime could not describe the pod; "" if it could. The other
+	// fields then come from the runtime's list.
+	Undescribed string
 }
 
 // State is the life state of a container.
@@ -44,8 +44,8 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
 }
 
-// Unnamed stands for the name of a container whose creation had none. No container
-// in Kubernetes can have this name.
+// Unnamed stands for the missing name of a container. Kubernetes allows no container with this
+// name.
 const Unnamed = "(unnamed)"
 
 // Container is a container as the runtime reports it.
@@ -77,16 +77,15 @@ type Container struct {
 	User         *User
 	Image        *Image
 	PID          uint32
-	// Unread is why the runtime could not describe the container, or its pod: the
-	// other fields are from a list then, and resources are not known. "" if it
-	// could.
-	Unread     string
-	CreatedAt  int64 // ns since the epoch, like the next three
-	StartedAt  int64
-	FinishedAt int64
-	ExitCode   int32
-	Reason     string
-	Message    string
+	// Undescribed is why the runtime could not describe the container or its pod; "" if it
+	// could. The other fields then come from the runtime's list, and Resources are unknown.
+	Undescribed string
+	CreatedAt   int64 // ns since the epoch, like the next three
+	StartedAt   int64
+	FinishedAt  int64
+	ExitCode    int32
+	Reason      string
+	Message     string
 }
 
 // Namespace is one Linux namespace of a pod or container.
@@ -142,8 +141,8 @@ type IOPriority struct {
 // SecurityProfile names the seccomp profile that was requested for a container.
 type SecurityProfile struct{ Type, Localhost string }
 
-// SeccompPolicy is the resolved seccomp filter, kept opaque: policies may see that
-// it exists and its default action, and never rewrite it.
+// SeccompPolicy summarises the resolved seccomp filter. Policies may read it and never change
+// it.
 type SeccompPolicy struct {
 	DefaultAction string
 	Architectures []string

@@ -14,7 +14,7 @@ import (
 // mergeExternal grants a container the values of hook servers as far as possible,
 // and keeps them. It refuses what others own, what does not exist, and what only a
 // creation can set once the container exists.
-func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
+func (s *placer) mergeExternal(o lifecycle.HookServerAnswer, creating bool) {
 	if o.Empty() {
 		if creating {
 			s.c.decided.refusals = nil
@@ -22,8 +22,8 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 		return
 	}
 	s.c.decided.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
-	granted := layer{values: slices.Clone(s.c.Outside)}
-	defer func() { s.c.Outside = granted.values }()
+	granted := slotValues{values: slices.Clone(s.c.HookServerValues)}
+	defer func() { s.c.HookServerValues = granted.values }()
 	for _, v := range o.Values {
 		switch {
 		case !creating && !slices.Contains(inUpdates, v.Field):
@@ -38,7 +38,7 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 			v.Text = s.grantExternalMemory(v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
-			granted.lay(v)
+			granted.set(v)
 		}
 	}
 }
@@ -50,7 +50,7 @@ var inUpdates = []lifecycle.Field{
 
 // layer is a list of values with at most one per slot. A hook server may answer
 // thousands, as many as a container has variables.
-type layer struct {
+type slotValues struct {
 	values []lifecycle.Value
 	at     map[slot]int // from 1
 }
@@ -64,7 +64,7 @@ type slot struct {
 }
 
 // find returns the index of the value with the same slot, -1 if there is none.
-func (l *layer) find(v lifecycle.Value) int {
+func (l *slotValues) find(v lifecycle.Value) int {
 	if l.at == nil {
 		l.at = make(map[slot]int, len(l.values))
 		for i := len(l.values) - 1; i >= 0; i-- { // the first counts
@@ -75,7 +75,7 @@ func (l *layer) find(v lifecycle.Value) int {
 }
 
 // lay adds a value, or replaces the one with the same slot.
-func (l *layer) lay(v lifecycle.Value) {
+func (l *slotValues) set(v lifecycle.Value) {
 	if i := l.find(v); i >= 0 {
 		l.values[i] = v
 		return
@@ -86,7 +86,7 @@ func (l *layer) lay(v lifecycle.Value) {
 
 // Standing are the earlier values that an update does not mention. What an update
 // requests again counts, unless a hook server answers otherwise again.
-func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
+func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
 	}
@@ -99,14 +99,14 @@ func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value 
 // deny reports a value that is not granted.
 func (c *Container) deny(v lifecycle.Value, why, then string) {
 	c.decided.refusals = lifecycle.Bound(append(c.decided.refusals, lifecycle.Problem{
-		Hook: lifecycle.OutsideHook, Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
+		Hook: lifecycle.HookServerName, Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
 		Reason: why, Then: then, Refused: true,
 	}), lifecycle.MaxProblems)
 }
 
 // grantExternalCPUs returns which of a hook server's CPUs a container may use, as a
 // list: those of this machine that its pod's cgroup allows and nobody owns.
-func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
+func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
 		s.c.deny(v, err.Error(), "it keeps the CPUs it would have")
@@ -115,7 +115,7 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 	if _, owns := s.n.ledger.Of(s.c.Key); owns {
 		return v.Text // reported when it gets its CPUs
 	}
-	given, _ := s.n.kubelets(s.p, cpus)
+	given, _ := s.n.kubeletOwned(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
 	for _, taken := range []struct {
 		cpus topology.Set
@@ -141,8 +141,8 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 // grantExternalMemory returns which of a hook server's memory nodes a container may
 // use: all, or none if one has no memory or the kubelet bound the container to
 // others.
-func (s *seating) grantExternalMemory(v lifecycle.Value) string {
-	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Given.Mems; len(bound) > 0 {
+func (s *placer) grantExternalMemory(v lifecycle.Value) string {
+	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).External.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "it keeps these")
 		return ""
 	}
@@ -177,31 +177,31 @@ func memoryNodes(m *topology.Machine) []int {
 
 // externalCPUs returns the CPUs that a container was granted from a hook server,
 // and the value that has them.
-func (s *seating) externalCPUs() (topology.Set, lifecycle.Value) {
-	v := firstOf(s.c.Outside, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
+func (s *placer) externalCPUs() (topology.Set, lifecycle.Value) {
+	v := firstOf(s.c.HookServerValues, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
 // shareExternal limits a container in a pool to the CPUs it was granted from a hook
 // server. A later owner takes some away, as from any pool.
-func (s *seating) shareExternal() {
+func (s *placer) shareExternal() {
 	cpus, v := s.externalCPUs()
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
 		return
 	}
-	s.c.Seat.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
-	s.c.Seat.From, s.c.Seat.Why = v.Why.Source, "CPUs a hook server chose"
-	s.c.decided.touched = true // written even if it is the whole pool
+	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Unclassified, Within: cpus}
+	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, "CPUs a hook server chose"
+	s.c.decided.narrowed = true // written even if it is the whole pool
 }
 
 // ownNotExternal drops the CPUs that a hook server wants for a container that owns
 // some.
-func (s *seating) ownNotExternal(owned topology.Set) {
+func (s *placer) ownNotExternal(owned topology.Set) {
 	cpus, v := s.externalCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
 		return
 	}
-	s.c.Outside = slices.DeleteFunc(slices.Clone(s.c.Outside), func(o lifecycle.Value) bool { return o.Field == lifecycle.CPUSetCPUs })
+	s.c.HookServerValues = slices.DeleteFunc(slices.Clone(s.c.HookServerValues), func(o lifecycle.Value) bool { return o.Field == lifecycle.CPUSetCPUs })
 	if cpus != owned {
 		s.c.deny(v, fmt.Sprintf("the container owns CPUs %s", s.n.machine.Format(owned)), "it keeps them")
 	}
@@ -209,21 +209,21 @@ func (s *seating) ownNotExternal(owned topology.Set) {
 
 // applyExternal replaces proposals of hooks by the granted values of hook servers.
 func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
-	if len(o.c.Outside) == 0 {
+	if len(o.c.HookServerValues) == 0 {
 		return values
 	}
-	all := layer{values: values}
-	for _, v := range o.c.Outside {
+	all := slotValues{values: values}
+	for _, v := range o.c.HookServerValues {
 		if v.Field == lifecycle.CPUSetCPUs {
-			if o.c.Seat.From != v.Why.Source || o.c.Seat.Pool != placement.Rest {
+			if o.c.Assignment.From != v.Why.Source || o.c.Assignment.Pool != placement.Unclassified {
 				continue // none of its CPUs is left: the pool counts
 			}
-			v.Text = o.n.seatText(o.c.Seat.Seat)
+			v.Text = o.n.cpuList(o.c.Assignment.CPUGroup)
 		}
 		if at := all.find(v); at >= 0 && v.Field != lifecycle.CPUSetCPUs && !all.values[at].SameSetting(v) {
 			v.Why.Text += fmt.Sprintf(", before %s's %s", all.values[at].Why.Hook, all.values[at])
 		}
-		all.lay(v)
+		all.set(v)
 	}
 	return all.values
 }

@@ -33,15 +33,15 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 }
 
 // known are the inputs of a value's route.
-func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
-	k := route.Known{Contest: n.contest(ctr, v.Field)}
+func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
+	k := route.Known{Contest: n.whyNotClaimed(ctr, v.Field)}
 	if p == route.Creating {
 		return k
 	}
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
-	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.StaysOut(ctr, v)
+	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
 	k.Given = reported != nil && present(reported, v) || unreported(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
@@ -50,7 +50,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, re
 // bring sends a container's values along their routes for this phase of its life,
 // and returns them. reported is the container as the runtime describes it, nil if
 // it is known already.
-func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
+func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
 	switch p {
@@ -65,7 +65,7 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *li
 		if d, ok := before.of(v); ok && d.Value == v.String() {
 			t.deliver(v, d)
 		}
-		k := n.known(ctr, v, p, reported)
+		k := n.routeInputs(ctr, v, p, reported)
 		k.NoCgroup, k.Unasked = err, w.from == nil
 		r := route.Of(p, &w.can, v, k)
 		if r.To == route.Answer {
@@ -76,9 +76,9 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *li
 		}
 		switch r.To {
 		case route.Runtime:
-			n.send(w, ctr, v, p)
+			n.sendInAnswer(w, ctr, v, p)
 		case route.Kernel:
-			n.leaveToKernel(ctr, v, p, r.Why, k, reported != nil)
+			n.keepInKernel(ctr, v, p, r.Why, k, reported != nil)
 		case route.Given:
 			t.deliver(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		case route.Unapplied:
@@ -123,7 +123,7 @@ func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 }
 
 // send changes the runtime's stored copy of a container with the answer.
-func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
+func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
 	t, others := n.track(ctr.ID), w.answer.Others
 	if last := len(others) - 1; p == route.Starting && last >= 0 && others[last].Container == ctr.ID {
 		others[last].Values = append(others[last].Values, v)
@@ -141,7 +141,7 @@ func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.P
 
 // leaveToKernel writes a value to the kernel alone: for a reason, if the runtime
 // could have it, or until the runtime's stored copy is updated.
-func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
+func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
@@ -172,7 +172,7 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 }
 
 // contest says why a field is not claimed at a container's creation, or "".
-func (n *node) contest(ctr *engine.Container, f lifecycle.Field) string {
+func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.ceded[f]:
 		return "ceded to other plugins by nri.cede"

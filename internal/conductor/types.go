@@ -79,8 +79,8 @@ type Runtime interface {
 }
 
 // Looker is a Runtime whose changed resources have to be asked for.
-type Looker interface {
+type ResourcePoller interface {
 	// Look asks for a container's resources soon, without waiting. It ignores ids
 	// that are not a container's.
-	Look(id string)
+	PollResources(id string)
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// alone returns the CPUs that a pod's cgroup can have alone: those that its
-// containers own and do not lend. It is empty if a container of the pod runs
-// elsewhere.
-func (n *view) alone(p *Pod) topology.Set {
+// exclusiveCPUs returns the CPUs that a pod's cgroup can have exclusively: those that its
+// containers own and do not lend. It is empty if a container of the pod runs on other CPUs.
+func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // no hook needs it
 	}
@@ -21,14 +20,14 @@ func (n *view) alone(p *Pod) topology.Set {
 		return topology.Set{}
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		if c.Alive() && (c.Seat.Pool != placement.Own || c.Seat.From == placement.ByKubelet) {
+		if c.Alive() && (c.Assignment.Pool != placement.Own || c.Assignment.From == placement.ByKubelet) {
 			return topology.Set{}
 		}
 	}
 	return cpus
 }
 
-// makesPartition reports whether a value is one of those that make a cgroup a partition.
+// makesPartition reports whether the value makes a cgroup a cpuset partition.
 func makesPartition(v lifecycle.Value) bool {
 	return v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Found are the problems of a container, or of a pod itself.
-type Found struct {
+type ProblemSummary struct {
 	// Problems are the first of them, as many as are kept of one pod; More is the
 	// number of the others.
 	Problems []lifecycle.Problem
@@ -20,7 +20,7 @@ type Found struct {
 }
 
 // finding collects problems, and keeps as many as there is room for.
-func finding(all []lifecycle.Problem, room int) (f Found) {
+func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	if len(all) == 0 {
 		return f
 	}
@@ -33,10 +33,10 @@ func finding(all []lifecycle.Problem, room int) (f Found) {
 // room is how many problems are kept of a container, beside those of its pod and of
 // the pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
-	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.Found.Problems)
+	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
 		if o.ID != c.ID {
-			room -= len(o.Found.Problems)
+			room -= len(o.ProblemSummary.Problems)
 		}
 	}
 	return room
@@ -46,7 +46,7 @@ func (n *view) room(p *Pod, c *Container) int {
 // hook server's mistake is no fault of the pod's.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
-		if !q.Warning && !q.Unserved && q.Hook != lifecycle.OutsideHook {
+		if !q.Warning && !q.Unserved && q.Hook != lifecycle.HookServerName {
 			return q.String()
 		}
 	}
@@ -72,12 +72,12 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 
 // DecisionProblems are the problems of a container's decision.
 func (c *Container) DecisionProblems() []lifecycle.Problem {
-	return withMore(slices.Clip(c.Found.Problems), c.Found.More)
+	return withMore(slices.Clip(c.ProblemSummary.Problems), c.ProblemSummary.More)
 }
 
 // Problems are the problems of a pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
-	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.Found.Problems), p.Found.More), lifecycle.MaxProblems)
+	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
 }
 
 func withMore(problems []lifecycle.Problem, more int) []lifecycle.Problem {
