@@ -57,7 +57,7 @@ type Input struct {
 	RequestedDevices lifecycle.DeviceGrant
 	// Creation is what only the first decision on a container knows; nil later.
 	Creation *Creation
-	// Exports are the environment variables about its CPUs that the container got
+	// CPUEnv are the environment variables about its CPUs that the container got
 	// when it was created.
 	CPUEnv map[string]string
 }
@@ -88,9 +88,9 @@ type Output struct {
 	Values   []lifecycle.Value
 	Scales   []Scale
 	Problems []lifecycle.Problem
-	// Exports are what Input.Exports is at later decisions on the container, also
+	// CPUEnv are what Input.Exports is at later decisions on the container, also
 	// after a restart.
-	Exports map[string]string
+	CPUEnv map[string]string
 	// Matched says that the hook's condition holds; of hooks that have one.
 	Matched bool
 	// Refuse is why the container must not be created; "" if it may.

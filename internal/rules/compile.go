@@ -175,7 +175,7 @@ func (c *compiler) wish(o RuleOptions) wish {
 			c.problem(".numa.nodes", "%v", err)
 		}
 		w.numa = &intent.NUMABinding{
-			Exclusive: n.Exclusive, Count: n.Count, IDs: nodes, Even: n.Even, WholeCores: n.WholeCores, BySocket: n.BySocket, Alone: n.Alone,
+			Exclusive: n.Exclusive, Count: n.Count, IDs: nodes, Even: n.Even, WholeCores: n.WholeCores, BySocket: n.BySocket, ExcludeOthers: n.Alone,
 		}
 		if n.Count != 0 && len(nodes) != 0 && n.Count != len(nodes) {
 			c.problem(".numa.count", "is %d, and nodes lists %d", n.Count, len(nodes))

@@ -192,7 +192,7 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 // Wish changes what a pod asks for.
 func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
 	w := h.rule.wish
-	if w.none() || w.unlessAsked && (asked.Class.Said() || asked.Pool.Said() || asked.NUMA.Said()) {
+	if w.none() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
 		return
 	}
 	if !h.matches(newSubject(in, h.facts.Namespaces), out) {

@@ -91,7 +91,7 @@ func requests(e event, m *topology.Machine) map[string]string {
 
 func (o *ours) own(e event) (placed, bool) {
 	c := o.create(e.id, e.cpus*1000, e.gibs, "/kubepods/", requests(e, o.state.Machine))
-	if c.Seat.Pool != placement.Own {
+	if c.Assignment.Pool != placement.Own {
 		o.end(e.id)
 		return placed{}, false
 	}

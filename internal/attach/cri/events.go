@@ -44,7 +44,7 @@ type events struct {
 }
 
 // beforePod asks hook servers what to change in a pod. The error is a rejection.
-func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Outside, error) {
+func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	if h, ok := e.handler.(beforePod); ok {
 		return h.BeforePod(ctx, e.from, p)
 	}

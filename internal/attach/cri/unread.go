@@ -44,7 +44,7 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	if p == nil {
 		return away(ctx, err)
 	}
-	if s.readableChanged(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Unread, known != nil) && s.store.pod(id) == known {
+	if s.readableChanged(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Undescribed, known != nil) && s.store.pod(id) == known {
 		s.store.notePod(p)
 		s.retryNow(id)
 		s.events.after(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
@@ -61,7 +61,7 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifec
 		return away(ctx, err)
 	}
 	criclient.InheritUnread(c, p)
-	if s.readableChanged(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Unread, known != nil) {
+	if s.readableChanged(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Undescribed, known != nil) {
 		s.order.after(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
 	}
 	return nil

@@ -73,7 +73,7 @@ func containerOf(s container, pod string) *lifecycle.Container {
 		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), CreatedAt: s.GetCreatedAt(),
 	}
 	if c.State == lifecycle.StateUnknown {
-		c.State, c.Unread = lifecycle.StateRunning, "the runtime reports its state as CONTAINER_UNKNOWN"
+		c.State, c.Undescribed = lifecycle.StateRunning, "the runtime reports its state as CONTAINER_UNKNOWN"
 	}
 	return c
 }
@@ -296,7 +296,7 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 
 // InheritUnread marks the container of an unread pod as unread.
 func InheritUnread(c *lifecycle.Container, p *lifecycle.Pod) {
-	if p.Unread != "" && c.Unread == "" {
-		c.Unread = "its pod:  " + p.Unread
+	if p.Undescribed != "" && c.Undescribed == "" {
+		c.Undescribed = "its pod:  " + p.Undescribed
 	}
 }

@@ -71,7 +71,7 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a score
 	}
 	l.Args = append(r.commands, r.arguments...)
-	l.Together() // strings that are kept longer than the rest get their own buffer
+	l.CompactIDs() // strings that are kept longer than the rest get their own buffer
 	return l, true
 }
 
