@@ -45,6 +45,15 @@ func (p *Publisher) tell(state string, why error) {
 	}
 }
 
+// tellDone says that the object is as it should be, and what it lacks all the same.
+func (p *Publisher) tellDone(state string) {
+	p.tell(state, nil)
+	if p.report.Note != nil {
+		note := p.report.Note()
+		p.count(func(r *api.ClusterPart) { r.Note = note })
+	}
+}
+
 // failed notes a request without success, and returns the pause after it: what the server
 // asks for, or twice the last one.
 func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -39,10 +40,17 @@ type Report struct {
 	// Later is a field that an older version of the object lacks: an update through
 	// that version removes it; "" for none.
 	Later string
-	// Make returns annotations and fields at the top of the object.
+	// Make returns annotations and fields at the top of the object; of the metadata,
+	// labels are taken.
 	Make func() (annotations map[string]string, fields map[string]any)
 	// Read gets the object whenever it is read; nil for nobody.
 	Read func(*unstructured.Unstructured)
+	// Node gets the labels of the Node, before Make and whenever the object is read; nil
+	// for nobody.
+	Node func(labels map[string]string)
+	// Note says what the object lacks that it should have, and why, "" for nothing; nil
+	// for a report without such things.
+	Note func() string
 	// Ready says why there is nothing to report yet; nil where there is.
 	Ready func() error
 	// Changed returns a channel that is closed when Make may return something else.
@@ -108,6 +116,9 @@ type seen struct {
 	wish string         // what it was to be
 	ours map[string]any // those of its fields that are ours, as they were
 	at   time.Time
+	// live is the whole object: the next write is made of it without reading it again,
+	// and refused where another changed it since. It is nil where it is to be read.
+	live *unstructured.Unstructured
 }
 
 // New makes a publisher of a report.
@@ -149,41 +160,52 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 		p.tell("waits: "+err.Error(), nil)
 		return p.pace.Retry, true
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	due := p.seen == nil || time.Since(p.seen.at) >= p.pace.Again
+	if p.uid == "" || due && p.report.Node != nil {
+		if err := p.findNode(ctx); err != nil {
+			return p.failed("read the Node "+p.client.Node, err)
+		}
+	}
 	annotations, fields := p.report.Make()
 	text, err := json.Marshal([]any{annotations, fields})
 	if err != nil {
 		return p.failed("encode", err)
 	}
 	wish := string(text)
-	if s := p.seen; s != nil && s.wish == wish && time.Since(s.at) < p.pace.Again {
+	if s := p.seen; s != nil && s.wish == wish && !due {
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		return min(time.Until(s.at.Add(p.pace.Again)), recompute), true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if p.uid == "" {
-		if err := p.findNode(ctx); err != nil {
-			return p.failed("read the Node "+p.client.Node, err)
-		}
-	}
 	object := p.object(annotations, fields)
+	if p.seen != nil && !due && p.seen.live != nil {
+		next, wakes, stale := p.apply(ctx, object, wish)
+		if !stale {
+			return next, wakes
+		}
+		p.seen.live = nil
+	}
 	if next, done := p.look(ctx, object, wish); done {
 		return next, p.fails == 0 && p.seen != nil
 	}
 	if p.uid == "" { // it is gone, as its Node is, or was
 		return p.pace.Retry, false
 	}
-	return p.apply(ctx, object, wish)
+	next, wakes, _ = p.apply(ctx, object, wish)
+	return next, wakes
 }
 
-// findNode reads the UID that the object's owner reference has.
+// findNode reads the UID that the object's owner reference has, and the labels.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
 	if err != nil {
 		return err
 	}
-	p.uid = string(node.GetUID())
+	if p.uid = string(node.GetUID()); p.report.Node != nil {
+		p.report.Node(node.GetLabels())
+	}
 	return nil
 }
 
@@ -191,12 +213,17 @@ func (p *Publisher) findNode(ctx context.Context) error {
 func (p *Publisher) object(annotations map[string]string, fields map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, v := range fields {
-		o.Object[key] = v
+		if key != "metadata" {
+			o.Object[key] = v
+		}
 	}
 	o.SetAPIVersion(p.report.Resource.GroupVersion().String())
 	o.SetKind(p.report.Kind)
 	o.SetName(p.client.Node)
-	o.SetLabels(map[string]string{"app.kubernetes.io/managed-by": Manager})
+	labels := map[string]string{"app.kubernetes.io/managed-by": Manager}
+	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // ours, and so of this type
+	maps.Copy(labels, more)
+	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.client.Node, UID: nodeUID(p.uid)}})
 	return o
@@ -232,9 +259,9 @@ func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured,
 	want := p.part(object)
 	ours := part(live, want)
 	if same(ours, want.Object) || p.seen != nil && p.seen.wish == wish && same(ours, p.seen.ours) {
-		p.keep(wish, ours)
+		p.keep(wish, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
-		p.tell("up to date"+p.lost, nil)
+		p.tellDone("up to date" + p.lost)
 		return p.pace.Again, true
 	}
 	if _, has := live.Object[p.report.Later]; p.report.Later != "" && !has && ownsKey(live, p.report.Key) {
@@ -267,29 +294,39 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	return err
 }
 
-// apply writes the object. What another program writes is a conflict, and stays.
-func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
+// apply writes the object. What another program writes is a conflict, and stays. stale says that the object is not what
+// it was when it was read or written last, so that it has to be read.
+func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
-	if other := conflict(err); other != "" {
-		return p.ceded(other)
+	other := conflict(err)
+	switch {
+	case other != "":
+		next, wakes = p.ceded(other)
+	case noSuchKind(err):
+		next, wakes = p.absent(ctx)
+	case (apierrors.IsConflict(err) || noSuchObject(err)) && p.seen != nil && p.seen.live != nil:
+		return 0, false, true
+	case err != nil:
+		next, wakes = p.failed("write", err)
+	default:
+		next, wakes = p.applied(object, live, wish)
 	}
-	if noSuchKind(err) {
-		return p.absent(ctx)
-	}
-	if err != nil {
-		return p.failed("write", err)
-	}
+	return next, wakes, false
+}
+
+// applied notes what the server made of the object.
+func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
 	want := p.part(object)
 	ours := part(live, want)
-	p.keep(wish, ours)
+	p.keep(wish, ours, live)
 	p.count(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lost
 	if lacks := missing(ours, want.Object); lacks != "" {
 		p.tell(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
 		return p.pace.Again, true
 	}
-	p.tell(state, nil)
+	p.tellDone(state)
 	return p.pace.Again, true
 }
 
@@ -298,7 +335,7 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
 	if !p.report.Status {
-		return objects.Apply(ctx, p.client.Node, object, options)
+		return objects.Apply(ctx, p.client.Node, p.since(object), options)
 	}
 	if p.found == nil {
 		rest := object.DeepCopy()
@@ -307,11 +344,22 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 			return nil, err
 		}
 	}
-	live, err := objects.ApplyStatus(ctx, p.client.Node, p.part(object), options)
-	if apierrors.IsNotFound(err) { // there was an object a moment ago
+	live, err := objects.ApplyStatus(ctx, p.client.Node, p.since(p.part(object)), options)
+	if apierrors.IsNotFound(err) && (p.seen == nil || p.seen.live == nil) { // there was an object a moment ago
 		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer one", p.report.Resource.Resource, p.report.Resource.Group)
 	}
 	return live, err
+}
+
+// since is an object that is written only if nobody wrote or deleted it since it was seen.
+func (p *Publisher) since(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if p.seen == nil || p.seen.live == nil {
+		return object
+	}
+	out := object.DeepCopy()
+	out.SetUID(p.seen.live.GetUID())
+	out.SetResourceVersion(p.seen.live.GetResourceVersion())
+	return out
 }
 
 // part is what of an object is ours where it is there already.
@@ -326,6 +374,7 @@ func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstru
 	return below
 }
 
-func (p *Publisher) keep(wish string, ours map[string]any) {
-	p.fails, p.seen = 0, &seen{wish: wish, ours: ours, at: time.Now()}
+func (p *Publisher) keep(wish string, ours map[string]any, live *unstructured.Unstructured) {
+	p.found = live
+	p.fails, p.seen = 0, &seen{wish: wish, ours: ours, at: time.Now(), live: live}
 }
