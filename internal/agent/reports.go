@@ -31,6 +31,9 @@ func (a *Agent) reports(client *kube.Client) []kube.Service {
 		m := a.newUsageMeter()
 		out = append(out, m, publish.New(client, m.nodeMetric(), publish.Pace{}))
 	}
+	if k.Device {
+		out = append(out, publish.New(client, a.newDeviceReport().device(), publish.Pace{}))
+	}
 	return out
 }
 

@@ -407,6 +407,10 @@ type KoordinatorReport struct {
 	// NodeMetric of the node, once a minute or as often as that object's spec says. The
 	// chart lets the agents write it where this is on.
 	NodeMetric bool `json:"nodeMetric"`
+	// Device publishes the node's NVIDIA GPUs and RDMA cards as Device of the node. No
+	// pod gets a GPU by it unless the Node has the label nvidia.com/gpu.memory. The
+	// chart lets the agents write it where this is on.
+	Device bool `json:"device"`
 }
 
 // ClusterConfig says what of the configuration is read from the API server.

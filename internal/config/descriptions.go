@@ -103,6 +103,7 @@ var descriptions = map[string]string{
 	"Cluster.Koordinator":              "koordinator says what is published for Koordinator's manager and scheduler. It is for nodes without koordlet, which writes these objects itself.",
 	"Cluster.Config":                   "config says what of the configuration is read from the API server.",
 	"KoordinatorReport.NodeMetric":     "nodeMetric publishes how much CPU and memory the node and its pods use as NodeMetric of the node, once a minute or as often as that object's spec says. The chart lets the agents write it where this is on.",
+	"KoordinatorReport.Device":         "device publishes the node's NVIDIA GPUs and RDMA cards as Device of the node. No pod gets a GPU by it unless the Node has the label nvidia.com/gpu.memory. The chart lets the agents write it where this is on.",
 	"ClusterConfig.Enabled":            "enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster, trimtab-group-NAME and trimtab-node-NODE. They stand above the node's file, in this order.",
 	"ClusterConfig.AlsoRead":           "alsoRead lists other agents whose objects for this node are read, below the ConfigMaps: \"koordinator\" (NodeSLO, and annotations of the Node and of its NodeResourceTopology), \"nri-plugins\" (BalloonsPolicy, TopologyAwarePolicy: status names them, they have no effect).",
 	"TopologyReport.Enabled":           "enabled publishes a NodeResourceTopology of the node, if the cluster has its CustomResourceDefinition and no other program writes that object.",

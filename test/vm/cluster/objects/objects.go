@@ -50,6 +50,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"CustomResourceDefinition":         {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"NodeResourceTopology":             {Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
 	"NodeMetric":                       {Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
+	"Device":                           {Group: "scheduling.koordinator.sh", Version: "v1alpha1", Resource: "devices"},
 	"CustomNodeResource":               {Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 }
 

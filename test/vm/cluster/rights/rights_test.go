@@ -60,6 +60,19 @@ spec:
     storage: true
     subresources: {status: {}}
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: devices.scheduling.koordinator.sh}
+spec:
+  group: scheduling.koordinator.sh
+  scope: Cluster
+  names: {kind: Device, plural: devices}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 // podOn is a pod of a node; the agents' are in their namespace.
@@ -75,7 +88,8 @@ func podOn(node, name, namespace, account string) string {
 func plane(t testing.TB) *controlplane.Plane {
 	t.Helper()
 	p := controlplane.Start(t)
-	create(t, p, chart(t, "config.cluster.podAnnotation=true", "config.cluster.topology.katalyst=true", "config.cluster.koordinator.nodeMetric=true"))
+	create(t, p, chart(t, "config.cluster.podAnnotation=true", "config.cluster.topology.katalyst=true", "config.cluster.koordinator.nodeMetric=true",
+		"config.cluster.koordinator.device=true"))
 	create(t, p, twoNodes)
 	create(t, p, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}")
 	for _, n := range []string{"n1", "n2"} {
@@ -84,6 +98,7 @@ func plane(t testing.TB) *controlplane.Plane {
 		create(t, p, "{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: "+n+"}}")
 		create(t, p, "{apiVersion: node.katalyst.kubewharf.io/v1alpha1, kind: CustomNodeResource, metadata: {name: "+n+"}}")
 		create(t, p, "{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: "+n+"}}")
+		create(t, p, "{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: "+n+"}}")
 	}
 	return p
 }
@@ -123,7 +138,7 @@ func patch(kind, namespace, name, sub, body, refused string) attempt {
 				below = []string{sub}
 			}
 			form := types.StrategicMergePatchType
-			if slices.Contains([]string{"NodeResourceTopology", "CustomNodeResource", "NodeMetric"}, kind) { // of a CustomResourceDefinition
+			if slices.Contains([]string{"NodeResourceTopology", "CustomNodeResource", "NodeMetric", "Device"}, kind) { // of a CustomResourceDefinition
 				form = types.MergePatchType
 			}
 			_, err := of(d, kind, namespace).Patch(ctx, name, form, []byte(body), metav1.PatchOptions{}, below...)
@@ -154,6 +169,7 @@ const (
 	ready    = `{"status":{"conditions":[{"type":"TrimtabReady","status":"True","reason":"Ready","message":"m"}]}}`
 	placed   = `{"metadata":{"annotations":{"trimtab.io/placement":"{}"}}}`
 	reported = `{"zones":[{"name":"node-0"}]}`
+	devices  = `{"spec":{"devices":[]}}`
 	measured = `{"status":{"topologyPolicy":"None"}}`
 )
 
@@ -203,6 +219,9 @@ func attempts(t testing.TB, name string) []attempt {
 		patch("NodeMetric", "", "n1", "status", measured, ""),
 		patch("NodeMetric", "", "n2", "status", measured, own),
 		making(t, "{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: n3}}", own),
+		patch("Device", "", "n1", "", devices, ""),
+		patch("Device", "", "n2", "", devices, own),
+		making(t, "{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n3}}", own),
 		patch("CustomNodeResource", "", "n2", "", `{"spec":{"taints":[]}}`, own),
 		making(t, "{apiVersion: node.katalyst.kubewharf.io/v1alpha1, kind: CustomNodeResource, metadata: {name: n3}}", own),
 

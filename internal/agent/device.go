@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trimtab/trimtab/internal/kube/publish"
+	"github.com/trimtab/trimtab/internal/report/devices"
+)
+
+// deviceReport is what is reported of GPUs and RDMA cards.
+type deviceReport struct {
+	// gate says why the node is not this agent's to report; nil where it is.
+	gate func() error
+	read func() (devices.Inventory, error)
+
+	mu     sync.Mutex // guards all below
+	has    devices.Inventory
+	labels map[string]string // of the Node
+}
+
+func (a *Agent) newDeviceReport() *deviceReport {
+	proc, sys := os.DirFS(cmp.Or(a.opt.Proc, "/proc")), os.DirFS(a.opt.Config.Paths.Sys)
+	return &deviceReport{gate: a.reportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
+}
+
+// device is the node's Device. Nothing notifies of a device that comes or goes: it is found within a minute.
+func (r *deviceReport) device() publish.Report {
+	return publish.Report{
+		Kind:     "Device",
+		Resource: schema.GroupVersionResource{Group: "scheduling.koordinator.sh", Version: "v1alpha1", Resource: "devices"},
+		Key:      "spec.devices", Ready: r.ready, Changed: func() <-chan struct{} { return nil },
+		Make: func() (map[string]string, map[string]any) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.has.Device(r.labels)
+		},
+		Node: func(labels map[string]string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.labels = labels
+		},
+		Note: func() string {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if lacks := r.has.Lacks(r.labels); lacks != "" {
+				return "left out: " + lacks
+			}
+			return ""
+		},
+	}
+}
+
+// ready reads the devices, and says why there is nothing to report; nil where there is.
+func (r *deviceReport) ready() error {
+	if err := r.gate(); err != nil {
+		return err
+	}
+	has, err := r.read()
+	if err != nil {
+		return fmt.Errorf("read the devices of the node: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has = has
+	return nil
+}

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/report/devices"
+)
+
+// TestDeviceReport: what is left out is said in the status as in the object, and by the Node's labels of today. While the
+// node is not this agent's, or its devices cannot be read, nothing is reported.
+func TestDeviceReport(t *testing.T) {
+	var gate, broken error
+	r := &deviceReport{gate: func() error { return gate }, read: func() (devices.Inventory, error) {
+		return devices.Inventory{GPUs: []devices.GPU{{UUID: "GPU-1", Model: "T4"}}}, broken
+	}}
+	report := r.device()
+	for _, tc := range []struct {
+		labels map[string]string
+		want   string
+	}{{nil, "GPU memory: the Node has no label"}, {map[string]string{"nvidia.com/gpu.memory": "15360"}, "left out: GPU health"}} {
+		report.Node(tc.labels)
+		if err := report.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		annotations, fields := report.Make()
+		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.LeftOut] != strings.TrimPrefix(note, "left out: ") {
+			t.Errorf("%v: %q, %v", tc.labels, note, annotations)
+		}
+		if fields["spec"] == nil {
+			t.Error("no spec")
+		}
+	}
+	broken = errors.New("input/output error")
+	if err := report.Ready(); err == nil || !strings.Contains(err.Error(), "read the devices") {
+		t.Errorf("unreadable: %v", err)
+	}
+	gate, broken = errors.New("standby: another"), nil
+	if err := report.Ready(); !errors.Is(err, gate) {
+		t.Errorf("on standby: %v", err)
+	}
+}

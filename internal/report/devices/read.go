@@ -1,0 +1,264 @@
+package devices
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Inventory is what a node has.
+type Inventory struct {
+	GPUs   []GPU  // in order of minor number
+	Driver string // version of the GPUs' driver; "" for not known
+	RDMA   []RDMA // in order of minor number
+	// Missing names the devices that are left out, each with the reason.
+	Missing []string
+}
+
+// PCI is where a device is.
+type PCI struct {
+	Bus  string // domain:bus:device.function
+	Node int    // NUMA node; 0 where the firmware names none
+	Root string // the PCIe root, such as pci0000:3a
+}
+
+// GPU is an NVIDIA GPU that its driver runs.
+type GPU struct {
+	PCI
+
+	UUID, Model string
+	Minor       int
+}
+
+// RDMA is a physical function of an RDMA card.
+type RDMA struct {
+	PCI
+
+	Name   string // of the kernel, such as mlx5_0
+	Minor  int
+	Active bool     // each of its ports is
+	VFs    []string // PCI addresses of its virtual functions, ascending
+}
+
+const (
+	gpusDir    = "driver/nvidia/gpus"      // below /proc
+	driverFile = "module/nvidia/version"   // below /sys
+	pciDir     = "bus/pci/devices"         // below /sys
+	cardsDir   = "class/infiniband"        // below /sys
+	verbsOf    = "device/infiniband_verbs" // below a card
+	nvidia     = "0x10de"                  // PCI vendor
+	display    = "0x03"                    // PCI class of GPUs
+)
+
+// Read reads what a node has, from the file systems that are usually mounted on /proc and /sys. Of a device that goes
+// meanwhile, or that lacks something a scheduler needs, Missing says so. The error is of directories that cannot be read.
+func Read(proc, sys fs.FS) (Inventory, error) {
+	var i Inventory
+	if err := i.readGPUs(proc, sys); err != nil {
+		return i, err
+	}
+	if err := i.readCards(sys); err != nil {
+		return i, err
+	}
+	return i, nil
+}
+
+// readGPUs reads what the driver says. GPUs of the PCI bus that it does not name have no driver, or a broken one.
+func (i *Inventory) readGPUs(proc, sys fs.FS) error {
+	names, err := list(proc, gpusDir)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, bus := range names {
+		named[bus] = true
+		g, why := readGPU(proc, sys, bus)
+		if why != "" {
+			i.leaveOut("GPU", bus, why)
+			continue
+		}
+		i.GPUs = append(i.GPUs, g)
+	}
+	slices.SortFunc(i.GPUs, func(a, b GPU) int { return cmp.Compare(a.Minor, b.Minor) })
+	if len(names) > 0 {
+		i.Driver = text(sys, driverFile)
+	}
+	all, err := list(sys, pciDir)
+	if err != nil {
+		return err
+	}
+	for _, bus := range all {
+		at := path.Join(pciDir, bus)
+		if !named[bus] && text(sys, path.Join(at, "vendor")) == nvidia && strings.HasPrefix(text(sys, path.Join(at, "class")), display) {
+			i.leaveOut("GPU", bus, "no driver runs it")
+		}
+	}
+	return nil
+}
+
+// readGPU reads one GPU, or says why it is left out.
+func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
+	information, err := fs.ReadFile(proc, path.Join(gpusDir, bus, "information"))
+	if err != nil {
+		return g, err.Error()
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(information)) {
+		key, value, _ := strings.Cut(line, ":")
+		said[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	g.Model, g.UUID = said["Model"], said["GPU UUID"]
+	if g.Minor, err = strconv.Atoi(said["Device Minor"]); err != nil || g.Minor < 0 {
+		return g, "its driver names no minor number"
+	}
+	switch {
+	case said["GPU Excluded"] == "Yes":
+		return g, "its driver excludes it"
+	case g.UUID == "" || strings.Contains(g.UUID, "?"):
+		return g, "its driver names no UUID before the GPU is used: start nvidia-persistenced"
+	}
+	g.PCI, err = readPCI(sys, bus)
+	if err != nil {
+		return g, err.Error()
+	}
+	return g, ""
+}
+
+// readCards reads physical functions. Virtual ones are part of theirs.
+func (i *Inventory) readCards(sys fs.FS) error {
+	names, err := list(sys, cardsDir)
+	if err != nil {
+		return err
+	}
+	taken := map[int]string{}
+	for _, name := range names {
+		at := path.Join(cardsDir, name)
+		target, err := fs.ReadLink(sys, path.Join(at, "device"))
+		if err != nil {
+			continue // of no bus, such as rxe0 over any network interface
+		}
+		bus := path.Base(target)
+		pci := path.Join(pciDir, bus)
+		if _, err := fs.Lstat(sys, pci); err != nil {
+			continue
+		}
+		if _, err := fs.Lstat(sys, path.Join(pci, "physfn")); err == nil {
+			continue
+		}
+		r := RDMA{Name: name, Minor: minor(sys, name), Active: active(sys, at), VFs: virtual(sys, pci)}
+		r.PCI, err = readPCI(sys, bus)
+		switch {
+		case err != nil:
+			i.leaveOut("RDMA card", bus, err.Error())
+		case r.Minor < 0:
+			i.leaveOut("RDMA card", bus, "the kernel names no number for "+name)
+		case taken[r.Minor] != "":
+			i.leaveOut("RDMA card", bus, fmt.Sprintf("%s has its number %d, too", taken[r.Minor], r.Minor))
+		default:
+			taken[r.Minor] = bus
+			i.RDMA = append(i.RDMA, r)
+		}
+	}
+	slices.SortFunc(i.RDMA, func(a, b RDMA) int { return cmp.Compare(a.Minor, b.Minor) })
+	return nil
+}
+
+// numbered are names that Koordinator takes a card's number from.
+var numbered = regexp.MustCompile(`^mlx\d+_(\d+)$`)
+
+// minor is a card's number: that of its name, as koordlet has it, else that of its verbs device. It is -1 for none.
+func minor(sys fs.FS, name string) int {
+	digits := ""
+	if m := numbered.FindStringSubmatch(name); m != nil {
+		digits = m[1]
+	} else if verbs, err := list(sys, path.Join(cardsDir, name, verbsOf)); err == nil && len(verbs) > 0 {
+		digits = strings.TrimPrefix(verbs[0], "uverbs")
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// active reports whether a card has ports and each is active.
+func active(sys fs.FS, card string) bool {
+	ports, err := list(sys, path.Join(card, "ports"))
+	if err != nil || len(ports) == 0 {
+		return false
+	}
+	for _, port := range ports {
+		if !strings.HasSuffix(text(sys, path.Join(card, "ports", port, "state")), "ACTIVE") {
+			return false
+		}
+	}
+	return true
+}
+
+// virtual lists the virtual functions of a physical one.
+func virtual(sys fs.FS, pci string) (out []string) {
+	links, err := fs.Glob(sys, path.Join(pci, "virtfn*"))
+	if err != nil {
+		return nil // the pattern is well formed, and an address has no wildcard
+	}
+	for _, link := range links {
+		if target, err := fs.ReadLink(sys, link); err == nil {
+			out = append(out, path.Base(target))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// readPCI reads where a device is.
+func readPCI(sys fs.FS, bus string) (PCI, error) {
+	p := PCI{Bus: bus}
+	at := path.Join(pciDir, bus)
+	node, err := strconv.Atoi(text(sys, path.Join(at, "numa_node")))
+	if err != nil {
+		return p, errors.New("the kernel names no NUMA node, not even -1")
+	}
+	p.Node = max(0, node)
+	target, err := fs.ReadLink(sys, at)
+	if err != nil {
+		return p, err
+	}
+	for element := range strings.SplitSeq(target, "/") {
+		if strings.HasPrefix(element, "pci") {
+			p.Root = element
+			return p, nil
+		}
+	}
+	return p, fmt.Errorf("no PCIe root in %s", target)
+}
+
+func (i *Inventory) leaveOut(what, bus, why string) {
+	i.Missing = append(i.Missing, fmt.Sprintf("%s %s: %s", what, bus, why))
+}
+
+// list names what a directory has, in order; nothing where there is none.
+func list(of fs.FS, dir string) (out []string, err error) {
+	entries, err := fs.ReadDir(of, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// text is a file's, without space around it; "" where it cannot be read.
+func text(of fs.FS, name string) string {
+	data, err := fs.ReadFile(of, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
