@@ -12,18 +12,16 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// adjust applies an adjustment to the container's spec. It is our own and not
-// the library's generate package, which loses memory settings but the limit,
-// repeats rlimits, and lets map order decide between setting and removing an
-// annotation. What it cannot apply is an error, so that nothing is lost
-// silently. CDI devices, block I/O and RDT classes are kept by name: nothing here
+// adjust applies an adjustment to the container's spec. The library's generate package is not used: it loses all memory
+// settings except the limit, repeats rlimits, and lets map order decide between setting and removing an annotation. A
+// field that adjust cannot apply is an error. CDI devices, block I/O and RDT classes are kept by name: nothing here
 // resolves them, and later events to plugins do not have the class.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
 	}
 	s, l := c.spec, a.GetLinux()
-	// The library always answers with an RDT section; what counts is what is in it.
+	// The library always returns an RDT section; only its content counts.
 	rdt := l.GetRdt()
 	if l.GetSeccompPolicy() != nil || l.GetMemoryPolicy() != nil ||
 		rdt.GetClosId() != nil || rdt.GetSchemata() != nil || rdt.GetEnableMonitoring() != nil {
@@ -87,8 +85,7 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) error {
 	return adjustResources(s.Linux.Resources, l.GetResources())
 }
 
-// adjustMap removes marked keys first, so that a key that is both removed and
-// set is set.
+// adjustMap removes marked keys first, so that a key that is both removed and set is set.
 func adjustMap(into *map[string]string, change map[string]string) {
 	if *into == nil && len(change) > 0 {
 		*into = map[string]string{}
@@ -182,7 +179,7 @@ func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 	}
 }
 
-// adjustResources sets every resource the adjustment has; absent ones stay.
+// adjustResources sets every resource of the adjustment and leaves the others as they are.
 func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) error {
 	if from == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Agent is an agent as the player of scenarios needs it.
+// Agent is what the player of scenarios needs of an agent.
 type Agent interface {
 	Run(ctx context.Context) error
 	Reconfigure(c config.Config) error
@@ -29,24 +29,23 @@ type Agent interface {
 	Source() status.Source
 }
 
-// AgentOptions are what the player gives an agent it starts.
+// AgentOptions are the options of an agent that the player starts.
 type AgentOptions struct {
 	Config  config.Config
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
-	Resctrl resctrl.FS       // nil for a machine without
-	Cookies coresched.Kernel // likewise
+	Resctrl resctrl.FS       // nil if the machine has none
+	Cookies coresched.Kernel // nil if the kernel has none
 	Log     *slog.Logger
 	// Dial connects to the runtime and the kubelet, which have no sockets then; nil for sockets.
 	Dial socket.Dialer
 }
 
-// AgentFactory makes an agent; nothing of it runs yet.
+// AgentFactory makes an agent and does not run it.
 type AgentFactory func(AgentOptions) (Agent, error)
 
-// ConfigOf reads a scenario's configuration document over the defaults. Where
-// the socket, the kernel and the files are is the player's business.
+// ConfigOf parses a scenario's configuration document over the defaults. The player sets sockets, kernel and files.
 func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
@@ -62,32 +61,32 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	c.Paths.Key = filepath.Join(dir, "record.key")
 	c.Paths.State = filepath.Join(dir, "state")
 	c.PodSpec.Kubelet = config.KubeletClient{}
-	c.HookServers.Directory = "" // the node's own are none of the described one's
+	c.HookServers.Directory = "" // the host's sources do not belong to the described node
 	return c, nil
 }
 
-// configOf reads a configuration document for the play's node and seat.
+// configOf parses a configuration document and sets what the play's node and connector need.
 func (p *player) configOf(document []byte) (config.Config, error) {
 	c, err := ConfigOf(document, p.dir, p.version)
 	if p.memory != nil {
 		c.Paths.StatusSocket = ""
 	}
-	p.seat.Configure(&c, p.dir)
+	p.connector.Configure(&c, p.dir)
 	if p.o.Configure != nil {
 		p.o.Configure(&c)
 	}
 	return c, err
 }
 
-// agentLife is the agent under test while it runs.
+// agentLife is a running agent under test.
 type agentLife struct {
 	agent  Agent
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // of Run, once ended is closed
+	err    error // result of Run, once ended is closed
 }
 
-// startAgent makes an agent, lets it run, and waits until it is connected.
+// startAgent makes and runs an agent and waits until it is connected.
 func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patience time.Duration) (*agentLife, error) {
 	a, err := factory(o)
 	if err != nil {
@@ -105,7 +104,7 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 	return l, nil
 }
 
-// connected waits until the agent says that it is registered and synchronised.
+// connected waits until the agent reports that it is registered and synchronised.
 func (l *agentLife) connected(ctx context.Context, patience time.Duration) error {
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
@@ -135,8 +134,8 @@ func (l *agentLife) stop() error {
 	return l.err
 }
 
-// restartAgent ends the agent and starts another that, unless the play says
-// otherwise, knows nothing: its state directory is gone, only the key its records are signed with stays.
+// restartAgent ends the agent and starts another. Unless KeepState is set, it deletes the state directory and keeps
+// only the key that signs records.
 func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// snapshot is what is in force for every container.
+// snapshot is the effective state of every container.
 type snapshot map[scenario.Ref]effective.State
 
 func (p *player) snapshot() snapshot {
@@ -28,7 +28,7 @@ func (p *player) snapshot() snapshot {
 	return s
 }
 
-// moved says what a restart changed, which is nothing.
+// moved reports what a restart changed, which must be nothing.
 func moved(before, after snapshot) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
@@ -40,9 +40,8 @@ func moved(before, after snapshot) []string {
 	return notes
 }
 
-// await looks until nothing is unmet, each time the kernel was written to and
-// sometimes for what is not the kernel's, and returns what is still unmet
-// when patience ends.
+// await checks until nothing is unmet: after each write to the kernel, and at intervals for all else. It returns what
+// is unmet when patience ends.
 func (p *player) await(ctx context.Context, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)
 	defer now.Stop()
@@ -64,9 +63,8 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 	}
 }
 
-// ended names what a step ended and the agent still takes for living: containers,
-// and pods that own CPUs. An attachment that only gets notices learns of an end
-// later, and the next step may depend on it.
+// ended lists the containers, and the pods that own CPUs, that a step ended and the agent still has. An attachment that
+// gets only notifications learns of an end later, and the next step may depend on it.
 func (p *player) ended(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
@@ -81,7 +79,7 @@ func (p *player) ended(s *scenario.Step) []string {
 	for _, g := range now.CPUs.Grants {
 		namespace, pod, _ := strings.Cut(g.Pod, "/")
 		if ref := scenario.PodRef(namespace, pod); slices.Contains(ends, ref) && !slices.Contains(p.runtime.Pods(), ref) {
-			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent says that it owns CPUs %s", ref, g.CPUs))
+			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent reports that it owns CPUs %s", ref, g.CPUs))
 		}
 	}
 	for _, c := range now.Containers {
@@ -91,13 +89,13 @@ func (p *player) ended(s *scenario.Step) []string {
 			continue
 		}
 		if !lives[c.ID] && c.State != lifecycle.StateStopped.String() {
-			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent says that it is %s", ref.In(c.Name), c.State))
+			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent reports that it is %s", ref.In(c.Name), c.State))
 		}
 	}
 	return unmet
 }
 
-// check compares every want of a step with what is in force now.
+// check compares every want of a step with the present state.
 func (p *player) check(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
@@ -150,14 +148,13 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
-// checkFiles compares cgroup files word by word, as far as the node's cgroup
-// version has them, and limits of disks.
+// checkFiles compares cgroup files, if the node's cgroup version has them, and limits of disks.
 func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
 		text, err := p.runtime.File(ref, name)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			// The other version alone has it: nothing can be said of it here.
+			// only the other version has the file
 		case err != nil:
 			note("%v", err)
 		case text != want.Files[name]:
@@ -174,8 +171,8 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// asksKernel reports whether a want says anything that the runtime or the
-// kernel must show; a container that was refused has only what the agent says.
+// asksKernel reports whether a want has anything that the runtime or the kernel must show. A refused container has only
+// the agent's report.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
 		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
@@ -237,7 +234,7 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares what is in the OCI spec and not in the kernel.
+// compareSpec compares the fields that are in the OCI spec and not in the kernel.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
@@ -288,8 +285,8 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
-// checkFirst compares what the containers started last saw at their first
-// instruction: what is wanted of them must have been so from the beginning.
+// checkFirst compares the state at the first instruction of the containers that started last: their wants must hold
+// from the beginning.
 func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {

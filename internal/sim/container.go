@@ -18,7 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// container is a container the runtime holds.
+// container is a container of the runtime.
 type container struct {
 	ref     scenario.Ref
 	id      string
@@ -34,16 +34,14 @@ type container struct {
 	first   First
 }
 
-// First is what a container saw at its first instruction.
+// First is the state at a container's first instruction.
 type First struct {
 	effective.State
-	// Others are the effective CPUs of every other running container at that
-	// moment.
+	// Others has the effective CPUs of every other running container at that moment.
 	Others map[scenario.Ref]string
 }
 
-// Request is a container as it is asked for, with what no scenario says and a
-// kubelet may, or a proxy between it and the runtime.
+// Request is a request for a container. It also has fields that no scenario sets, but a kubelet or a CRI proxy may.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount
@@ -53,13 +51,12 @@ type Request struct {
 	OOMScoreAdj *int
 }
 
-// CreateContainer makes a container of a running pod as a scenario asks for it.
+// CreateContainer makes a container of a running pod from a scenario's request.
 func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked scenario.Container) error {
 	return r.Create(ctx, pod, Request{Container: asked})
 }
 
-// Create makes a container of a running pod and lets plugins adjust it. It has
-// no cgroup before it starts.
+// Create makes a container of a running pod and lets plugins adjust it. The container has no cgroup before it starts.
 func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request) error {
 	asked := request.Container
 	nri, end, err := r.begin()
@@ -102,7 +99,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	}
 	r.containers[ref] = c
 	changes, failed := r.applyUpdates(answer.GetUpdate())
-	if err := r.o.Kind.beside(failed); err != nil {
+	if err := r.o.Kind.withCreation(failed); err != nil {
 		delete(r.containers, ref)
 		r.undo(ctx, nri, c)
 		return fmt.Errorf("create %s: %w", ref, err)
@@ -113,7 +110,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	return nil
 }
 
-// undo tells plugins that a container they adjusted never came to be.
+// undo notifies plugins that the creation of a container that they adjusted failed.
 func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.applyUpdates(answer.GetUpdate())
@@ -122,8 +119,7 @@ func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *conta
 	r.logOnly(ctx, "RemoveContainer", err)
 }
 
-// StartContainer makes the container's cgroup, asks the plugins, and lets the
-// first instruction run.
+// StartContainer makes the container's cgroup, calls the plugins, and runs the first instruction.
 func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -144,7 +140,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 		return errors.Join(fmt.Errorf("start %s: %w", ref, err), r.removeCgroup(c.dir))
 	}
 	c.state = api.ContainerState_CONTAINER_RUNNING
-	if c.first, err = r.look(c); err != nil {
+	if c.first, err = r.firstInstruction(c); err != nil {
 		return fmt.Errorf("first instruction of %s: %w", ref, err)
 	}
 	err = nri.PostStartContainer(ctx, &adaptation.PostStartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
@@ -152,8 +148,8 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	return nil
 }
 
-// look is the container's first instruction: it sees what it was given.
-func (r *Runtime) look(c *container) (First, error) {
+// firstInstruction reads the state that the container's first instruction sees.
+func (r *Runtime) firstInstruction(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
 	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
@@ -199,7 +195,7 @@ func (r *Runtime) stop(ctx context.Context, nri *adaptation.Adaptation, c *conta
 	return gone
 }
 
-// RemoveContainer stops the container if need be and forgets it.
+// RemoveContainer stops the container if it runs, and removes it.
 func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -222,20 +218,20 @@ func (r *Runtime) remove(ctx context.Context, nri *adaptation.Adaptation, c *con
 	delete(r.containers, c.ref)
 }
 
-// Info is a container as people ask for it.
+// Info describes a container.
 type Info struct {
 	Ref   scenario.Ref
 	ID    string
 	State string // created, running or stopped
 	Asked scenario.Container
 	Pod   string // id
-	PID   uint32 // 0 where it does not run
+	PID   uint32 // 0 if it does not run
 	CDI   []string
-	// Number counts pods and containers as they were made.
+	// Number counts pods and containers in the order of their creation.
 	Number int
 }
 
-// Containers returns the containers that are there, oldest first.
+// Containers returns all containers, oldest first.
 func (r *Runtime) Containers() []Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,8 +250,7 @@ func (c *container) info() Info {
 	return i
 }
 
-// View shows a container and its spec while nothing changes them; it reports
-// whether there is one of that id.
+// View calls see with a container and its spec under the lock. It reports whether a container has that id.
 func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,8 +262,8 @@ func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
 	return true
 }
 
-// State reads what is in force for a container: of a running one from the
-// kernel and its spec, of one that has not started what its spec asks for.
+// State returns the effective state of a container: of a running one from the kernel and its spec, of one that has not
+// started from its spec.
 func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +297,7 @@ func (r *Runtime) used() []cpumap.Use {
 	return used
 }
 
-// FirstInstruction returns what the container saw when it started.
+// FirstInstruction returns the state at the container's first instruction.
 func (r *Runtime) FirstInstruction(ref scenario.Ref) (First, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,8 +308,7 @@ func (r *Runtime) FirstInstruction(ref scenario.Ref) (First, bool) {
 	return c.first, true
 }
 
-// Spec returns a container's OCI spec as it is stored. It is not a copy and is
-// only to be read.
+// Spec returns a container's stored OCI spec. It is not a copy; callers must not change it.
 func (r *Runtime) Spec(ref scenario.Ref) (*specs.Spec, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

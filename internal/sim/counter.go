@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// counter counts something and lets others wait for it. The zero counter is at
-// nought.
+// counter counts events and lets goroutines wait for a count. The zero value counts from 0.
 type counter struct {
 	mu   sync.Mutex
 	n    int
-	more chan struct{} // closed at the next count; nil while nobody waits
+	more chan struct{} // closed at the next count; nil without waiters
 }
 
 func (c *counter) add() {

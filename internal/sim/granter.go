@@ -18,8 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// granter is a kubelet's PodResources API (v1), of a kubelet whose static managers
-// are on.
+// granter serves the PodResources API (v1) of a kubelet with static CPU and memory managers.
 type granter struct {
 	podresources.UnimplementedPodResourcesListerServer
 
@@ -40,14 +39,14 @@ func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]m
 	if m == nil {
 		l, err = socket.Listen(context.Background(), g.socket, 0o600)
 	} else if l, err = m.Listen(g.socket); err == nil {
-		err = os.WriteFile(g.socket, nil, 0o600) // whoever connects looks for it
+		err = os.WriteFile(g.socket, nil, 0o600) // clients check that the socket file exists
 	}
 	if err != nil {
 		return err
 	}
 	g.grpc = grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(g.grpc, g)
-	g.serving.Go(func() { _ = g.grpc.Serve(l) }) // ends with stop
+	g.serving.Go(func() { _ = g.grpc.Serve(l) }) // ends at stop
 	return nil
 }
 
@@ -56,12 +55,12 @@ func (g *granter) stop() {
 	g.serving.Wait()
 }
 
-// GetAllocatableResources lists the CPUs that could be given away.
+// GetAllocatableResources lists the CPUs that the kubelet can grant.
 func (g *granter) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{CpuIds: g.allocatable}, nil
 }
 
-// List lists what was given.
+// List lists the granted CPUs and memory.
 func (g *granter) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	given, ok := g.tell()
 	if !ok {

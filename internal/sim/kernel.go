@@ -58,7 +58,7 @@ func (r *Runtime) cgroupsPath(podDir, id string) string {
 // write is one kernel file and its text.
 type write struct{ controller, file, text string }
 
-// podWrites are what the kubelet sets on a pod's cgroup.
+// podWrites returns the kubelet's writes to a pod's cgroup.
 func (r *Runtime) podWrites(res scenario.Resources) []write {
 	return r.writes(toOCI(res))
 }
@@ -139,7 +139,7 @@ func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {
 	return out
 }
 
-// apply writes to the cgroup dir. It stops at the first refusal, as runc does.
+// apply writes to the cgroup dir. Like runc, it stops at the first refusal.
 func (r *Runtime) apply(dir string, writes []write) error {
 	for _, w := range writes {
 		file := path.Join(dir, w.file)
@@ -157,9 +157,8 @@ func (r *Runtime) apply(dir string, writes []write) error {
 	return nil
 }
 
-// File reads a file of a container's cgroup, or of a pod's, by its name in
-// version 2. One that the node's version does not have is
-// errors.ErrUnsupported.
+// File reads a file of a container's or pod's cgroup by its name in version 2. The error is errors.ErrUnsupported if
+// the node's version does not have the file.
 func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,9 +181,8 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	return effective.FileText(data), err
 }
 
-// IOLimit is the limit that holds for a container, of a disk and direction as
-// "8:0 rbps": the least of its own and, in version 2, of those above it. -1 is
-// none.
+// IOLimit returns a container's effective limit of a disk and direction such as "8:0 rbps": the least of its own and,
+// in version 2, of its ancestors'. -1 is no limit.
 func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,14 +217,13 @@ func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	return limit, nil
 }
 
-// throttleFiles are version 1's files of the directions of io.max.
+// throttleFiles has the files of version 1 by the keys of io.max.
 var throttleFiles = map[string]string{
 	"rbps": "blkio.throttle.read_bps_device", "wbps": "blkio.throttle.write_bps_device",
 	"riops": "blkio.throttle.read_iops_device", "wiops": "blkio.throttle.write_iops_device",
 }
 
-// makeContainer makes a container's cgroup with its spec's resources and puts
-// its first process there.
+// makeContainer makes a container's cgroup with the resources of its spec and moves its first process there.
 func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
 	if err := r.o.Kernel.MkdirRunc(dir); err != nil {
 		return err

@@ -13,21 +13,21 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// kubelet serves the pods of a scenario at /pods, as the kubelet's read-only
-// port does, and by its PodResources API. It knows a pod before the runtime does.
+// kubelet serves the pods of a scenario at /pods, like the kubelet's read-only port, and by its PodResources API. It
+// has a pod before the runtime does.
 type kubelet struct {
 	server *http.Server
 	url    string
 	memory *memory // nil for sockets
 	granter
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	pods  map[scenario.Ref]kubeletPod
 	given map[scenario.Ref]map[string]scenario.Static
 	away  bool
 }
 
-// kubeletPod is a v1.Pod as far as a scenario says something of it.
+// kubeletPod has the fields of a v1.Pod that a scenario can set.
 type kubeletPod struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -40,18 +40,18 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet listens on the loopback, and on a socket in a directory; or at addresses in memory.
+// newKubelet listens on the loopback and on a socket in a directory, or at addresses in memory.
 func newKubelet(dir string, cpus []int, m *memory) (*kubelet, error) {
 	l, at, err := kubeletListener(m)
 	if err != nil {
 		return nil, err
 	}
 	k := &kubelet{memory: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, given: map[scenario.Ref]map[string]scenario.Static{}}
-	if err := k.listen(dir, cpus, k.tellGiven, m); err != nil {
+	if err := k.listen(dir, cpus, k.grants, m); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = k.server.Serve(l) }() // ends with close
+	go func() { _ = k.server.Serve(l) }() // ends at close
 	return k, nil
 }
 
@@ -94,7 +94,7 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// put lets the kubelet know a pod, as far as the scenario says what it reports of it.
+// put adds a pod, if the scenario has what the kubelet reports of it.
 func (k *kubelet) put(pod scenario.Pod, uid string) {
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	k.mu.Lock()
@@ -111,8 +111,8 @@ func (k *kubelet) put(pod scenario.Pod, uid string) {
 	k.pods[ref] = p
 }
 
-// regive has a container given something else.
-func (k *kubelet) regive(ref scenario.Ref, now scenario.Static) {
+// regrant changes what the kubelet granted a container.
+func (k *kubelet) regrant(ref scenario.Ref, now scenario.Static) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	of := maps.Clone(k.given[ref.Pod()])
@@ -123,9 +123,8 @@ func (k *kubelet) regive(ref scenario.Ref, now scenario.Static) {
 	k.given[ref.Pod()] = of
 }
 
-// tellGiven returns what was given by pod and container; ok is false while the
-// kubelet is away.
-func (k *kubelet) tellGiven() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
+// grants returns what the kubelet granted, by pod and container; ok is false while the kubelet is away.
+func (k *kubelet) grants() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.given), !k.away
@@ -137,7 +136,7 @@ func (k *kubelet) annotate(a *scenario.Annotate) error {
 	defer k.mu.Unlock()
 	p, known := k.pods[a.Pod]
 	if !known {
-		return fmt.Errorf("annotate %s: the kubelet does not know it; give it a spec", a.Pod)
+		return fmt.Errorf("annotate %s: the kubelet does not know the pod; give it a spec", a.Pod)
 	}
 	p.Metadata.Labels, p.Metadata.Annotations = a.Labels, a.Annotations
 	if len(a.Spec) > 0 {

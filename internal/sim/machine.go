@@ -45,7 +45,7 @@ func machineOf(n scenario.Node) (*topology.Machine, error) {
 	return topology.Build(l)
 }
 
-// describeMemory adds nodes of memory alone to a scenario's machine, and how far its nodes are.
+// describeMemory adds NUMA nodes without CPUs and the distances between nodes to a scenario's machine.
 func describeMemory(l *topology.Layout, n scenario.Node) error {
 	for _, size := range n.FarMemory {
 		bytes, err := lifecycle.Quantity(size, 1)

@@ -20,12 +20,12 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// memory connects those who would meet at sockets by pipes in this process, so that a play can be in a bubble of
-// testing/synctest. An address is the path of a socket that is not there, or a host.
+// memory replaces sockets by pipes in this process, so that a play can run in a bubble of testing/synctest. An address
+// is the path of a socket that does not exist, or a host.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*memoryListener
-	guests    map[string]*guest // how plugins are connected, by address
+	guests    map[string]*guest // functions that connect plugins, by address
 }
 
 func newMemory() *memory {
@@ -43,10 +43,10 @@ func (m *memory) Dial(ctx context.Context, address string) (net.Conn, error) {
 	case guest != nil:
 		return guest.connect()
 	}
-	return nil, fmt.Errorf("nobody listens at %s", address)
+	return nil, fmt.Errorf("nothing listens at %s", address)
 }
 
-// Listen listens at an address. A path gets a file, which people look for.
+// Listen listens at an address. For a path it makes a file, since clients check that the socket exists.
 func (m *memory) Listen(address string) (net.Listener, error) {
 	l := &memoryListener{memory: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
 	m.mu.Lock()
@@ -58,15 +58,15 @@ func (m *memory) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve has plugins connect to a runtime at an address.
+// serve lets plugins connect to a runtime at an address.
 func (m *memory) serve(address string, g *guest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.guests[address] = g
 }
 
-// ping sends the plugins the end of a pod that does not exist. A plugin that waits for a moment without events waits
-// again, so that what happens next does not race with what was about to be done.
+// ping sends the plugins the end of a pod that does not exist. An agent that waits for an idle moment starts its wait
+// again, so that the next event does not race with work that was about to start.
 func (m *memory) ping() {
 	if m == nil {
 		return
@@ -81,7 +81,7 @@ func (m *memory) ping() {
 	}
 }
 
-// leave ends that and cuts the connection.
+// leave stops serving an address and cuts its connections.
 func (m *memory) leave(address string) {
 	m.mu.Lock()
 	g := m.guests[address]
@@ -110,7 +110,7 @@ func (l *memoryListener) connect(ctx context.Context) (net.Conn, error) {
 	case l.incoming <- ours:
 		return theirs, nil
 	case <-l.closed:
-		return nil, fmt.Errorf("nobody listens at %s any more", l.address)
+		return nil, fmt.Errorf("nothing listens at %s any more", l.address)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -126,7 +126,7 @@ func (l *memoryListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends it.
+// Close closes the listener.
 func (l *memoryListener) Close() error {
 	l.once.Do(func() {
 		close(l.closed)
@@ -137,11 +137,11 @@ func (l *memoryListener) Close() error {
 	return nil
 }
 
-// Addr is its address.
+// Addr returns the listener's address.
 func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, Net: "unix"} }
 
-// guest is the one plugin of a runtime that has no socket. To the adaptation it is a plugin that is built in, which is
-// there all the time, and passes on what it is asked to the plugin that is connected.
+// guest is the only plugin of a runtime without a socket. For the adaptation it is a built-in plugin, which is always
+// registered. It passes requests on to the connected plugin.
 type guest struct {
 	r    *Runtime
 	live atomic.Pointer[piped] // synchronised
@@ -160,7 +160,7 @@ type piped struct {
 	once       sync.Once
 }
 
-// connect makes a connection as the adaptation does of one that its listener accepts.
+// connect makes a connection like the one that the adaptation's listener accepts.
 func (g *guest) connect() (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	p := &piped{guest: g, conn: multiplex.Multiplex(ours, multiplex.WithBlockedRead()), registered: make(chan struct{}), closed: make(chan struct{})}
@@ -178,7 +178,7 @@ func (g *guest) connect() (net.Conn, error) {
 		return nil, err
 	}
 	api.RegisterRuntimeService(p.server, p)
-	go func() { _ = p.server.Serve(context.Background(), requests) }() // ends with close
+	go func() { _ = p.server.Serve(context.Background(), requests) }() // ends at close
 	p.conn.Unblock()
 	go p.start()
 	return theirs, nil
@@ -217,7 +217,7 @@ func (p *piped) close() {
 	p.once.Do(func() {
 		close(p.closed)
 		p.guest.live.CompareAndSwap(p, nil)
-		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // whatever is left of it
+		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // ignores errors of what remains
 	})
 }
 
@@ -227,14 +227,14 @@ func (p *piped) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*ap
 	return &api.Empty{}, nil
 }
 
-// onTheWay is how long a message takes. In a bubble whatever else the plugin was doing is done by then, so that all has
-// one order.
-const onTheWay = time.Millisecond
+// messageDelay is the delay of each message. In a bubble the plugin finishes its other work meanwhile, so that the
+// order is deterministic.
+const messageDelay = time.Millisecond
 
-// travel waits for as long as a message is on its way.
-func travel() { time.Sleep(onTheWay) } //nolint:forbidigo // no time passes in a bubble but by this
+// travel waits for the delay of a message.
+func travel() { time.Sleep(messageDelay) } //nolint:forbidigo // in a bubble only this advances the time
 
-// UpdateContainers is an update on the plugin's own account.
+// UpdateContainers receives an unsolicited update of the plugin.
 func (p *piped) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
 	travel()
 	failed, err := p.guest.r.unsolicited(ctx, req.GetUpdate())
@@ -249,7 +249,7 @@ func (g *guest) subscriber(e api.Event) api.PluginService {
 	return nil
 }
 
-// notify passes on an event that is answered with nothing.
+// notify passes on an event without an answer.
 func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
 	return func(ctx context.Context, req Q) error {
 		p := g.subscriber(e)
@@ -263,7 +263,7 @@ func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, contex
 	}
 }
 
-// ask passes on an event that is answered.
+// ask passes on an event with an answer.
 func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (*A, error)) func(context.Context, Q) (*A, error) {
 	return func(ctx context.Context, req Q) (*A, error) {
 		p := g.subscriber(e)
@@ -277,7 +277,7 @@ func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.C
 	}
 }
 
-// builtin is the plugin as the adaptation sees it.
+// builtin returns the plugin for the adaptation.
 func (g *guest) builtin() *builtin.BuiltinPlugin {
 	return &builtin.BuiltinPlugin{Base: "guest", Index: "50", Handlers: builtin.BuiltinHandlers{
 		RunPodSandbox:        notify(g, api.Event_RUN_POD_SANDBOX, api.PluginService.RunPodSandbox),
@@ -310,7 +310,7 @@ func (r *Runtime) startInMemory() error {
 		r.starting.Store(false)
 	}
 	if err == nil {
-		err = os.WriteFile(r.o.Socket, nil, 0o600) // whoever connects looks for it
+		err = os.WriteFile(r.o.Socket, nil, 0o600) // clients check that the socket file exists
 	}
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)

@@ -10,15 +10,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// SetNRILog sends what the NRI and ttrpc libraries log to log, as debug
-// messages. They have one logger per process and it may not change while they
-// run, so this is for main and TestMain, before anything else.
+// SetNRILog sends the logs of the NRI and ttrpc libraries to log, as debug messages. The libraries have one logger per
+// process, which must not change while they run. So only main and TestMain may call it, before anything else.
 func SetNRILog(log *slog.Logger) {
 	nrilog.Set(libraryLog{log})
 	logrus.SetOutput(lines{log}) // ttrpc's
 }
 
-// lines logs what is written, line by line as logrus writes it.
+// lines logs each line that logrus writes.
 type lines struct{ log *slog.Logger }
 
 func (l lines) Write(b []byte) (int, error) {

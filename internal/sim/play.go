@@ -25,14 +25,14 @@ import (
 
 // RunOptions are how a scenario is played.
 type RunOptions struct {
-	Out   io.Writer // what people see; nil for nothing
+	Out   io.Writer // output for people; nil for none
 	Color bool
-	Width int // columns of the terminal, 100 where 0
+	Width int // columns of the terminal; 0 means 100
 	Agent AgentFactory
 	Log   *slog.Logger
-	// Patience is how long a wanted state may take to come about, 5 s where 0.
+	// Patience is how long to wait for wants to hold; 0 means 5 s.
 	Patience time.Duration
-	// AtEnd is given what the agent reports of the node after the last step; its error is the run's.
+	// AtEnd is called with the agent's status of the node after the last step. The run returns its error.
 	AtEnd func(api.Node) error
 	// Configure changes the agent's configuration before it starts and at each
 	// reconfiguration; nil for no change.
@@ -40,68 +40,62 @@ type RunOptions struct {
 	// Stay is called after the last step, while agent and runtime run; they end when
 	// it returns. dir is the directory of their files. nil ends them at once.
 	Stay func(ctx context.Context, dir string, c config.Config, node api.Node) error
-	// Seat is where the agent sits; nil for a plugin of the runtime.
-	Seat Seat
-	// Kind is the runtime that the embedded one behaves like, and Sent is called with
-	// all resources that are sent to it.
+	// Connector connects agent and kubelet to the runtime; nil for an NRI plugin.
+	Connector Connector
+	// Kind is the runtime that the embedded one imitates. Sent is called with all resources that are sent to it.
 	Kind Kind
 	Sent func(Sent)
 	// Observe is called with every NRI event after its answer; it may be nil.
 	Observe func(Event)
-	// Alter changes a step before it is played, where a seat cannot do what the
-	// step wants; nil for no change.
+	// Alter changes a step before it is played, if an attachment cannot set what the step wants; nil for no change.
 	Alter func(*scenario.Step)
-	// First is what of a want must have been so at a container's first
-	// instruction; nil for all of it.
+	// First returns the part of a want that must hold at a container's first instruction; nil for all of it.
 	First func(scenario.Want) scenario.Want
-	// KeepState lets a restarted agent find its files. Otherwise it knows nothing
-	// but what containers carry.
+	// KeepState keeps the agent's files over a restart. Otherwise a restarted agent has only the containers' records.
 	KeepState bool
-	// Also looks at what else is wanted after a step, and says what is not so;
-	// it is waited for as wants are. nil for nothing.
+	// Also checks further conditions after a step and returns the unmet ones, which are waited for like wants. It may be
+	// nil.
 	Also func(step int, r *Runtime, agent status.Source) []string
-	// Memory connects agent, runtime and kubelet by pipes (AgentOptions.Dial) and
-	// opens no socket, so that the play can be in a bubble of testing/synctest.
+	// Memory connects agent, runtime and kubelet by pipes (AgentOptions.Dial) and opens no socket, so that the play can
+	// run in a bubble of testing/synctest.
 	Memory bool
-	// Ready is given a node's kernel and the directory of its agent's files before
-	// anything starts; After is called after each step. nil for nothing.
+	// Ready is called with the node's kernel and the directory of the agent's files before anything starts. After is
+	// called after each step. Both may be nil.
 	Ready func(kernel *kernel.Cgroups, dir string) error
 	After func(step int, r *Runtime, agent status.Source)
 }
 
-// Unmet is the error of a scenario that was played to its end and in which
-// something wanted did not come about.
+// Unmet is the error of a scenario that was played to its end with unmet wants.
 type Unmet struct {
 	Scenario string
 	Wants    []string
 }
 
-// Error lists what was not met.
+// Error lists the unmet wants.
 func (u *Unmet) Error() string {
 	return fmt.Sprintf("scenario %s: %d not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
 }
 
-// player is a scenario being played.
+// player plays one scenario.
 type player struct {
 	o RunOptions
 	s *scenario.Scenario
 	parts
-	dir     string // of sockets and files
-	config  config.Config
-	memory  *memory // nil where there are sockets
-	runtime *Runtime
-	seat    Seat
-	kubelet *kubelet
-	agent   *agentLife
-	changed chan struct{} // the kernel was written to
-	view    *view
-	unmet   []string
-	wants   int
+	dir       string // directory of sockets and files
+	config    config.Config
+	memory    *memory // nil if sockets are used
+	runtime   *Runtime
+	connector Connector
+	kubelet   *kubelet
+	agent     *agentLife
+	changed   chan struct{} // signals writes to the kernel
+	view      *view
+	unmet     []string
+	wants     int
 }
 
-// Run plays a scenario with an agent in this process and shows what comes of
-// it. The error is a *Unmet where the scenario could be played and wanted
-// something else.
+// Run plays a scenario with an agent in this process and shows the results. The error is an *Unmet if the scenario was
+// played and some wants did not hold.
 func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	started := time.Now()
 	p, err := newPlayer(s, o)
@@ -112,7 +106,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	if err := p.runtime.Start(ctx); err != nil {
 		return fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
-	if err := p.seat.Open(ctx, p.runtime); err != nil {
+	if err := p.connector.Open(ctx, p.runtime); err != nil {
 		return fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	if err := p.startAgent(ctx); err != nil {
@@ -151,10 +145,10 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if o.Patience == 0 {
 		o.Patience = 5 * time.Second
 	}
-	if o.Seat == nil {
-		o.Seat = &pluginSeat{}
+	if o.Connector == nil {
+		o.Connector = &nriConnector{}
 	}
-	p := &player{o: o, s: s, seat: o.Seat, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
+	p := &player{o: o, s: s, connector: o.Connector, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
 	parts, err := partsOf(s)
 	if err != nil {
 		return nil, err
@@ -182,7 +176,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	p.kernel.OnWrite(func(string, string) {
 		select {
 		case p.changed <- struct{}{}:
-		default: // a notice is pending already
+		default: // a notification is already pending
 		}
 	})
 	if o.Ready != nil {
@@ -193,7 +187,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	return p, nil
 }
 
-// parts are what a scenario's node is made of.
+// parts are the parts of a scenario's node.
 type parts struct {
 	machine *topology.Machine
 	host    *lifecycle.Host
@@ -219,15 +213,14 @@ func partsOf(s *scenario.Scenario) (p parts, err error) {
 	return p, nil
 }
 
-// options are what an agent on the node is given.
+// options returns the options of an agent on the node.
 func (p *parts) options() AgentOptions {
 	return AgentOptions{
 		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(),
 	}
 }
 
-// NodeOf makes a scenario's node again and returns what an agent on it is given,
-// but for configuration and log.
+// NodeOf makes a scenario's node again and returns the options of an agent on it, without configuration and log.
 func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
 	p, err := partsOf(s)
 	return p.options(), err
@@ -284,13 +277,13 @@ func (p *player) close() error {
 	if p.agent != nil {
 		err = p.agent.stop()
 	}
-	err = errors.Join(err, p.seat.Close())
+	err = errors.Join(err, p.connector.Close())
 	p.runtime.Stop()
 	return errors.Join(err, p.kubelet.close(), os.RemoveAll(p.dir))
 }
 
-// step does one step, waits for what is wanted and shows it. An error means
-// that the scenario cannot go on; what is wanted and not so is only noted.
+// step plays one step, waits for its wants and shows the result. An error means that the scenario cannot continue;
+// unmet wants are only noted.
 func (p *player) step(ctx context.Context, i int) error {
 	s := &p.s.Steps[i]
 	if p.o.Alter != nil {
@@ -314,7 +307,7 @@ func (p *player) step(ctx context.Context, i int) error {
 		wants++
 	}
 	if s.Restart != "" {
-		wants++ // that nothing moves
+		wants++ // checks that nothing moves
 		notes = append(notes, moved(before, p.snapshot())...)
 	}
 	p.wants += wants
@@ -338,7 +331,7 @@ func (p *player) step(ctx context.Context, i int) error {
 	return ctx.Err()
 }
 
-// act does what a step says.
+// act performs a step's actions.
 func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	p.memory.ping()
 	switch {
@@ -364,9 +357,9 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
 	}
 	if s.Update != nil && s.Update.PodResources != nil {
-		p.kubelet.regive(s.Update.Container, *s.Update.PodResources)
+		p.kubelet.regrant(s.Update.Container, *s.Update.PodResources)
 	}
-	err := p.seat.Act(ctx, s)
+	err := p.connector.Act(ctx, s)
 	for _, ref := range s.Remove {
 		if ref.Container() == "" {
 			p.kubelet.drop(ref)
@@ -375,27 +368,26 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	return err
 }
 
-// askKubelet has an agent ask the play's kubelet: of what it gave where the
-// scenario says that.
+// askKubelet configures the play's kubelet as a source of pod specs and, if the scenario has grants, of these.
 func (p *player) askKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
-	if p.s.TellsStatic() {
+	if p.s.HasGrants() {
 		c.PodSpec.Kubelet.PodResourcesSocket = p.kubelet.socket
 	}
 }
 
-// restartRuntime restarts the runtime and waits until the agent has come back.
+// restartRuntime restarts the runtime and waits until the agent is connected again.
 func (p *player) restartRuntime(ctx context.Context) error {
-	if err := p.seat.Close(); err != nil {
+	if err := p.connector.Close(); err != nil {
 		return err
 	}
 	if err := p.runtime.Restart(ctx); err != nil {
 		return err
 	}
-	if err := p.seat.Open(ctx, p.runtime); err != nil {
+	if err := p.connector.Open(ctx, p.runtime); err != nil {
 		return err
 	}
-	if err := p.seat.Back(ctx, p.o.Patience); err != nil {
+	if err := p.connector.Back(ctx, p.o.Patience); err != nil {
 		return fmt.Errorf("after the restart: %w", err)
 	}
 	return p.agent.connected(ctx, p.o.Patience)

@@ -18,8 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// toy is an agent that does as little as a scenario can be tried with: it gives
-// a pod the CPUs its annotation "cpus" names, unless set to be wrong.
+// toy is a minimal agent: it gives a pod the CPUs of its annotation "cpus", unless wrong plants a fault.
 type toy struct {
 	o     AgentOptions
 	wrong string
@@ -90,7 +89,7 @@ func (a *toy) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Conta
 	return adjust, nil, nil
 }
 
-// PostStartContainer is after the first instruction: too late.
+// PostStartContainer is called after the first instruction, which is too late.
 func (a *toy) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	if cpus := p.Annotations["cpus"]; a.wrong == "late" && cpus != "" {
 		go a.update(c.Id, cpus) // the runtime is still busy with this event
@@ -112,7 +111,7 @@ func (a *toy) update(id, cpus string) {
 	u := &api.ContainerUpdate{}
 	u.SetContainerId(id)
 	u.SetLinuxCPUSetCPUs(cpus)
-	// What comes of it is looked up in the kernel.
+	// The test checks the result in the kernel.
 	_, _ = s.UpdateContainers([]*api.ContainerUpdate{u})
 }
 
@@ -226,9 +225,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunNotices plants one fault after another; each must be noticed, or the
-// scenarios prove nothing.
-func TestRunNotices(t *testing.T) {
+// TestRunFindsFaults plants one fault after another. A scenario must find each of them.
+func TestRunFindsFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ from, to, wrong, want string }{
 		"CPUs":            {`cpus: "2-3", shares`, `cpus: "1-3", shares`, "", `cpus are "2-3", wanted "1-3"`},
@@ -250,8 +248,8 @@ func TestRunNotices(t *testing.T) {
 		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not its own: a/plain/one has 0-2"},
 		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed it"},
 		"too late":        {"name: toy", "name: toy3", "late", `at its first instruction cpus are "0-3"`},
-		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: ended, and the agent says that it owns CPUs 2-3"},
-		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: ended, and the agent says that it is running"},
+		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: ended, and the agent reports that it owns CPUs 2-3"},
+		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: ended, and the agent reports that it is running"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +282,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-func TestAgentThatDoesNotCome(t *testing.T) {
+func TestAgentDoesNotConnect(t *testing.T) {
 	s, err := scenario.Parse([]byte(toyScenario))
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +300,7 @@ func TestAgentThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// ended is an agent that never connects.
+// ended is an agent that ends and never connects.
 type ended struct{ err error }
 
 func (e ended) Run(ctx context.Context) error {

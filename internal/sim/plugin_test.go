@@ -137,7 +137,7 @@ func connect(t *testing.T, socket string, p *plugin) stub.Stub {
 	return s
 }
 
-// newRuntime starts a runtime on 4 cores of two threads in two nodes.
+// newRuntime starts a runtime on a machine of two NUMA nodes, four cores and eight threads.
 func newRuntime(t *testing.T, version cgroup.Version, driver Driver) (*Runtime, *kernel.Cgroups) {
 	t.Helper()
 	m, err := describe.Parse("1s x 2n x 2c x 2t")

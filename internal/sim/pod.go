@@ -16,19 +16,19 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// sandbox is a pod the runtime holds.
+// sandbox is a pod of the runtime.
 type sandbox struct {
 	ref       scenario.Ref
 	id        string
-	number    int // in the order pods and containers were made
+	number    int // order of creation, shared by pods and containers
 	pod       scenario.Pod
-	resources scenario.Resources // of the pod's cgroup
+	resources scenario.Resources // directory of the pod's cgroup
 	dir       string
 	stopped   bool
 }
 
-// id makes a 64-digit id of the seed, the name and how often that name was
-// used before, so that a scenario always has the same ids.
+// id makes a 64-digit id from the seed, the name and the number of earlier uses of the name, so that a scenario always
+// has the same ids.
 func (r *Runtime) id(parts ...string) string {
 	h := sha256.New()
 	for _, p := range append([]string{r.o.Seed}, parts...) {
@@ -37,15 +37,14 @@ func (r *Runtime) id(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// UID makes a pod UID of its name, where the scenario gives none.
+// UID makes a pod UID from the pod's name, if the scenario has none.
 func (r *Runtime) UID(ref scenario.Ref) string {
 	h := r.id("uid", string(ref))
 	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-8" + h[17:20] + "-" + h[20:32]
 }
 
-// SumResources sums up what the kubelet sets on a pod's cgroup: shares and, if
-// every container has one, the limits. A BestEffort pod has 2 shares and no
-// limit.
+// SumResources returns what the kubelet sets on a pod's cgroup: the sums of shares and, if every container has one, of
+// limits. A BestEffort pod has 2 shares and no limit.
 func SumResources(qos string, containers []scenario.Container) scenario.Resources {
 	two := uint64(2)
 	if qos == "BestEffort" {
@@ -77,8 +76,7 @@ func SumResources(qos string, containers []scenario.Container) scenario.Resource
 	return sum
 }
 
-// RunPodSandbox makes the pod's cgroup with the given resources, as the kubelet
-// does before, and then the sandbox.
+// RunPodSandbox makes the pod's cgroup with the given resources, in place of the kubelet, and then the sandbox.
 func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup scenario.Resources) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -114,8 +112,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	return nil
 }
 
-// SetPodCgroup is the kubelet writing to a pod's cgroup beside the runtime, as
-// it does when a pod is resized.
+// SetPodCgroup writes to a pod's cgroup like the kubelet, which resizes a pod without the runtime.
 func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +126,7 @@ func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) e
 	return nil
 }
 
-// undoPod tells plugins that a sandbox one of them refused is gone.
+// undoPod notifies plugins of the end of a sandbox that one of them refused.
 func (r *Runtime) undoPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) {
 	err := errors.Join(
 		nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)}),
@@ -170,8 +167,7 @@ func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 	return errors.Join(errs...)
 }
 
-// RemovePodSandbox stops and removes the pod and its containers, and then its
-// cgroup, as the kubelet does.
+// RemovePodSandbox stops and removes the pod and its containers, and then, in place of the kubelet, its cgroup.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -195,14 +191,14 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	return errors.Join(append(errs, r.o.Kernel.Rmdir(p.dir))...)
 }
 
-// logOnly is for events whose failure containerd logs and does not return.
+// logOnly logs the failure of an event that containerd also only logs.
 func (r *Runtime) logOnly(ctx context.Context, event string, err error) {
 	if err != nil {
 		r.o.Log.WarnContext(ctx, "plugin failed an event", "event", event, "err", err)
 	}
 }
 
-// Pods returns the pods that are there, oldest first.
+// Pods returns all pods, oldest first.
 func (r *Runtime) Pods() []scenario.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,19 +209,19 @@ func (r *Runtime) Pods() []scenario.Ref {
 	return refs
 }
 
-// Sandbox is a pod as people ask for it.
+// Sandbox describes a pod.
 type Sandbox struct {
 	Ref       scenario.Ref
 	ID        string
 	Pod       scenario.Pod
 	Resources scenario.Resources
-	Dir       string // of its cgroup
+	Dir       string // directory of its cgroup
 	Stopped   bool
 	PID       uint32
-	Number    int // as of containers
+	Number    int // as in Info
 }
 
-// Sandboxes returns the pods that are there, oldest first.
+// Sandboxes returns all pods, oldest first.
 func (r *Runtime) Sandboxes() []Sandbox {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,11 +232,10 @@ func (r *Runtime) Sandboxes() []Sandbox {
 	return all
 }
 
-// PodDir is the cgroup of a pod, by its QoS class and UID, whether it is there
-// or not.
+// PodDir returns the cgroup of a pod by its QoS class and UID. The pod need not exist.
 func (r *Runtime) PodDir(qos, uid string) string { return r.podDir(qos, uid) }
 
-// PodState reads what is in force in the pod's own cgroup.
+// PodState returns the effective state of the pod's own cgroup.
 func (r *Runtime) PodState(ref scenario.Ref) (effective.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,8 +250,7 @@ func (r *Runtime) sortedPods() []*sandbox {
 	return slices.SortedFunc(maps.Values(r.pods), func(a, b *sandbox) int { return a.number - b.number })
 }
 
-// nri is the pod as NRI reports it. CgroupParent is the whole path, as the
-// kubelet hands it over with either driver.
+// nri returns the pod as NRI reports it. CgroupParent is the whole path, as from the kubelet with either driver.
 func (p *sandbox) nri(r *Runtime) *api.PodSandbox {
 	res := toNRI(p.resources)
 	return &api.PodSandbox{

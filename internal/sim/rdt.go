@@ -12,9 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// rdtGroup is the resctrl group all threads of a cgroup are in, "" for the
-// root's, and after a slash the one that measures them; "several" where they are
-// not together.
+// rdtGroup returns the resctrl group of all threads of a cgroup, "" for the root, with the monitoring group after a
+// slash; "several" if they are in different groups.
 func (r *Runtime) rdtGroup(dir string) string {
 	if r.o.Resctrl == nil {
 		return ""
@@ -33,7 +32,7 @@ func (r *Runtime) rdtGroup(dir string) string {
 	return group
 }
 
-// threads are those of a cgroup.
+// threads returns the threads of a cgroup.
 func (r *Runtime) threads(dir string) []int {
 	file := path.Join(dir, "cgroup.threads")
 	if !r.v2() {
@@ -45,40 +44,40 @@ func (r *Runtime) threads(dir string) []int {
 	}
 	var ids []int
 	for word := range strings.FieldsSeq(string(text)) {
-		id, _ := strconv.Atoi(word) // the fake's own writing
+		id, _ := strconv.Atoi(word) // the fake writes valid numbers
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// cookie is the core scheduling cookie of the first thread of a cgroup.
+// cookie returns the core scheduling cookie of the first thread of a cgroup.
 func (r *Runtime) cookie(dir string) uint64 {
 	for _, id := range r.threads(dir) {
 		if r.o.Cookies != nil {
-			c, _ := r.o.Cookies.Cookie(id) // the fake knows every thread
+			c, _ := r.o.Cookies.Cookie(id) // the fake has every thread
 			return c
 		}
 	}
 	return 0
 }
 
-// kernelCookies are the node's for the agent.
+// kernelCookies returns the node's cookies for the agent.
 func (p *parts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {
-		return nil // and not a kernel that is none
+		return nil // an interface with a nil pointer would not be nil
 	}
 	return p.cookies
 }
 
-// files is the node's resctrl tree for the agent.
+// files returns the node's resctrl tree for the agent.
 func (p *parts) files() resctrl.FS {
 	if p.resctrl == nil {
-		return nil // and not a tree that is none
+		return nil // an interface with a nil pointer would not be nil
 	}
 	return p.resctrl
 }
 
-// compareRDT compares what a want says of resctrl.
+// compareRDT compares the resctrl fields of a want.
 func (p *player) compareRDT(want scenario.Want, got effective.State, note func(string, ...any)) {
 	files := p.resctrl
 	if files == nil {

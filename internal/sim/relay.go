@@ -13,9 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// relay offers the public NRI socket and passes connections on to the inner one
-// the adaptation listens on. It exists because the adaptation does not cut its
-// plugins' connections when it stops; a runtime that dies does.
+// relay listens at the public NRI socket and relays connections to the adaptation's inner socket. When the adaptation
+// stops it does not cut its plugins' connections, but the end of a runtime process does; the relay cuts them.
 type relay struct {
 	listener net.Listener
 	inner    string
@@ -26,8 +25,7 @@ type relay struct {
 	wg     sync.WaitGroup
 }
 
-// listen makes the socket. A living socket is refused: it is some other
-// runtime's.
+// listen makes the socket. It refuses a socket at which another process listens.
 func listen(path, inner string) (*relay, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("socket %s: another process listens there already", path), c.Close())
@@ -47,7 +45,7 @@ func listen(path, inner string) (*relay, error) {
 	return r, nil
 }
 
-// removeSocket removes what a dead runtime left, and nothing but a socket.
+// removeSocket removes the socket of a runtime that has ended. It removes only sockets.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -57,7 +55,7 @@ func removeSocket(path string) error {
 		return err
 	}
 	if info.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("socket %s: there is something that is not a socket", path)
+		return fmt.Errorf("socket %s: the file exists and is not a socket", path)
 	}
 	return os.Remove(path)
 }
@@ -95,7 +93,7 @@ func (r *relay) keep(conns ...net.Conn) bool {
 }
 
 func (r *relay) pass(to, from net.Conn) {
-	// Either end's end is the connection's end; there is nobody to report why.
+	// The end of either side ends the connection; the reason is not reported.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

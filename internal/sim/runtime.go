@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Driver is the cgroup driver: how cgroups are named.
+// Driver is the cgroup driver, which decides the names of cgroups.
 type Driver string
 
 // The cgroup drivers.
@@ -29,35 +29,33 @@ const (
 	Systemd  Driver = "systemd"
 )
 
-// Options are what a runtime is made of.
+// Options are the options of a runtime.
 type Options struct {
 	Machine *topology.Machine
 	Kernel  *kernel.Cgroups
 	Version cgroup.Version
-	Resctrl *kernel.Resctrl // nil for a machine without
-	Cookies *kernel.Cookies // likewise
-	Host    *lifecycle.Host // whose device nodes containers may ask for; nil for none
+	Resctrl *kernel.Resctrl // nil if the machine has none
+	Cookies *kernel.Cookies // nil if the kernel has none
+	Host    *lifecycle.Host // its device nodes are available to containers; nil for none
 	Driver  Driver
 	Socket  string // where plugins connect
-	// Crowded: containers do not look at each other at their first instruction,
-	// which takes long where there are a thousand.
+	// Crowded: First has no Others, which would take long with a thousand containers
 	Crowded bool
 	Log     *slog.Logger
-	Kind    Kind   // that it behaves like
-	Seed    string // container ids are made of it and of names alone
-	// Observe is called with every NRI event after its answer, while the runtime
-	// waits. It must not call back. It may be nil.
+	Kind    Kind   // the runtime that it imitates
+	Seed    string // container ids depend only on it and on names
+	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime. It
+	// may be nil.
 	Observe func(Event)
-	// Sent is called with all resources that plugins send over NRI and clients over
-	// CRI. It may be nil.
+	// Sent is called with all resources that plugins send over NRI and clients over CRI. It may be nil.
 	Sent func(Sent)
 
-	memory *memory // where plugins connect instead of at Socket; nil for the socket
+	memory *memory // where plugins connect instead of Socket; nil for Socket
 }
 
-// Event is one NRI event and what the plugins answered.
+// Event is one NRI event with the plugins' answer.
 type Event struct {
-	Kind    string // as NRI names it
+	Kind    string // NRI's name of the event
 	Ref     scenario.Ref
 	Adjust  *api.ContainerAdjustment
 	Updates []Change
@@ -71,9 +69,8 @@ type Change struct {
 	Err       error
 }
 
-// Runtime is the embedded runtime. All its methods may be called at once; like
-// containerd it does one thing at a time, and a plugin that asks for an update
-// inside an event waits for itself.
+// Runtime is the embedded runtime. Its methods are safe for concurrent use. Like containerd it does one operation at a
+// time, so a plugin that requests an update inside an event waits for itself.
 type Runtime struct {
 	o Options
 
@@ -81,25 +78,24 @@ type Runtime struct {
 	// side starts and stops. Order of locks: life, plugin synchronisation of the
 	// adaptation, mu, the adaptation's own.
 	life  sync.RWMutex
-	nri   *adaptation.Adaptation // nil while down
+	nri   *adaptation.Adaptation // nil while stopped
 	relay *relay
 	inner string // directory of the adaptation's own socket
 
-	starting atomic.Bool // nobody can have connected yet
+	starting atomic.Bool // no plugin can be connected yet
 
-	syncs counter // plugins synchronised so far
+	syncs counter // number of synchronisations so far
 
 	mu         sync.Mutex
 	pods       map[scenario.Ref]*sandbox
 	containers map[scenario.Ref]*container
-	made       int // pods and containers made so far: the clock of creation times
+	made       int // number of pods and containers made so far, in place of creation times
 }
 
-// errDown is the answer to requests while the runtime is not running.
+// errDown is the error of requests while the runtime is stopped.
 var errDown = errors.New("runtime: is down")
 
-// NewRuntime makes a runtime and the cgroups every node with a kubelet has.
-// Nothing listens before Start.
+// NewRuntime makes a runtime and the cgroups that a kubelet makes on every node. It does not listen before Start.
 func NewRuntime(o Options) (*Runtime, error) {
 	switch {
 	case o.Machine == nil || o.Kernel == nil:
@@ -164,7 +160,7 @@ func (r *Runtime) startLocked() error {
 	return nil
 }
 
-// Stop closes the socket and every plugin's connection. Containers live on.
+// Stop closes the socket and every plugin's connection. Containers keep running.
 func (r *Runtime) Stop() {
 	r.life.Lock()
 	defer r.life.Unlock()
@@ -184,13 +180,13 @@ func (r *Runtime) stopLocked() {
 	r.relay.close()
 	r.nri.Stop()
 	if err := os.RemoveAll(r.inner); err != nil {
-		r.o.Log.Warn("inner socket stays", "err", err)
+		r.o.Log.Warn("inner socket is not removed", "err", err)
 	}
 	r.nri = nil
 }
 
-// Restart is what a restart of the runtime looks like from outside: the socket
-// vanishes, connections end, a new socket comes, and containers live on.
+// Restart does what a plugin sees of a restart of the runtime: the socket is removed, connections end, and a new socket
+// opens. Containers keep running.
 func (r *Runtime) Restart(_ context.Context) error {
 	r.life.Lock()
 	defer r.life.Unlock()
@@ -198,8 +194,8 @@ func (r *Runtime) Restart(_ context.Context) error {
 	return r.startLocked()
 }
 
-// begin starts an operation. While it lasts no plugin is synchronised, so that
-// none misses what changes. The returned function ends it.
+// begin starts an operation. No plugin is synchronised during an operation, so that none misses a change. The returned
+// function ends it.
 func (r *Runtime) begin() (*adaptation.Adaptation, func(), error) {
 	r.life.RLock()
 	if r.nri == nil {
@@ -221,11 +217,11 @@ func (r *Runtime) observe(e Event) {
 	}
 }
 
-// synchronize tells a plugin of all that lives and applies what it asks for. It
-// is called by the adaptation, which sees to it that no operation is under way.
+// synchronize sends a plugin all pods and containers and applies its updates. The adaptation calls it while no
+// operation runs.
 func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	if r.starting.Load() {
-		return nil // the call for plugins the runtime launches; it launches none
+		return nil // the call for plugins that the runtime launches; there are none
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +237,7 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	return nil
 }
 
-// Listed is what a plugin gets by Synchronize.
+// Listed returns what a plugin gets by Synchronize.
 func (r *Runtime) Listed() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,11 +256,10 @@ func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Cont
 	return pods, containers
 }
 
-// unsolicited applies updates a plugin asks for on its own account and returns
-// those that failed.
+// unsolicited applies unsolicited updates of a plugin and returns those that failed.
 func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	for r.o.memory != nil && !r.mu.TryLock() {
-		travel() // in a bubble no time passes for who waits for a mutex
+		travel() // in a bubble, time does not advance while a goroutine waits for a mutex
 	}
 	if r.o.memory == nil {
 		r.mu.Lock()

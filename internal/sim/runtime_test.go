@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-func TestLifeOfAContainer(t *testing.T) {
+func TestContainerLifecycle(t *testing.T) {
 	for _, version := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		for _, driver := range []Driver{Cgroupfs, Systemd} {
 			t.Run(version.String()+" "+string(driver), func(t *testing.T) {
@@ -125,10 +125,9 @@ func TestUpdates(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want CPUs %s, quota %d", what, got, err, cpus, quota)
 		}
 	}
-	expect("taken away by another's create", "0-3", 50000)
+	expect("shrunk by another's creation", "0-3", 50000)
 
-	// The kernel is changed beside the runtime; any update brings the stored
-	// cpuset back, as containerd does.
+	// The test changes the kernel without the runtime. As in containerd, any update writes the stored cpuset again.
 	if err := k.WriteFile(r.containers[first].dir+"/cpuset.cpus", []byte("5")); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +142,7 @@ func TestUpdates(t *testing.T) {
 	if err := r.StopContainer(t.Context(), "default/b/second"); err != nil {
 		t.Fatal(err)
 	}
-	expect("given back at stop", "0-7", 70000)
+	expect("restored at stop", "0-7", 70000)
 	failed, err := s.UpdateContainers(append(narrow("first", "2"), narrow("first", "77")...))
 	if err != nil || len(failed) != 1 {
 		t.Errorf("unsolicited: %v failed, %v", failed, err)
@@ -249,14 +248,14 @@ func TestRestart(t *testing.T) {
 	}
 	c := again.containers[0]
 	if c.Annotations["stamp"] != "record" || c.State != api.ContainerState_CONTAINER_RUNNING || len(c.Id) != 64 {
-		t.Errorf("handed back: %v %v %v", c.Annotations, c.State, c.Id)
+		t.Errorf("records after the restart: %v %v %v", c.Annotations, c.State, c.Id)
 	}
 	if got := again.pods[0].Linux.CgroupParent; !strings.HasPrefix(got, "/kubepods.slice/kubepods-pod") {
 		t.Errorf("cgroup parent %q", got)
 	}
 }
 
-func TestDown(t *testing.T) {
+func TestStoppedRuntime(t *testing.T) {
 	r, _ := newRuntime(t, cgroup.V2, Cgroupfs)
 	r.Stop()
 	if err := r.RunPodSandbox(t.Context(), pod("a", "BestEffort"), scenario.Resources{}); !errors.Is(err, errDown) {
@@ -269,6 +268,6 @@ func TestDown(t *testing.T) {
 		t.Error("started twice")
 	}
 	if _, err := listen(r.o.Socket, "x"); err == nil || !strings.Contains(err.Error(), "another process listens") {
-		t.Errorf("stole a living socket: %v", err)
+		t.Errorf("took a socket in use: %v", err)
 	}
 }

@@ -23,22 +23,19 @@ import (
 //go:embed serve.yaml
 var population []byte
 
-// ServeOptions are how the embedded runtime is offered to plugins.
+// ServeOptions are the options of Serve.
 type ServeOptions struct {
 	Out    io.Writer
 	Color  bool
 	Width  int
 	Socket string // where plugins connect
-	// Scenario is what happens to pods each time a plugin connects; its
-	// configuration, restarts and wants are not used. nil for a small
-	// population of our own.
+	// Scenario is played each time a plugin connects, without its configuration, restarts and wants. nil plays serve.yaml.
 	Scenario *scenario.Scenario
 	Log      *slog.Logger
 }
 
-// Serve offers the embedded runtime's NRI socket until ctx ends. For each
-// plugin that connects it lets the scenario's pods come, change and go again, and
-// shows every event, what the plugins answered, and what came of it.
+// Serve opens the embedded runtime's NRI socket until ctx ends. For each plugin that connects it plays the scenario,
+// and shows every event, the plugins' answers and the results.
 func Serve(ctx context.Context, o ServeOptions) (err error) {
 	s := o.Scenario
 	if s == nil {
@@ -62,7 +59,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			}
 			select {
 			case connected <- struct{}{}:
-			default: // it will be played for both
+			default: // the next play is for both
 			}
 		},
 	})
@@ -74,7 +71,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	defer r.Stop()
 	v.title(s, machine)
-	v.say("plugins connect to %s; it ends with an interrupt", o.Socket)
+	v.say("plugins connect to %s; an interrupt ends it", o.Socket)
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,8 +84,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 }
 
-// replay clears the node and lets everything happen again. What a plugin refuses
-// is shown and passed over, so that the rest can be tried too.
+// replay clears the node and plays the scenario again. It shows refusals of plugins and continues.
 func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) error {
 	var errs []error
 	for _, ref := range r.Pods() {
@@ -100,7 +96,7 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		if step.Restart != "" || len(step.Reconfigure) > 0 {
-			continue // these are for an agent of ours
+			continue // only Trimtab's agent can do these
 		}
 		v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", i+1)), v.ink.Paint(term.Bold, step.Name))
 		if err := actOn(ctx, r, step); err != nil {
@@ -116,7 +112,7 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 	return nil
 }
 
-// plain is the table of containers without an agent that explains it.
+// plain returns the rows of containers without an agent's explanations.
 func plain(r *Runtime) []record {
 	var rows []record
 	for _, c := range r.Containers() {
@@ -131,13 +127,13 @@ func plain(r *Runtime) []record {
 	return rows
 }
 
-// poolOf takes all CPUs for shared: the runtime knows of no pools.
+// poolOf returns all CPUs as the shared pool: the runtime has no pools.
 func poolOf(r *Runtime) api.NodeCPUs {
 	all := r.o.Machine.Format(r.o.Machine.Online())
 	return api.NodeCPUs{Online: all, Shared: all}
 }
 
-// event shows one NRI event and what was answered.
+// event shows one NRI event and its answer.
 func (v *view) event(e Event) {
 	ref := string(e.Ref)
 	if e.Err != nil {
@@ -158,7 +154,7 @@ func (v *view) event(e Event) {
 	}
 }
 
-// answer lists the fields of a plugin's answer, whatever they are.
+// answer shows all fields of a plugin's answer.
 func (v *view) answer(what string, m proto.Message) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -175,8 +171,8 @@ func (v *view) answer(what string, m proto.Message) {
 	}
 }
 
-// flatten writes a message as lines "path = value". NRI wraps what may be absent
-// as {"value": x}, and pairs as {"key": k, "value": v}.
+// flatten returns a message as lines "path = value". NRI encodes optional values as {"value": x}, and pairs as {"key":
+// k, "value": v}.
 func flatten(path string, node any) []string {
 	switch n := node.(type) {
 	case map[string]any:

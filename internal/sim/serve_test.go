@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// text is a writer that can be waited on.
+// text is a writer with a wait for a text.
 type text struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// toOCI writes asked resources as OCI resources.
+// toOCI converts requested resources to OCI resources.
 func toOCI(r scenario.Resources) *specs.LinuxResources {
 	res := &specs.LinuxResources{
 		CPU: &specs.LinuxCPU{Shares: r.Shares, Quota: r.Quota, Period: r.Period, Cpus: r.CPUs, Mems: r.Mems},
@@ -30,9 +30,8 @@ func toNRI(r scenario.Resources) *api.LinuxResources {
 	return api.FromOCILinuxResources(toOCI(r), nil)
 }
 
-// newSpec makes the OCI spec a CRI runtime would make of the request: the
-// pod's and container's names as annotations, and a few things every container
-// has, so that plugins see a container like those they know.
+// newSpec makes the OCI spec that a CRI runtime would make for the request: with the names of pod and container as
+// annotations, and the fields that every container has, so that plugins see a realistic container.
 func newSpec(c *container, cgroupsPath string) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
@@ -69,8 +68,8 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 	return s
 }
 
-// into adds to a spec what the request has beyond a scenario's words. Device
-// nodes are looked up on the host, as runtimes do.
+// into adds to a spec the fields of the request that a scenario cannot set. Like a runtime, it looks device nodes up on
+// the host.
 func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
 	s.Mounts = append(s.Mounts, q.Mounts...)
 	for _, name := range q.Devices {
@@ -88,8 +87,8 @@ func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri is the container as NRI reports it: its annotations are those of the
-// spec, so that what a plugin stamped there comes back to it.
+// nri returns the container as NRI reports it. Its annotations are those of the spec, so a plugin gets back the record
+// that it added.
 func (c *container) nri() *api.Container {
 	n := &api.Container{
 		Id: c.id, PodSandboxId: c.pod.id, Name: c.asked.Name, State: c.state,

@@ -7,26 +7,25 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// cell is one field of a table. Changed fields stand out.
+// cell is one field of a table. Changed fields are highlighted.
 type cell struct {
 	text    string
 	changed bool
 }
 
-// record is one row of a table, and remarks that stand below it.
+// record is one row of a table with remarks below it.
 type record struct {
 	cells   []cell
 	remarks []string
 }
 
-// column is a heading and the most columns of the terminal its fields may take.
+// column is a heading and the maximum width of its fields.
 type column struct {
 	name string
 	most int
 }
 
-// table lays out rows under headings. Columns in which nothing stands are left
-// out, fields too long are wrapped.
+// table lays out rows under headings. It leaves out empty columns and wraps fields that are too long.
 func table(columns []column, rows []record, width int, c term.Ink) term.Block {
 	widths := measure(columns, rows, c)
 	out := term.Block{Width: width}
@@ -53,7 +52,7 @@ func table(columns []column, rows []record, width int, c term.Ink) term.Block {
 	return out
 }
 
-// remarkColor makes remarks on problems stand out.
+// remarkColor highlights remarks on problems.
 func remarkColor(text string) string {
 	if strings.HasPrefix(text, "!") {
 		return term.BoldYellow
@@ -76,7 +75,7 @@ func measure(columns []column, rows []record, c term.Ink) []int {
 	return widths
 }
 
-// mark is the room a changed field needs without colour: it gets a star.
+// mark returns the width of the star that marks a changed field if there is no colour.
 func mark(f cell, c term.Ink) int {
 	if f.changed && !c.On && f.text != "" {
 		return 1

@@ -14,15 +14,13 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// UpdateContainer is the kubelet's UpdateContainerResources as a scenario says it.
+// UpdateContainer is the kubelet's UpdateContainerResources with a scenario's resources.
 func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
 	return r.Update(ctx, ref, toNRI(asked))
 }
 
-// Update is the kubelet's UpdateContainerResources. As in containerd,
-// what plugins make of the request replaces it, the stored spec is changed, and
-// then the whole stored resources are written to the kernel, with all that was
-// stored before.
+// Update is the kubelet's UpdateContainerResources. As in containerd, the plugins' changes replace the request, the
+// stored spec is updated, and then all stored resources are written to the kernel.
 func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.LinuxResources) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -52,7 +50,7 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	}
 	r.noteUpdates(answer.GetUpdate(), c.id)
 	changes, _ := r.applyUpdates(others)
-	if err = r.o.Kind.asked(request); err == nil {
+	if err = r.o.Kind.requested(request); err == nil {
 		err = r.update(c, request)
 	}
 	changes = append(changes, Change{Ref: ref, Resources: request, Err: err})
@@ -65,9 +63,8 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	return nil
 }
 
-// applyUpdates applies what plugins ask for other containers. As in containerd,
-// unknown containers are passed over and a refusal is reported only to who
-// asked on its own account.
+// applyUpdates applies the plugins' updates of other containers. As in containerd, it ignores unknown containers, and
+// only the sender of an unsolicited update learns of a refusal.
 func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, failed []*api.ContainerUpdate) {
 	for _, u := range updates {
 		if u == nil {
@@ -78,7 +75,7 @@ func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, f
 			continue
 		}
 		res := u.GetLinux().GetResources()
-		err := r.o.Kind.pushed(res)
+		err := r.o.Kind.unsolicitedError(res)
 		if err == nil {
 			err = r.update(c, res)
 		}
@@ -102,8 +99,8 @@ func (r *Runtime) byID(id string) *container {
 	return nil
 }
 
-// update changes the stored spec and, of a running container, the kernel. What
-// the kernel refuses leaves the spec as it was.
+// update changes the stored spec and, for a running container, the kernel. If the kernel refuses, the spec stays as it
+// was.
 func (r *Runtime) update(c *container, res *api.LinuxResources) error {
 	if c.state == api.ContainerState_CONTAINER_STOPPED {
 		return nil
@@ -118,9 +115,8 @@ func (r *Runtime) update(c *container, res *api.LinuxResources) error {
 	return nil
 }
 
-// merge returns old with the changes containerd carries over: NRI resources go
-// through CRI's, where zero means unset, and reservation, swap, pids and classes
-// do not exist.
+// merge returns old with the changes that containerd applies: it converts NRI resources to CRI's, where zero means
+// unset, and reservation, swap, pids and classes do not exist.
 func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
 	n := *old
 	n.CPU, n.Memory = &specs.LinuxCPU{}, &specs.LinuxMemory{}
@@ -143,7 +139,7 @@ func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResou
 		}
 	}
 	setNonZero(&n.Memory.Limit, res.GetMemory().GetLimit().GetValue())
-	// Limits of huge pages are added to those there were.
+	// Huge page limits are added to the existing ones.
 	n.HugepageLimits = slices.Clone(old.HugepageLimits)
 	for _, h := range res.GetHugepageLimits() {
 		n.HugepageLimits = append(n.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: h.GetPageSize(), Limit: h.GetLimit()})

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// view is what people see of a scenario.
+// view shows a scenario to people.
 type view struct {
 	out   io.Writer
 	ink   term.Ink
@@ -54,19 +54,18 @@ func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
 	}
 }
 
-// shown is what people see of one step.
+// shown has the results of one step.
 type shown struct {
 	number  int
 	step    *scenario.Step
 	rows    []record
 	picture cpumap.Tiles
 	err     error    // the request was rejected
-	unmet   []string // what is wanted and not so
+	unmet   []string // unmet wants
 	wants   int
 }
 
-// step shows one step: what happened, what every container has, who has which
-// CPU, and what is wanted and not so.
+// step shows one step: its action, the state of every container, the owners of CPUs, and the unmet wants.
 func (v *view) step(s shown) {
 	v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", s.number)), v.ink.Paint(term.Bold, s.step.Name))
 	if s.err != nil {
@@ -107,8 +106,7 @@ var columns = []column{
 	{"container", 32}, {"class", 10}, {"CPUs", 24}, {"shares", 7}, {"weight", 7}, {"quota", 8}, {"memory", 9}, {"env added", 34},
 }
 
-// rows makes the table of all containers. What differs from before stands out,
-// and is explained.
+// rows returns the table of all containers. It highlights and explains what differs from before.
 func (p *player) rows(before snapshot) []record {
 	var rows []record
 	for _, c := range p.runtime.Containers() {
@@ -132,7 +130,7 @@ func (p *player) rows(before snapshot) []record {
 	return rows
 }
 
-// fields are a container's cells, in the order of columns.
+// fields returns a container's cells in the order of columns.
 func fields(c Info, now, was effective.State, old bool) []cell {
 	cells := make([]cell, len(columns))
 	cells[0].text = string(c.Ref)
@@ -155,7 +153,7 @@ func fields(c Info, now, was effective.State, old bool) []cell {
 	return cells
 }
 
-// added are the variables that neither the pod nor the runtime set.
+// added returns the variables that neither the pod nor the runtime has set.
 func added(now effective.State, asked scenario.Container) []string {
 	had := map[string]string{"PATH": now.Env["PATH"], "HOSTNAME": now.Env["HOSTNAME"]}
 	for k, v := range asked.Env {
@@ -173,13 +171,12 @@ func (p *player) explain(ref scenario.Ref) api.Container {
 	return found[0]
 }
 
-// picture makes the picture of the node.
+// picture draws the node.
 func (p *player) picture() cpumap.Tiles {
 	return cpumap.NewTiles(p.machine, p.agent.agent.Source().Status().CPUs, p.runtime.used())
 }
 
-// why says where a container's values come from, one line per annotation or
-// label they were read from.
+// why returns the sources of a container's values, one line for each annotation or label.
 func why(c api.Container) []string {
 	var lines []string
 	var sources []string
@@ -217,7 +214,7 @@ func number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// amount writes an amount in the largest unit that divides it.
+// amount formats an amount in the largest unit that divides it.
 func amount(n int64) string {
 	if n == effective.Unlimited {
 		return "none"

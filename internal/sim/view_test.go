@@ -42,10 +42,10 @@ func TestWhy(t *testing.T) {
 		{Field: "cpuset.cpus", Applied: true, Why: reason("x/status", "assigned")},
 		{Field: "cpu.quota", Applied: true, Why: reason("x/status", "not throttled")},
 		{Field: "cpu.shares", Applied: true, Why: reason("x/spec", "request")},
-		{Field: "memory.limit", Note: "the kernel said no", Why: reason("x/spec", "request")},
+		{Field: "memory.limit", Note: "the kernel refused it", Why: reason("x/spec", "request")},
 	}})
 	want := []string{
-		"! memory.limit is not applied: the kernel said no",
+		"! memory.limit is not applied: the kernel refused it",
 		"assigned, not throttled ← x/status", "request ← x/spec",
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -118,8 +118,8 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 		Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
 		Alter: m.alter, First: p.Attachment.First, Also: m.check,
 	}
-	if p.Seat != nil {
-		o.Seat = p.Seat()
+	if p.Connector != nil {
+		o.Connector = p.Connector()
 	}
 	return o
 }

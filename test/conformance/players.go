@@ -20,8 +20,8 @@ import (
 // Player plays scenarios through one attachment.
 type Player struct {
 	Attachment parity.Attachment
-	// Seat makes the agent's attachment for one play; nil for an NRI plugin.
-	Seat func() sim.Seat
+	// Connector makes the agent's attachment for one play; nil for an NRI plugin.
+	Connector func() sim.Connector
 	// Shows are the steps of scenarios at which a limit of the attachment shows.
 	Shows []Shown
 }
@@ -41,15 +41,15 @@ func Players() []Player {
 	return []Player{
 		{Attachment: parity.Named("nri")},
 		{
-			Attachment: parity.Named("bypass"), Seat: func() sim.Seat { return &seat{attach: "bypass"} },
+			Attachment: parity.Named("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
 			Shows: []Shown{
 				{Limit: parity.Beside, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
 				{Limit: parity.Beside, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},
 		},
-		{Attachment: parity.Named("cri"), Seat: func() sim.Seat { return &seat{attach: "cri"} }},
+		{Attachment: parity.Named("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
 		{
-			Attachment: parity.Named("hooks"), Seat: func() sim.Seat { return &seat{attach: "hooks"} },
+			Attachment: parity.Named("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
 			Shows: []Shown{{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
 		},
 	}
@@ -68,9 +68,9 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	return agent.New(options)
 }
 
-// seat is a place before the embedded runtime's CRI (cri), next to it (bypass),
+// criConnector is a place before the embedded runtime's CRI (cri), next to it (bypass),
 // or behind a runtime proxy before it (hooks).
-type seat struct {
+type criConnector struct {
 	attach string
 	dir    string
 
@@ -80,12 +80,12 @@ type seat struct {
 	kubelet   *Kubelet
 }
 
-func (s *seat) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
-func (s *seat) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
-func (s *seat) hooks() string   { return filepath.Join(s.dir, "hooks.sock") }
+func (s *criConnector) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
+func (s *criConnector) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
+func (s *criConnector) hooks() string   { return filepath.Join(s.dir, "hooks.sock") }
 
 // Configure sets the sockets to which the agent attaches.
-func (s *seat) Configure(c *config.Config, dir string) {
+func (s *criConnector) Configure(c *config.Config, dir string) {
 	s.dir = dir
 	c.Attach = s.attach
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
@@ -98,7 +98,7 @@ func (s *seat) Configure(c *config.Config, dir string) {
 }
 
 // Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
-func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
+func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
 }
 
 // Close stops the server and the kubelet.
-func (s *seat) Close() (err error) {
+func (s *criConnector) Close() (err error) {
 	if s.kubelet != nil {
 		err = s.kubelet.Close()
 	}
@@ -128,10 +128,12 @@ func (s *seat) Close() (err error) {
 }
 
 // Act passes the step to the kubelet.
-func (s *seat) Act(ctx context.Context, step *scenario.Step) error { return s.kubelet.Act(ctx, step) }
+func (s *criConnector) Act(ctx context.Context, step *scenario.Step) error {
+	return s.kubelet.Act(ctx, step)
+}
 
 // Back waits until the agent has listed the pods and containers of the restarted runtime.
-func (s *seat) Back(ctx context.Context, patience time.Duration) error {
+func (s *criConnector) Back(ctx context.Context, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	check := time.NewTicker(2 * time.Millisecond)

@@ -189,7 +189,7 @@ func adopt(t *testing.T, found *left) {
 	}
 	o.Config.Paths.StatusSocket = ""
 	o.Config.PodSpec.Kubelet.URL = "http://kubelet" // which does not run
-	if s.TellsStatic() {
+	if s.HasGrants() {
 		o.Config.PodSpec.Kubelet.PodResourcesSocket = filepath.Join(dir, "podresources.sock")
 	}
 	if err := os.WriteFile(o.Config.NRI.Socket, nil, 0o600); err != nil {

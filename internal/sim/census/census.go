@@ -1,7 +1,5 @@
-// Package census counts what a program has in memory: the entries of every map, and
-// the elements of every slice, that can be reached from a value, by the field they are
-// in. It is for tests that look for what is kept after it ended. It changes nothing,
-// and knows nothing of what it counts.
+// Package census counts objects in memory: the entries of every map and the elements of every slice that are reachable
+// from a value, by their field. Tests use it to find leaks. It changes nothing and needs no knowledge of the types.
 package census
 
 import (
@@ -10,13 +8,12 @@ import (
 	"strings"
 )
 
-// Count is how many entries there are, meanwhile to them: a type and the fields
-// from there on, with [] for what is in a map or slice.
+// Count is the number of entries by path: a type and the fields from there on, with [] for the elements of a map or
+// slice.
 type Count map[string]int
 
-// Of counts what can be reached from roots. Nothing may change meanwhile. Types whose
-// names begin with one of skip, such as "*topology.Machine" or "prometheus.", are not
-// entered.
+// Of counts everything that is reachable from roots, which must not change meanwhile. It does not enter types whose
+// names begin with one of skip, such as "*topology.Machine" or "prometheus.".
 func Of(skip []string, roots ...any) Count {
 	w := walk{count: Count{}, skip: skip, seen: map[visit]bool{}}
 	for _, r := range roots {
@@ -26,7 +23,7 @@ func Of(skip []string, roots ...any) Count {
 	return w.count
 }
 
-// Growth lists what there is more of than before, sorted.
+// Growth lists the paths with more entries than before, sorted.
 func (c Count) Growth(before Count) []string {
 	var out []string
 	for name, n := range c {
@@ -38,7 +35,7 @@ func (c Count) Growth(before Count) []string {
 	return out
 }
 
-// visit is a pointer, map or slice that was counted.
+// visit identifies a pointer, map or slice that was counted.
 type visit struct {
 	at   uintptr
 	kind reflect.Type
@@ -50,7 +47,7 @@ type walk struct {
 	seen  map[visit]bool
 }
 
-// new reports whether something is there and was not counted before.
+// new reports whether a value is not nil and was not counted before.
 func (w *walk) new(v reflect.Value) bool {
 	if v.IsNil() {
 		return false
@@ -98,8 +95,8 @@ func (w *walk) value(path string, v reflect.Value) {
 	}
 }
 
-// base is where a struct's fields are counted: under its own name, wherever it is, so
-// that what lies in deep structures is counted together.
+// base returns the path of a struct's fields: the name of its type, wherever it is, so that equal types in deep
+// structures are counted together.
 func base(path string, t reflect.Type) string {
 	if t.Name() == "" {
 		return path
@@ -116,7 +113,7 @@ func (w *walk) elements(path string, v reflect.Value) {
 	}
 }
 
-// holds reports whether something of a type may lead to a map or slice.
+// holds reports whether a map or slice may be reachable from a type.
 func holds(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:

@@ -17,8 +17,7 @@ type tree struct {
 	hidden struct{ in map[int][]string }
 }
 
-// TestOf counts maps and slices behind every kind of way, each once, and ends in a
-// circle.
+// TestOf counts maps and slices behind pointers, interfaces and structs, each once, and ends in spite of a cycle.
 func TestOf(t *testing.T) {
 	one := &leaf{list: []int{1, 2, 3}}
 	v := &tree{kept: map[string]*leaf{"a": one, "b": {list: []int{4}}}, same: one, any: map[string]int{"x": 1}}

@@ -1,7 +1,6 @@
-// Package clock is a clock for tests whose wall clock can be stepped while the
-// time that passes goes on, as NTP or an administrator steps that of a node. Its
-// readings are such as time.Now returns: Sub, Before and After of two of them go by
-// the monotonic clock, until something strips it. It knows nothing of timers.
+// Package clock is a clock for tests. Its wall clock can be stepped, as NTP or an administrator does, while its
+// monotonic clock continues. Readings are like those of time.Now: Sub, Before and After use the monotonic clock until
+// code strips it. There are no timers.
 package clock
 
 import (
@@ -10,19 +9,17 @@ import (
 	"unsafe"
 )
 
-// Clock is a wall clock and a monotonic clock. Its methods may be called at once
-// from many goroutines.
+// Clock is a wall clock and a monotonic clock. Its methods are safe for concurrent use.
 type Clock struct {
 	source func() time.Time
 	start  time.Time
 
 	mu   sync.Mutex
-	step time.Duration // of the wall clock alone
-	gone time.Duration // beside what passed by source
+	step time.Duration // sum of the steps of the wall clock
+	gone time.Duration // sum of Pass, added to the time of source
 }
 
-// New returns a clock on which as much time passes as by source, which is time.Now
-// or constant.
+// New returns a clock that runs like source, which is time.Now or constant.
 func New(source func() time.Time) *Clock { return &Clock{source: source, start: source()} }
 
 // Now reads both clocks.
@@ -47,16 +44,14 @@ func (c *Clock) Pass(d time.Duration) {
 	c.gone += d
 }
 
-// The layout of a time.Time that has a monotonic reading, as package time documents
-// it in its source: a flag, 33 bits of seconds since 1885 and 30 bits of
-// nanoseconds, then the monotonic clock. TestReadings fails where it changes.
+// The layout of a time.Time with a monotonic reading, as the source of package time documents it: a flag, 33 bits of
+// seconds since 1885 and 30 bits of nanoseconds, then the monotonic clock. TestReadings fails if the layout changes.
 const (
 	monotonic = 1 << 63
 	since1885 = 2682288000 // seconds from 1885 to 1970
 )
 
-// reading makes a time of both clocks. Nothing but time.Now makes one otherwise,
-// and that reads the node's own.
+// reading makes a time with both clocks. In the standard library only time.Now can, and it reads the host's clocks.
 func reading(wall time.Time, mono time.Duration) time.Time {
 	t := time.Unix(0, 0)
 	raw := (*struct {

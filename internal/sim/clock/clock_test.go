@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestReadings checks that a step moves the wall clock alone, and that readings are
-// those of time.Now: what strips the monotonic clock sees the step.
+// TestReadings checks that a step moves only the wall clock, and that a reading shows the step once its monotonic part
+// is stripped.
 func TestReadings(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC)
 	c := New(func() time.Time { return noon })

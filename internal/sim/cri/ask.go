@@ -48,14 +48,14 @@ func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest)
 	return out, nil
 }
 
-// image is what every container here is made of.
+// image is the image of every container.
 const image = "sim.invalid/none:latest"
 
 var stateOf = map[string]cri.ContainerState{
 	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
 }
 
-// labelsOf are the labels a kubelet gives its containers, and their own.
+// labelsOf returns the labels that a kubelet sets on containers, and their own.
 func labelsOf(c *sim.Info) map[string]string {
 	namespace, pod, name := c.Ref.Names()
 	labels := map[string]string{
@@ -92,8 +92,7 @@ func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus reports one pod; verbose, with the configuration it was run
-// with, as containerd's "info" has it.
+// PodSandboxStatus reports one pod; verbose, with the pod's configuration, like containerd's "info".
 func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -134,7 +133,7 @@ func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 		if c.State == "running" {
 			out.Status.StartedAt = out.Status.CreatedAt + 1
 		}
-		if f.tells() {
+		if f.statusHasResources() {
 			out.Status.Resources = &cri.ContainerResources{Linux: resourcesOut(spec)}
 		}
 		if q.GetVerbose() {
@@ -152,8 +151,7 @@ func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 	return out, err
 }
 
-// sandboxInfo is what CRI-O writes under "info" of a pod whose sandbox has no
-// process, as recorded from 1.36.3.
+// sandboxInfo is CRI-O's "info" of a pod whose sandbox has no process, as recorded from 1.36.3.
 func sandboxInfo(p *sim.Sandbox) (string, error) {
 	resources, err := json.Marshal(AsCRI(p.Resources))
 	if err != nil {
@@ -174,8 +172,7 @@ func sandboxInfo(p *sim.Sandbox) (string, error) {
 	return string(info), err
 }
 
-// verbose is what containerd writes under "info" (1.6 to 2.x, container_status.go),
-// and CRI-O without a configuration.
+// verbose is the "info" of containerd (1.6 to 2.x, container_status.go), and of CRI-O without a configuration.
 func (f *Server) verbose(c *sim.Info, spec *specs.Spec) map[string]any {
 	if f.r.Kind().Configless() {
 		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}

@@ -14,8 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RunPodSandbox runs a pod. The runtime makes its cgroup, as a kubelet would
-// have done before.
+// RunPodSandbox runs a pod. The runtime makes the pod's cgroup, which a kubelet would have made before.
 func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	c := q.GetConfig()
 	pod := scenario.Pod{
@@ -31,23 +30,22 @@ func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest)
 	if pod.QoS == "" || pod.Name == "" || pod.Namespace == "" || pod.UID == "" {
 		return nil, status.Errorf(codes.InvalidArgument, "pod %s/%s: its cgroup %q is not where a kubelet puts pods", pod.Namespace, pod.Name, parent)
 	}
-	if err := f.r.RunPodSandbox(ctx, pod, asked(c.GetLinux().GetResources())); err != nil {
+	if err := f.r.RunPodSandbox(ctx, pod, requested(c.GetLinux().GetResources())); err != nil {
 		return nil, err
 	}
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	for _, p := range f.r.Sandboxes() {
 		if p.Ref == ref {
 			f.made(p.ID)
-			f.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, p.ID, &p)
-			f.tell(cri.ContainerEventType_CONTAINER_STARTED_EVENT, p.ID, &p)
+			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, p.ID, &p)
+			f.notify(cri.ContainerEventType_CONTAINER_STARTED_EVENT, p.ID, &p)
 			return &cri.RunPodSandboxResponse{PodSandboxId: p.ID}, nil
 		}
 	}
-	return nil, status.Errorf(codes.NotFound, "pod %s went at once", ref)
+	return nil, status.Errorf(codes.NotFound, "pod %s ended at once", ref)
 }
 
-// StopPodSandbox stops a pod and its containers; one that is not there is
-// stopped.
+// StopPodSandbox stops a pod and its containers; an unknown pod counts as stopped.
 func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -59,14 +57,13 @@ func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxReques
 	}
 	p.Stopped = true
 	for _, c := range running {
-		f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
+		f.notify(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
 	}
-	f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, p.ID, p)
+	f.notify(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, p.ID, p)
 	return &cri.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox removes a pod and its containers, and its cgroup, as a
-// kubelet does afterwards.
+// RemovePodSandbox removes a pod, its containers, and its cgroup, which a kubelet would remove afterwards.
 func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -83,13 +80,13 @@ func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRe
 	}
 	p.Stopped = true
 	for _, c := range had {
-		f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
+		f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
 	}
-	f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, p.ID, p)
+	f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, p.ID, p)
 	return &cri.RemovePodSandboxResponse{}, nil
 }
 
-// CreateContainer makes a container; it has no cgroup before it starts.
+// CreateContainer makes a container, which has no cgroup before it starts.
 func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -103,20 +100,20 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 	for _, c := range f.r.Containers() {
 		if c.Ref == p.Ref.In(request.Name) {
 			f.made(c.ID)
-			f.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, p)
+			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, p)
 			return &cri.CreateContainerResponse{ContainerId: c.ID}, nil
 		}
 	}
-	return nil, status.Errorf(codes.NotFound, "container %s went at once", request.Name)
+	return nil, status.Errorf(codes.NotFound, "container %s ended at once", request.Name)
 }
 
-// requestOf reads a container's configuration. Files of cgroup version 2 are
-// taken as they are: on version 1 the start then fails, as runc's does.
+// requestOf converts a container's configuration. It accepts files of cgroup version 2 without a check: on version 1
+// the start then fails, as with runc.
 func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{
 		Name: c.GetMetadata().GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: append(c.GetCommand(), c.GetArgs()...),
-		Env: map[string]string{}, Resources: asked(res),
+		Env: map[string]string{}, Resources: requested(res),
 	}}
 	for _, e := range c.GetEnvs() {
 		q.Env[e.GetKey()] = string(e.GetValue())
@@ -141,7 +138,7 @@ func requestOf(c *cri.ContainerConfig) sim.Request {
 	return q
 }
 
-// StartContainer makes the cgroup and lets the first instruction run.
+// StartContainer makes the cgroup and runs the first instruction.
 func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -150,12 +147,11 @@ func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerReques
 	if err := f.r.StartContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
-	f.tell(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, p)
+	f.notify(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, p)
 	return &cri.StartContainerResponse{}, nil
 }
 
-// UpdateContainerResources changes the stored resources and writes all of them
-// to the cgroup of a container that runs.
+// UpdateContainerResources changes the stored resources and, if the container runs, writes all of them to its cgroup.
 func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	f.updates.Add(1)
 	c, _, err := f.container(q.GetContainerId())
@@ -167,7 +163,7 @@ func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateCont
 	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, request)
 }
 
-// StopContainer stops a container; one that is not there is stopped.
+// StopContainer stops a container; an unknown container counts as stopped.
 func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -176,11 +172,11 @@ func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest)
 	if err := f.r.StopContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
-	f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
+	f.notify(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
 	return &cri.StopContainerResponse{}, nil
 }
 
-// RemoveContainer removes a container, and stops it before.
+// RemoveContainer stops and removes a container.
 func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -189,7 +185,7 @@ func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequ
 	if err := f.r.RemoveContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
-	f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
+	f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
 	return &cri.RemoveContainerResponse{}, nil
 }
 

@@ -1,5 +1,4 @@
-// Package cri owns the embedded runtime's second face: the CRI, served at a unix
-// socket as containerd serves it, for attachments and clients that speak it. It
-// keeps no state of pods and containers; the runtime does. Images, streaming
-// and what else a kubelet asks for that no attachment needs are not implemented.
+// Package cri serves the embedded runtime's CRI at a Unix socket like containerd, for attachments and other clients.
+// The runtime keeps the state of pods and containers. Images, streaming and other calls that no attachment needs are
+// not implemented.
 package cri

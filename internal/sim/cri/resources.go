@@ -8,19 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// said is a number of the CRI, where 0 is "not said".
-func said[T int64 | uint64](v int64) *T {
+// nonZero returns a number of the CRI, in which 0 means "not set".
+func nonZero[T int64 | uint64](v int64) *T {
 	if v == 0 {
 		return nil
 	}
 	return new(T(v))
 }
 
-// asked reads a kubelet's request.
-func asked(r *cri.LinuxContainerResources) scenario.Resources {
+// requested converts a kubelet's request.
+func requested(r *cri.LinuxContainerResources) scenario.Resources {
 	out := scenario.Resources{
-		Shares: said[uint64](r.GetCpuShares()), Quota: said[int64](r.GetCpuQuota()), Period: said[uint64](r.GetCpuPeriod()),
-		Memory: said[int64](r.GetMemoryLimitInBytes()), CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems(),
+		Shares: nonZero[uint64](r.GetCpuShares()), Quota: nonZero[int64](r.GetCpuQuota()), Period: nonZero[uint64](r.GetCpuPeriod()),
+		Memory: nonZero[int64](r.GetMemoryLimitInBytes()), CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems(),
 	}
 	for _, h := range r.GetHugepageLimits() {
 		if out.HugePages == nil {
@@ -31,7 +31,7 @@ func asked(r *cri.LinuxContainerResources) scenario.Resources {
 	return out
 }
 
-// AsCRI writes a scenario's resources as a kubelet asks for them.
+// AsCRI converts a scenario's resources to a kubelet's request.
 func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 	out := &cri.LinuxContainerResources{CpusetCpus: r.CPUs, CpusetMems: r.Mems}
 	if r.Shares != nil {
@@ -52,13 +52,13 @@ func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// change reads an update: what is not said stays.
+// change converts an update: fields that are not set stay as they are.
 func change(r *cri.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
-	out.Cpu.Shares = api.UInt64(said[uint64](r.GetCpuShares()))
-	out.Cpu.Quota = api.Int64(said[int64](r.GetCpuQuota()))
-	out.Cpu.Period = api.UInt64(said[uint64](r.GetCpuPeriod()))
-	out.Memory.Limit = api.Int64(said[int64](r.GetMemoryLimitInBytes()))
+	out.Cpu.Shares = api.UInt64(nonZero[uint64](r.GetCpuShares()))
+	out.Cpu.Quota = api.Int64(nonZero[int64](r.GetCpuQuota()))
+	out.Cpu.Period = api.UInt64(nonZero[uint64](r.GetCpuPeriod()))
+	out.Memory.Limit = api.Int64(nonZero[int64](r.GetMemoryLimitInBytes()))
 	for _, h := range r.GetHugepageLimits() {
 		out.HugepageLimits = append(out.HugepageLimits, &api.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 	}
@@ -66,8 +66,7 @@ func change(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// resourcesOut are a container's resources as a status reports them since
-// containerd 2.0.
+// resourcesOut returns a container's resources as a status has them since containerd 2.0.
 func resourcesOut(s *specs.Spec) *cri.LinuxContainerResources {
 	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources
 	if c := r.CPU; c != nil {

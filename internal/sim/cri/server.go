@@ -21,12 +21,11 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// Options are what a face is made of.
+// Options are the options of a server.
 type Options struct {
 	Socket string
-	// Version is the release of containerd it behaves like, such as "v2.1.0"
-	// (the default, unless the runtime is of another kind): before 2.0 a status does not report resources, and before 1.7
-	// there are no events.
+	// Version is the release of containerd that it behaves like, such as "v2.1.0" (the default, unless the runtime is of
+	// another kind). Before 2.0 a status does not report resources, and before 1.7 there are no events.
 	Version string
 }
 
@@ -46,7 +45,7 @@ type Server struct {
 	listeners map[chan *cri.ContainerEventResponse]bool
 }
 
-// Serve opens a runtime's CRI. Close it.
+// Serve opens a runtime's CRI socket. The caller closes the server.
 func Serve(r *sim.Runtime, o Options) (*Server, error) {
 	if o.Version == "" {
 		o.Version = cmp.Or(r.Kind().Version, "v2.1.0")
@@ -64,38 +63,36 @@ func Serve(r *sim.Runtime, o Options) (*Server, error) {
 	f := &Server{r: r, o: o, creations: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
 	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
 	cri.RegisterRuntimeServiceServer(f.server, f)
-	f.served.Go(func() { _ = f.server.Serve(l) }) // ends with Close
+	f.served.Go(func() { _ = f.server.Serve(l) }) // ends at Close
 	return f, nil
 }
 
-// Close removes the socket and cuts every connection, as the end of a runtime
-// does.
+// Close removes the socket and cuts every connection, like the end of a runtime.
 func (f *Server) Close() {
 	f.server.Stop()
 	f.served.Wait()
 }
 
-// Lists counts how often the containers were listed.
+// Lists returns the number of calls that list containers.
 func (f *Server) Lists() int64 { return f.lists.Load() }
 
-// Updates counts how often resources were to be updated.
+// Updates returns the number of calls that update resources.
 func (f *Server) Updates() int64 { return f.updates.Load() }
 
-// events reports whether this containerd reports events.
+// events reports whether this release of containerd reports events.
 func (f *Server) events() bool {
 	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
 }
 
-// tells reports whether a plain status has a container's resources.
-func (f *Server) tells() bool {
+// statusHasResources reports whether a status that is not verbose has a container's resources.
+func (f *Server) statusHasResources() bool {
 	return f.name() != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.")
 }
 
-// name is how it calls itself.
+// name returns the runtime's name.
 func (f *Server) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
 
-// made notes that a pod or container came to be now. Those from before are
-// older than anything.
+// made notes the creation time of a pod or container. Those from before the server have the oldest times.
 func (f *Server) made(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,29 +108,28 @@ func (f *Server) createdAt(id string, number int) int64 {
 	return int64(number) * int64(time.Second)
 }
 
-// Version reports who it is.
+// Version reports the runtime's name and version.
 func (f *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: f.name(), RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
 }
 
-// Status reports that it is ready.
+// Status reports that the runtime is ready.
 func (f *Server) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
 	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		{Type: cri.RuntimeReady, Status: true}, {Type: cri.NetworkReady, Status: true},
 	}}}, nil
 }
 
-// queued is how many events may wait for a listener; what is more is lost, as
-// in containerd.
+// queued is the number of events that may wait for a listener; further ones are lost, as in containerd.
 const queued = 1000
 
-// GetContainerEvents streams what happens from now on to each who asks.
+// GetContainerEvents streams all events from now on to each caller.
 func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
 	if !f.events() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
 	}
 	if f.name() == sim.CRIO.Name {
-		return nil // the stream ends at once where enable_pod_events is off, which is the default
+		return nil // without enable_pod_events, which is the default, the stream ends at once
 	}
 	events := make(chan *cri.ContainerEventResponse, queued)
 	f.mu.Lock()
@@ -156,8 +152,8 @@ func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeServi
 	}
 }
 
-// tell sends an event to everybody who listens.
-func (f *Server) tell(kind cri.ContainerEventType, id string, p *sim.Sandbox) {
+// notify sends an event to all listeners.
+func (f *Server) notify(kind cri.ContainerEventType, id string, p *sim.Sandbox) {
 	e := &cri.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: f.podStatus(p),
 	}

@@ -23,8 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a runtime of this containerd's version and returns its kernel
-// and a client.
+// serve starts a runtime like a release of containerd, and returns its kernel and a client.
 func serve(t *testing.T, version string) (*sim.Runtime, *kernel.Cgroups, v1.RuntimeServiceClient) {
 	t.Helper()
 	machine, err := describe.Parse("4c")
@@ -59,7 +58,7 @@ func serve(t *testing.T, version string) (*sim.Runtime, *kernel.Cgroups, v1.Runt
 	return r, kernel, v1.NewRuntimeServiceClient(conn)
 }
 
-// run runs a pod with a container that was created and not started.
+// run runs a pod with a container that is created and not started.
 func run(t *testing.T, r *sim.Runtime, c v1.RuntimeServiceClient) (pod, ctr, dir string) {
 	t.Helper()
 	parent := r.PodDir("Burstable", "u")
@@ -80,10 +79,9 @@ func run(t *testing.T, r *sim.Runtime, c v1.RuntimeServiceClient) (pod, ctr, dir
 	return p.PodSandboxId, k.ContainerId, parent + "/" + k.ContainerId
 }
 
-// TestLife follows a container through what attachments rely on: its cgroup
-// comes with the start, an update keeps what it does not say, and what is gone
-// is not found.
-func TestLife(t *testing.T) {
+// TestContainerLifecycle checks what attachments rely on: a start makes the cgroup, an update keeps the fields that it
+// does not set, and a removed container is not found.
+func TestContainerLifecycle(t *testing.T) {
 	r, kernel, c := serve(t, "")
 	pod, ctr, dir := run(t, r, c)
 	shares := func() string {
@@ -138,7 +136,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestLists filters as containerd does.
+// TestLists checks the filters of lists, which are containerd's.
 func TestLists(t *testing.T) {
 	r, _, c := serve(t, "")
 	pod, ctr, _ := run(t, r, c)
@@ -169,15 +167,14 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestEvents tells everybody who listens, from containerd 1.7 on.
+// TestEvents: all listeners get events, from containerd 1.7 on.
 func TestEvents(t *testing.T) {
 	r, _, c := serve(t, "")
 	stream, err := c.GetContainerEvents(t.Context(), &v1.GetEventsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The stream is open when the server has noted the listener, which nothing
-	// tells: pods are run until one is heard of.
+	// The server does not report when it has registered the listener, so the test runs pods until it gets an event.
 	heard := make(chan *v1.ContainerEventResponse, 16)
 	go func() {
 		defer close(heard)
@@ -188,12 +185,12 @@ func TestEvents(t *testing.T) {
 			}
 			select {
 			case heard <- e:
-			case <-stream.Context().Done(): // enough was heard
+			case <-stream.Context().Done(): // the test has all events that it needs
 				return
 			}
 		}
 	}()
-	// Of which pod is open: what is heard after one may be of the one before.
+	// the event may be of an earlier pod
 	podOf := map[string]string{}
 	for {
 		pod, ctr, _ := run(t, r, c)
@@ -215,8 +212,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOlder has neither events nor resources in a plain status.
-func TestOlder(t *testing.T) {
+// TestContainerd16: this release has no events, and no resources in a status that is not verbose.
+func TestContainerd16(t *testing.T) {
 	r, _, c := serve(t, "1.6.20~ds1")
 	_, ctr, _ := run(t, r, c)
 	stream, err := c.GetContainerEvents(t.Context(), &v1.GetEventsRequest{})
@@ -232,8 +229,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestRefused is a pod whose cgroup is where no kubelet puts one.
-func TestRefused(t *testing.T) {
+// TestForeignCgroupRefused: a pod is refused if its cgroup is not where a kubelet puts pods.
+func TestForeignCgroupRefused(t *testing.T) {
 	_, _, c := serve(t, "")
 	_, err := c.RunPodSandbox(t.Context(), &v1.RunPodSandboxRequest{Config: &v1.PodSandboxConfig{
 		Metadata: &v1.PodSandboxMetadata{Namespace: "d", Name: "p", Uid: "u"}, Linux: &v1.LinuxPodSandboxConfig{CgroupParent: "/elsewhere"},

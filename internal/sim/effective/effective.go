@@ -1,6 +1,5 @@
-// Package effective reads what is in force for a container: from cgroup files
-// and from its OCI spec. It is the tests' own eye: it imports nothing that
-// decides or applies, and knows the kernel's notation by itself.
+// Package effective reads the effective state of a container from cgroup files and its OCI spec. It is independent of
+// the code under test: it imports nothing that decides or applies, and parses the kernel's files with its own code.
 package effective
 
 import (
@@ -18,7 +17,7 @@ import (
 // Unlimited is the quota or memory limit of a cgroup that has none.
 const Unlimited = -1
 
-// State is what is in force.
+// State is the effective state of a container or pod.
 type State struct {
 	CPUs string // effective list
 	Mems string
@@ -31,17 +30,15 @@ type State struct {
 	Env     map[string]string
 	Mounts  map[string]string // source by destination
 	Devices []string
-	CDI     []string // names; the caller knows them
-	BlockIO string   // class; the caller knows it
-	// RDTClass is the class it was created with, RDTGroup the resctrl group its
-	// threads are in; the caller knows them.
+	CDI     []string // names; set by the caller
+	BlockIO string   // class; set by the caller
+	// RDTClass is the class of its creation, RDTGroup the resctrl group of its threads; set by the caller.
 	RDTClass, RDTGroup string
-	Cookie             uint64 // of core scheduling; the caller knows it
+	Cookie             uint64 // for core scheduling; set by the caller
 	OOM                int    // oom_score_adj
 }
 
-// Files reads a file of the cgroup tree by its path below the directory the
-// hierarchies are mounted in.
+// Files reads a file of the cgroup tree by its path below the directory in which the hierarchies are mounted.
 type Files interface {
 	ReadFile(path string) ([]byte, error)
 }
@@ -54,7 +51,7 @@ func Weight(shares uint64) uint64 {
 	return 1 + (shares-2)*9999/262142
 }
 
-// HasShares reports whether the state is that of wanted CPU shares.
+// HasShares reports whether the state corresponds to CPU shares.
 func (s State) HasShares(want uint64) bool {
 	if s.V2 {
 		return s.Shares == Weight(want)
@@ -62,8 +59,8 @@ func (s State) HasShares(want uint64) bool {
 	return s.Shares == want
 }
 
-// Cgroup reads the state of the cgroup dir, which is a path below each
-// controller's hierarchy in v1 and below the one hierarchy in v2.
+// Cgroup reads the state of the cgroup dir, a path below each controller's hierarchy in v1 and below the only hierarchy
+// in v2.
 func Cgroup(files Files, v2 bool, dir string) (State, error) {
 	r := reader{files: files, dir: dir, v2: v2}
 	s := State{V2: v2}
@@ -81,8 +78,7 @@ func Cgroup(files Files, v2 bool, dir string) (State, error) {
 	s.Quota = r.limit("cpu", "cpu.cfs_quota_us")
 	s.Period = r.limit("cpu", "cpu.cfs_period_us")
 	s.Memory = r.limit("memory", "memory.limit_in_bytes")
-	// Version 1 has no word for unlimited memory: it is the largest multiple of
-	// a page an int64 holds.
+	// In version 1 unlimited memory is the largest multiple of a page in an int64.
 	if s.Memory >= 1<<62 {
 		s.Memory = Unlimited
 	}
@@ -112,8 +108,7 @@ func (r *reader) keep(err error) {
 	}
 }
 
-// first reads the first file that is there; on older kernels a file may be
-// missing.
+// first reads the first file that exists; older kernels lack some.
 func (r *reader) first(controller string, names ...string) string {
 	var errs []error
 	for _, n := range names {
@@ -181,8 +176,7 @@ func parseLimit(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// Spec adds to a state what only the OCI spec knows: environment, mounts and
-// devices.
+// Spec returns a state with the fields that only the OCI spec has: environment, mounts and devices.
 func (s State) Spec(spec *specs.Spec) State {
 	s.Env, s.Mounts = map[string]string{}, map[string]string{}
 	if spec.Process != nil {
@@ -206,8 +200,8 @@ func (s State) Spec(spec *specs.Spec) State {
 	return s
 }
 
-// Planned is the state a container would start with: what its spec asks for.
-// CPUs, Mems and Shares are empty where the spec leaves them open.
+// Planned returns the state with which a container would start by its spec. CPUs, Mems and Shares are empty if the spec
+// does not set them.
 func Planned(spec *specs.Spec, v2 bool) State {
 	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
 	if spec.Linux == nil || spec.Linux.Resources == nil {

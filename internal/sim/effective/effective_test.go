@@ -56,11 +56,11 @@ func TestCgroup(t *testing.T) {
 				broken[name] = "x y z"
 				_, err := Cgroup(broken, tt.v2, "a/b")
 				if !strings.Contains(name, "cpuset") && err == nil {
-					t.Errorf("%s: %q was taken for %q", name, broken[name], text)
+					t.Errorf("%s: %q was accepted in place of %q", name, broken[name], text)
 				}
 				delete(broken, name)
 				if _, err := Cgroup(broken, tt.v2, "a/b"); err == nil {
-					t.Errorf("%s is missing, and that is no error", name)
+					t.Errorf("%s is missing, want an error", name)
 				}
 			}
 		})

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// OldName is the name in cgroup version 1 of a file that version 2 names so.
+// OldName returns the name in cgroup version 1 of a file by its name in version 2.
 func OldName(name string) string {
 	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
 		return size + ".limit_in_bytes"
 	}
 	switch name {
-	case "io.weight": // BFQ's, as far as it goes
+	case "io.weight": // BFQ's file in version 1
 		return "blkio.bfq.weight"
 	case "cpu.max.burst":
 		return "cpu.cfs_burst_us"
@@ -19,10 +19,10 @@ func OldName(name string) string {
 	return name
 }
 
-// FileText is what a cgroup file of either version says, in version 2's words.
+// FileText returns the text of a cgroup file of either version in the notation of version 2.
 func FileText(data []byte) string {
 	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
-	// Version 1 has no word for no limit: it is the largest multiple of a page.
+	// In version 1 no limit is the largest multiple of a page.
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
 		return "max"
 	}

@@ -13,12 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Cgroups is a cgroup tree in memory. It refuses what the kernel refuses and
-// shows what the kernel would show, for the settings that package cgroup knows,
-// what bounds them, and the other files of the script of kernel writes
-// (test/kernel/script). That script holds it to recordings of kernels 6.1
-// (versions 1 and 2) and 6.12 (version 2); its known.go lists the differences
-// that are meant, each with a reason.
+// Cgroups is a cgroup tree in memory. It refuses and shows the same as the kernel for the settings of package cgroup,
+// for the files that limit them, and for the other files of the kernel script (test/kernel/script). The script compares
+// it with recordings of kernels 6.1 (versions 1 and 2) and 6.12 (version 2). Its known.go lists the intended
+// differences, each with a reason.
 //
 // Not modelled: real-time scheduling, reclaim (memory in use stays in use), swap.
 type Cgroups struct {
@@ -29,11 +27,11 @@ type Cgroups struct {
 	mu       sync.Mutex
 	root     *group
 	possible cgroup.IDs
-	made     int             // cgroups so far
-	release  [2]int          // of the kernel
+	made     int             // number of cgroups made so far
+	release  [2]int          // minor version of the kernel
 	devices  map[string]bool // block devices, "major:minor"
-	offered  map[string]bool // files of other kernels
-	parted   bool            // a write has asked for a partition; before that there is none to check
+	offered  map[string]bool // files that not every kernel has, from Offer
+	parted   bool            // set by the first write that requests a partition; before, none needs a check
 	procs    map[int]*task
 	observe  func(path, value string)
 	// listeners is replaced, never changed: a goroutine with a copy reads it without the lock.
@@ -41,16 +39,16 @@ type Cgroups struct {
 	fail      func(path, value string) error
 }
 
-// group is one cgroup, of all controllers alike.
+// group is one cgroup, in all controllers.
 type group struct {
 	parent   *group
 	name     string
 	children map[string]*group
-	tasks    int // that have no process of their own, in all controllers
-	serial   int // of all cgroups ever made
+	tasks    int // tasks without a process of their own, in all controllers
+	serial   int // unique number of the cgroup
 
 	// Of version 2.
-	subtree  map[string]bool // controllers its children have
+	subtree  map[string]bool // controllers of its children
 	threaded bool
 	part     partition
 
@@ -60,9 +58,8 @@ type group struct {
 	otherState
 }
 
-// NewCgroups makes a tree with a root and no cgroup, on a machine with the given
-// online CPUs and memory nodes (kernel lists). In version 2 the root gives its
-// children every controller, as systemd and runtimes set it up.
+// NewCgroups makes a tree with only a root, on a machine with the given online CPUs and memory nodes (kernel lists). In
+// version 2 the root enables every controller for its children, like systemd and runtimes.
 func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	c, errC := cgroup.ParseIDs(cpus)
 	m, errM := cgroup.ParseIDs(mems)
@@ -94,7 +91,7 @@ func (f *Cgroups) newGroup(parent *group, name string) *group {
 	return g
 }
 
-// reset gives a cgroup what a new one has of a controller.
+// reset sets the values of a new cgroup in a controller.
 func (f *Cgroups) reset(g *group, controller string) {
 	switch controller {
 	case "cpu":
@@ -103,7 +100,7 @@ func (f *Cgroups) reset(g *group, controller string) {
 		g.cpusetState, g.part = cpusetState{balance: true, relax: -1}, partition{}
 	case "memory":
 		n := cgroup.UnlimitedBytes()
-		usage := g.usage // set from outside
+		usage := g.usage // set by SetUsage
 		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, soft: n, swappiness: 60, usage: usage}
 	default:
 		g.resetOther(controller)
@@ -122,8 +119,7 @@ func (f *Cgroups) since(minor int) bool {
 	return f.release[0] > 6 || f.release[0] == 6 && f.release[1] >= minor
 }
 
-// SetRelease sets which kernel it is, by the beginning of what uname -r says. It
-// starts as 6.1.
+// SetRelease sets the kernel's release by the beginning of uname -r. The default is 6.1.
 func (f *Cgroups) SetRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
@@ -166,27 +162,27 @@ func (f *Cgroups) Offer(files ...string) error {
 	return nil
 }
 
-// OnWrite sets what is called after each accepted write, outside the lock: it
-// may read the tree. Writes do not wait for each other's call.
+// OnWrite sets a function that is called after each accepted write, without the lock, so that it may read the tree.
+// Calls for different writes may run concurrently.
 func (f *Cgroups) OnWrite(call func(path, value string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.observe = call
 }
 
-// FailWrites sets what is asked before each write; an error is the answer to it.
+// FailWrites sets a function that is called before each write. If it returns an error, the write fails with that error.
 func (f *Cgroups) FailWrites(call func(path, value string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = call
 }
 
-// Mkdir makes one cgroup as mkdir(2) does, in version 1 in all controllers. A
-// new cpuset of version 1 is empty unless the parent's cgroup.clone_children is 1.
+// Mkdir makes one cgroup like mkdir(2), in version 1 in all controllers. A new cpuset of version 1 is empty unless the
+// parent's cgroup.clone_children is 1.
 func (f *Cgroups) Mkdir(dir string) error {
 	err := f.mkdir(dir)
 	if err == nil {
-		f.tell(dir, cgroup.Made)
+		f.notify(dir, cgroup.Made)
 	}
 	return err
 }
@@ -208,20 +204,19 @@ func (f *Cgroups) mkdir(dir string) error {
 	return nil
 }
 
-// MkdirRunc makes a cgroup and those above it as OCI runtimes do: an empty
-// cpuset of version 1 is given the parent's CPUs and memory nodes, and in
-// version 2 those above give their children every controller they can.
+// MkdirRunc makes a cgroup and its missing parents like an OCI runtime. In version 1 an empty cpuset gets the parent's
+// CPUs and memory nodes. In version 2 the parents enable every available controller for their children.
 func (f *Cgroups) MkdirRunc(dir string) error {
 	if !fs.ValidPath(dir) || dir == "." {
 		return pathError("mkdir", dir, syscall.EINVAL)
 	}
 	for _, made := range f.mkdirRunc(dir) {
-		f.tell(made, cgroup.Made)
+		f.notify(made, cgroup.Made)
 	}
 	return nil
 }
 
-// mkdirRunc returns the cgroups it made, outer ones first.
+// mkdirRunc returns the cgroups that it made, parents first.
 func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,7 +225,7 @@ func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 		at = path.Join(at, part)
 		for _, c := range controllers[f.version] {
 			if f.version == cgroup.V2 {
-				_ = f.control(g, map[string]bool{c: true}) // runc goes on, too
+				_ = f.control(g, map[string]bool{c: true}) // runc ignores the error, too
 			}
 		}
 		next := g.children[part]
@@ -254,7 +249,7 @@ func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 func (f *Cgroups) Rmdir(dir string) error {
 	err := f.rmdir(dir)
 	if err == nil {
-		f.tell(dir, cgroup.Removed)
+		f.notify(dir, cgroup.Removed)
 	}
 	return err
 }
@@ -274,8 +269,8 @@ func (f *Cgroups) rmdir(dir string) error {
 	return nil
 }
 
-// SetUsage sets the memory a cgroup uses beside its tasks. Version 1 refuses a
-// limit below it (EBUSY); version 2 takes the limit and kills.
+// SetUsage sets the memory that a cgroup uses besides its tasks. Version 1 refuses a limit below it (EBUSY); version 2
+// accepts the limit and kills tasks.
 func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,7 +282,7 @@ func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 	return nil
 }
 
-// ReadFile returns the text the kernel would show.
+// ReadFile returns the text that the kernel would show.
 func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -305,7 +300,7 @@ func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 	return []byte(text + "\n"), nil
 }
 
-// WriteFile sets a file as the kernel would, or refuses with its errno.
+// WriteFile sets a file like the kernel, or refuses with the kernel's errno.
 func (f *Cgroups) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	fail, observe, listeners := f.fail, f.observe, f.listeners
@@ -335,12 +330,12 @@ func (f *Cgroups) store(file string, data []byte) error {
 		return err
 	}
 	if len(data) == 0 {
-		return nil // write(2) of nothing does not reach the file
+		return nil // write(2) of 0 bytes does not reach the file
 	}
 	if kind.set == nil {
 		return pathError("write", file, syscall.EINVAL)
 	}
-	// What the kernel is given ends at a NUL, as its strings do.
+	// The kernel reads the text up to a NUL.
 	text, _, _ := strings.Cut(string(data), "\x00")
 	if err := kind.set(f, g, text); err != nil {
 		return pathError("write", file, err)
@@ -390,7 +385,7 @@ func (f *Cgroups) find(dir string) (*group, bool) {
 	return g, true
 }
 
-// file finds a cgroup and the file of it that a path names.
+// file finds the cgroup and the file of a path.
 func (f *Cgroups) file(op, file string) (*group, fileModel, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")

@@ -13,11 +13,11 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// step is one write and what must come of it.
+// step is one write and its expected result.
 type step struct {
 	path, value string
-	err         syscall.Errno // 0 accepted
-	shows       string        // afterwards, "" not compared
+	err         syscall.Errno // 0: accepted
+	shows       string        // the file's text afterwards; "" is not compared
 }
 
 func runSteps(t *testing.T, f cgroup.FS, steps []step) {
@@ -175,7 +175,7 @@ func TestCgroupsDirs(t *testing.T) {
 		t.Errorf("Open: %+v, %v", v2, err)
 	}
 	if _, err := NewCgroups(cgroup.V1, "", "0"); err == nil {
-		t.Error("a machine without CPUs was made")
+		t.Error("want an error for a machine without CPUs")
 	}
 }
 
@@ -210,12 +210,12 @@ func TestCgroupsObserversAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if seen != 8 {
-		t.Errorf("%d accepted writes were seen", seen)
+		t.Errorf("%d accepted writes were observed", seen)
 	}
 }
 
-// FuzzCgroups writes any text into every file: the fake takes it or refuses it with
-// an errno, and can show every file afterwards.
+// FuzzCgroups writes any text into every file. The fake accepts it or refuses it with an errno, and can show every file
+// afterwards.
 func FuzzCgroups(f *testing.F) {
 	for _, text := range []string{"", "0-3", "all:1/2", "max 100000", "+cpu -memory", "254:0 rbps=1", "0x10k", "root", "-1", "N-0", "0-1:0/0"} {
 		f.Add(text)

@@ -7,14 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// listener is a function that is called after changes.
+// listener has a function that is called after changes.
 type listener struct {
 	call func(file string, c cgroup.Change)
 }
 
-// OnChange has call called, outside the lock, after each cgroup made or removed
-// and each accepted write, with its path; in version 1 for each hierarchy. Earlier
-// listeners stay. The function that it returns removes this one.
+// OnChange adds a listener. It is called, without the lock, with the path of each cgroup that is made or removed and of
+// each accepted write; in version 1 for each hierarchy. The returned function removes the listener.
 func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()
@@ -27,8 +26,8 @@ func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func())
 	}
 }
 
-// tell reports a cgroup in all hierarchies.
-func (f *Cgroups) tell(dir string, c cgroup.Change) {
+// notify reports a change of a cgroup in all hierarchies.
+func (f *Cgroups) notify(dir string, c cgroup.Change) {
 	f.mu.Lock()
 	listeners := f.listeners
 	f.mu.Unlock()

@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// Cookies is a kernel with cookies, for tests and simulations. Cookies are 1, 2 and
-// so on, in the order they are made.
+// Cookies simulates the kernel's core scheduling cookies. Cookies are numbered 1, 2 and so on, in the order of their
+// creation.
 type Cookies struct {
 	mu   sync.Mutex
 	of   map[int]uint64
 	made uint64
-	// Ended are threads that are no more.
+	// Ended has the threads that have ended.
 	ended map[int]bool
 }
 
-// NewCookies makes a kernel in which no thread has a cookie.
+// NewCookies returns a kernel in which no thread has a cookie.
 func NewCookies() *Cookies { return &Cookies{of: map[int]uint64{}, ended: map[int]bool{}} }
 
 // End ends a thread.

@@ -17,20 +17,20 @@ type cpuState struct {
 	bandwidth
 }
 
-// bandwidth is in ns, as the kernel stores it.
+// bandwidth has times in ns, as in the kernel.
 type bandwidth struct{ quota, period, burst uint64 }
 
 const (
 	microsecond = 1000
 	noQuota     = math.MaxUint64
-	// Of the kernel's tg_set_cfs_bandwidth.
+	// Limits of the kernel's tg_set_cfs_bandwidth.
 	maxRuntime = (1<<44 - 1) * microsecond
 	minSlice   = 1000 * microsecond
 	maxPeriod  = 1000000 * microsecond
 	maxMicros  = math.MaxUint64 / microsecond
 )
 
-// showShares shows shares or weight; of an idle group, what idle groups have.
+// showShares shows shares or weight; for an idle group, the value of idle groups.
 func showShares(f *Cgroups, g *group) string {
 	switch {
 	case !g.idle:
@@ -69,8 +69,7 @@ func setWeight(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// niceWeights are the kernel's weights of nice values from -20 on, 1024 being
-// that of 0 (sched_prio_to_weight).
+// niceWeights has the kernel's weights of nice values from -20 on; that of 0 is 1024 (sched_prio_to_weight).
 var niceWeights = [...]int64{
 	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
 	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
@@ -108,7 +107,7 @@ func setNice(_ *Cgroups, g *group, text string) error {
 
 func showIdle(_ *Cgroups, g *group) string { return bit(g.idle) }
 
-// setIdle forgets the weight when a group ceases to be idle, as the kernel does.
+// setIdle resets the weight when a group stops being idle, like the kernel.
 func setIdle(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -125,7 +124,7 @@ func setIdle(f *Cgroups, g *group, text string) error {
 
 func showBVT(_ *Cgroups, g *group) string { return number(g.bvt) }
 
-// setBVT follows the documents of the kernels that have it.
+// setBVT follows the documentation of the kernels that have this file.
 func setBVT(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	if err != nil {
@@ -199,8 +198,8 @@ func showMax(_ *Cgroups, g *group) string {
 	return micros(g.quota) + " " + micros(g.period)
 }
 
-// setMax reads a quota and a period as sscanf("%20s %llu") does: what cannot be
-// read of the period leaves it alone, and what follows is not looked at.
+// setMax parses a quota and a period like sscanf("%20s %llu"): a period that cannot be parsed stays as it is, and the
+// rest of the text is ignored.
 func setMax(f *Cgroups, g *group, text string) error {
 	b := g.bandwidth
 	word, rest := scanWord(text, 20)
@@ -233,7 +232,7 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	}
 	old := g.bandwidth
 	g.bandwidth = b
-	// Version 2 gives a child the least of its own and its parents' ratios.
+	// In version 2 a child's ratio is the least of its own and its ancestors'.
 	if f.version == cgroup.V1 && !f.root.ratiosFit(-1) {
 		g.bandwidth = old
 		return syscall.EINVAL
@@ -241,12 +240,12 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	return nil
 }
 
-// ratiosFit reports whether no limited child has a larger ratio than the nearest
-// limit above it, -1 for none.
+// ratiosFit reports whether no child with a limit has a larger ratio than its nearest ancestor with a limit; above is
+// that ancestor's ratio, -1 for none.
 func (g *group) ratiosFit(above int64) bool {
 	ratio := above
 	if g.quota != noQuota {
-		ratio = int64((g.quota / microsecond) << 20 / (g.period / microsecond)) // to_ratio, as coarse as the kernel's
+		ratio = int64((g.quota / microsecond) << 20 / (g.period / microsecond)) // rounded like the kernel's to_ratio
 		if above >= 0 && ratio > above {
 			return false
 		}

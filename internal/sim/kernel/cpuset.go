@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models the cpuset controller but for partitions.
+// This file models the cpuset controller without partitions.
 
 type cpusetState struct {
 	cpus, mems                cgroup.IDs
@@ -36,8 +36,8 @@ func showEffectiveCPUs(f *Cgroups, g *group) string { return f.effectiveCPUs(g).
 
 func showEffectiveMems(f *Cgroups, g *group) string { return f.effectiveMems(g).String() }
 
-// effectiveMems is what a set amounts to: in version 2 what of it the parent
-// has, or else all the parent has.
+// effectiveMems returns the effective memory nodes of a cgroup: in version 2 those of its set that the parent has, or
+// else all of the parent's.
 func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
 	if g == f.root || f.version == cgroup.V1 {
 		return g.mems
@@ -98,20 +98,20 @@ func setMems(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// within is is_cpuset_subset: a child must not have what its parent has not.
+// within is the kernel's is_cpuset_subset: a child must not have CPUs, memory nodes or flags that its parent lacks.
 func (s cpusetState) within(o cpusetState) bool {
 	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.onlyCPUs || o.onlyCPUs) && (!s.onlyMems || o.onlyMems)
 }
 
-// validate makes the checks of validate_change in their order.
+// validate makes the checks of the kernel's validate_change in their order.
 func (f *Cgroups) validate(g *group, trial cpusetState) error {
 	if f.version == cgroup.V1 {
 		if err := f.validateV1(g, trial); err != nil {
 			return err
 		}
 	}
-	// A set that was never given may stay so; one that was may not be taken away
-	// from tasks, in version 2 neither.
+	// A set that was never written may stay empty. A written set may not become empty while tasks use it, also in version
+	// 2.
 	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
 		return syscall.ENOSPC
 	}
@@ -129,7 +129,7 @@ func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	}
 	above := g.parent.cpusetState
 	if g.parent == f.root {
-		above.onlyCPUs, above.onlyMems = true, true // as the kernel's root has it
+		above.onlyCPUs, above.onlyMems = true, true // as in the kernel's root
 	}
 	if !trial.within(above) {
 		return syscall.EACCES
@@ -142,13 +142,12 @@ func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	return nil
 }
 
-// clash reports whether what s has alone is in o as well.
+// clash reports whether o has CPUs or memory nodes that are exclusive to s.
 func (s cpusetState) clash(o cpusetState) bool {
 	return s.onlyCPUs && !s.cpus.And(o.cpus).Empty() || s.onlyMems && !s.mems.And(o.mems).Empty()
 }
 
-// flag is a file of version 1 that is 0 or 1. The kernel looks at the lower half
-// of the number only.
+// flag is a file of version 1 that is 0 or 1. The kernel uses only the lower 32 bits of the number.
 func flag(at func(*cpusetState) *bool) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return bit(*at(&g.cpusetState)) },
@@ -170,8 +169,7 @@ func flag(at func(*cpusetState) *bool) fileModel {
 
 func showRelax(_ *Cgroups, g *group) string { return number(g.relax) }
 
-// setRelax takes -1 to the number of scheduling domains above a CPU, here 2: a
-// core's cluster and the node, of a machine with nodes.
+// setRelax accepts -1 up to the number of scheduling domain levels, here 2: cluster and NUMA node.
 func setRelax(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -184,8 +182,7 @@ func setRelax(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// SetPossible sets which CPUs could come online (those online are among them).
-// It starts as those online.
+// SetPossible sets the possible CPUs, which include those online. Initially they are those online.
 func (f *Cgroups) SetPossible(cpus string) error {
 	c, err := cgroup.ParseIDs(cpus)
 	if err != nil {
@@ -197,9 +194,8 @@ func (f *Cgroups) SetPossible(cpus string) error {
 	return nil
 }
 
-// SetOnline takes a CPU off or puts it back. Version 1 takes it out of every
-// cpuset permanently, and tasks without a CPU move up; version 2 keeps the sets and
-// changes what they amount to.
+// SetOnline takes a CPU offline or online. Version 1 removes an offline CPU from every cpuset permanently and moves
+// tasks without a CPU to an ancestor. Version 2 keeps the sets and changes the effective ones.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs
 	one[cpu>>6] = 1 << (cpu & 63)
@@ -235,8 +231,7 @@ func (f *Cgroups) shrinkAll(g *group) {
 	}
 }
 
-// moveUp moves the tasks of a cpuset without CPUs to the nearest one that has
-// some.
+// moveUp moves the tasks of a cpuset without CPUs to the nearest ancestor with CPUs.
 func (f *Cgroups) moveUp(g *group) {
 	to := g.parent
 	for to != f.root && (to.cpus.Empty() || to.mems.Empty()) {
@@ -249,7 +244,7 @@ func (f *Cgroups) moveUp(g *group) {
 	}
 }
 
-// highest returns the largest member, -1 of the empty set.
+// highest returns the largest member, -1 for the empty set.
 func highest(s cgroup.IDs) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0 {

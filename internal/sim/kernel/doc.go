@@ -1,8 +1,7 @@
-// Package kernel is a kernel in memory, for simulations and tests: cgroup trees
-// of version 1 and 2 with partitions (Cgroups), resctrl (Resctrl) and core
-// scheduling cookies (Cookies). It accepts and refuses what kernels do, and
-// shows what they would show. The agent never uses it.
+// Package kernel simulates the kernel in memory, for simulations and tests: cgroup trees of version 1 and 2 with
+// partitions (Cgroups), resctrl (Resctrl) and core scheduling cookies (Cookies). It accepts, refuses and shows the same
+// as real kernels. The agent never uses it.
 //
-// Cgroups is held to recordings of real kernels by test/kernel/script. Resctrl
-// and Cookies follow the kernel's documentation and were compared with none.
+// test/kernel/script compares Cgroups with recordings of real kernels. Resctrl and Cookies follow the kernel's
+// documentation and are not compared with a real kernel.
 package kernel

@@ -2,22 +2,21 @@ package kernel
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// fileModel is how a file of the tree shows and takes text. Without set it is
-// read-only, which the kernel answers EINVAL, as it does to reading without
-// show. Both run under the tree's lock.
+// fileModel models reads and writes of a file of the tree. A write without set fails with EINVAL, like a read without
+// show. Both functions run under the tree's lock.
 type fileModel struct {
 	show      func(*Cgroups, *group) string
 	set       func(*Cgroups, *group, string) error
-	lines     bool // nothing to show is no line at all
-	atRoot    bool // of version 2, which has few files there
+	lines     bool // an empty text has no newline
+	atRoot    bool // version 2: few files exist at the root
 	rootOnly  bool // of version 2
-	notAtRoot bool // of version 1, which has most files there
-	minor     int  // of the kernel 6.x that brought it
-	// offered files exist only where Offer added them.
+	notAtRoot bool // version 1: most files exist at the root
+	minor     int  // x of kernel 6.x that added the file
+	// offered files exist only if Offer has added them
 	offered bool
 }
 
-// The files by version; those of version 1 by controller too.
+// The files by version; those of version 1 also by controller.
 var (
 	filesV1 = map[string]map[string]fileModel{
 		"cpu": {
@@ -123,8 +122,7 @@ var (
 
 func showZero(*Cgroups, *group) string { return "0" }
 
-// Texts returns what all files of a cgroup show, by path: of version 1, in all
-// hierarchies it is in.
+// Texts returns the texts of all files of a cgroup by path; in version 1, in all hierarchies.
 func (f *Cgroups) Texts(dir string) map[string]string {
 	var files []string
 	if f.version == cgroup.V2 {

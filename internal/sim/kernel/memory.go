@@ -17,11 +17,11 @@ type memoryState struct {
 	moveCharge                int64
 }
 
-// ownBytes is what a cgroup costs the one above it: the kernel charges what it
-// needs for a child there (16 KiB were seen with 6.1 and 6.12 on four CPUs).
+// ownBytes is the memory of the kernel's own objects for a cgroup, which it charges to the parent (16 KiB with 6.1 and
+// 6.12 on four CPUs).
 const ownBytes = 16384
 
-// inUse is the memory of a cgroup and those below it.
+// inUse returns the memory of a cgroup and its descendants.
 func (f *Cgroups) inUse(g *group) int64 {
 	n := g.usage
 	for _, p := range f.procs {
@@ -52,14 +52,14 @@ func bytesV2(at func(*group) *int64) fileModel {
 				return err
 			}
 			*at(g) = n
-			// Too little for what is in use is made to fit, by killing if need be.
+			// For a limit below the memory in use, the kernel kills tasks until it fits.
 			f.shrink(g)
 			return nil
 		},
 	}
 }
 
-// shrink kills tasks of a cgroup of version 2 until it keeps to its limit.
+// shrink kills tasks of a cgroup of version 2 until its memory is within the limit.
 func (f *Cgroups) shrink(g *group) {
 	for f.inUse(g) > g.limit {
 		victim := f.largest(g)
@@ -73,8 +73,8 @@ func (f *Cgroups) shrink(g *group) {
 	}
 }
 
-// kill ends a task for want of memory in g, and with it the others of the
-// highest cgroup below g, or g, that says so.
+// kill OOM-kills a task because of g's limit. If g or a cgroup below it, around the task, sets memory.oom.group, all
+// tasks of the highest such cgroup end.
 func (f *Cgroups) kill(p *task, g *group) {
 	var whole *group
 	for at := p.in[""]; at != nil; at = at.parent {
@@ -102,7 +102,7 @@ func (g *group) below(above *group) bool {
 	return false
 }
 
-// largest returns the task below g that uses most.
+// largest returns the task in g or below that uses the most memory.
 func (f *Cgroups) largest(g *group) *task {
 	var found *task
 	var most int64
@@ -121,7 +121,7 @@ func (f *Cgroups) largest(g *group) *task {
 	return found
 }
 
-// bytesV1 is a limit of version 1; check says what refuses it.
+// bytesV1 is a limit of version 1; check returns why the kernel refuses a value.
 func bytesV1(at func(*group) *int64, check func(*Cgroups, *group, int64) error) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },
@@ -175,7 +175,7 @@ func setOOMGroup(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// small is a file of version 1 that takes numbers from least to most.
+// small is a file of version 1 that accepts numbers from least to most.
 func small(at func(*group) *int64, least, most uint64) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },

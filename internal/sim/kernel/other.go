@@ -69,7 +69,7 @@ func showPidsCurrent(f *Cgroups, g *group) string {
 	return strconv.Itoa(n)
 }
 
-// hugePages is a limit of huge pages of a size. None is the text of no limit.
+// hugePages is a limit of huge pages of a size. none is the text for no limit.
 func hugePages(name string, size int64, none string) fileModel {
 	most := cgroup.UnlimitedBytes() / size * size
 	return fileModel{
@@ -98,7 +98,7 @@ func hugePages(name string, size int64, none string) fileModel {
 	}
 }
 
-// device takes "major:minor" off a text, as blkg_conf_prep does.
+// device parses a leading "major:minor" like blkg_conf_prep.
 func (f *Cgroups) device(text string) (dev, rest string, err error) {
 	major, rest, ok := scanUint(text)
 	if !ok || !strings.HasPrefix(rest, ":") {
@@ -119,8 +119,7 @@ func showIOWeight(_ *Cgroups, g *group) string {
 	return "default " + strconv.FormatUint(g.ioWeight, 10)
 }
 
-// setIOWeight is io.weight of blk-iocost. Weights of devices need a cost model,
-// which no simulated device has.
+// setIOWeight writes io.weight of blk-iocost. Weights per device need a cost model, which no simulated device has.
 func setIOWeight(f *Cgroups, g *group, text string) error {
 	if strings.Contains(text, ":") {
 		if _, _, err := f.device(text); err != nil {
@@ -141,7 +140,7 @@ func showBFQ(_ *Cgroups, g *group) string { return "default " + strconv.FormatUi
 
 func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWeight, 10) }
 
-// setBFQ is io.bfq.weight. Weights of devices need the scheduler BFQ on them.
+// setBFQ writes io.bfq.weight. Weights per device need the scheduler BFQ on the device.
 func setBFQ(f *Cgroups, g *group, text string) error {
 	text = strip(text)
 	n, _, rest := digits(text, 0)
@@ -178,7 +177,7 @@ func (o *otherState) setBFQ(n uint64) error {
 	return nil
 }
 
-// ioLimits are the words of io.max in their order, and what is no limit of each.
+// ioLimits has the keys of io.max in their order, with the value of each that means no limit.
 var ioLimits = [4]struct {
 	name string
 	none uint64
@@ -222,8 +221,7 @@ func showIOMax(_ *Cgroups, g *group) string {
 	return strings.Join(lines, "\n")
 }
 
-// setIOMax makes the checks of tg_set_limit. Nothing is taken of a line that has
-// a fault.
+// setIOMax makes the checks of the kernel's tg_set_limit. A line with an error changes nothing.
 func setIOMax(f *Cgroups, g *group, text string) error {
 	dev, rest, err := f.device(text)
 	if err != nil {
@@ -260,8 +258,7 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// throttle is a limit of version 1, of which 0 is none. Numbers of requests are
-// of 32 bits, and what is above them is cut off.
+// throttle is a limit of version 1, where 0 means none. Numbers of requests have 32 bits; higher bits are cut off.
 func throttle(i int) fileModel {
 	return fileModel{
 		lines: true,

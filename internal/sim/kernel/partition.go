@@ -6,20 +6,18 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models cpuset partitions, of version 2. It derives
-// what sets amount to from who owns what, where the kernel keeps it step by step,
-// and so does not go wrong where the kernel does; test/kernel/script reports those
-// places.
+// This file models cpuset partitions of version 2. It computes effective sets from the owners of CPUs, while the kernel
+// updates them step by step. So it does not have the kernel's errors; test/kernel/script reports those differences.
 
-// partition is what cpuset.cpus.partition and cpuset.cpus.exclusive say.
+// partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
 	kind      string // "" for member, "root", "isolated"
 	valid     bool
-	why       string // not valid, "" where the kernel gives no reason
+	why       string // why it is not valid, "" if the kernel gives no reason
 	exclusive cgroup.IDs
 }
 
-// Why a partition is not valid, in the kernel's words.
+// The kernel's reasons why a partition is not valid.
 const (
 	whyEmptyOld  = "cpuset.cpus is empty"
 	whyEmpty     = "cpuset.cpus and cpuset.cpus.exclusive are empty"
@@ -29,7 +27,7 @@ const (
 	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
 )
 
-// owns returns the CPUs a partition has, or would have, for itself.
+// owns returns the exclusive CPUs that a partition has, or would have if it were valid.
 func (g *group) owns() cgroup.IDs {
 	if !g.part.exclusive.Empty() {
 		return g.part.exclusive
@@ -37,19 +35,19 @@ func (g *group) owns() cgroup.IDs {
 	return g.cpus
 }
 
-// seated reports whether g gives CPUs to partitions directly below it.
-func (f *Cgroups) seated(g *group) bool { return g == f.root || g.part.valid }
+// givesCPUs reports whether g gives CPUs to partitions directly below it.
+func (f *Cgroups) givesCPUs(g *group) bool { return g == f.root || g.part.valid }
 
-// remote partitions take from the root, past parents that are none.
-func (f *Cgroups) remote(g *group) bool { return g.part.valid && !f.seated(g.parent) }
+// remote reports whether g is a remote partition, which takes CPUs from the root although its parent is no partition.
+func (f *Cgroups) remote(g *group) bool { return g.part.valid && !f.givesCPUs(g.parent) }
 
-// effectiveCPUs is what a set amounts to: in version 2 what of it the parent
-// has, or else all the parent has, without the CPUs of partitions.
+// effectiveCPUs returns the effective CPUs of a cgroup: in version 2 those of its set that the parent has, or else all
+// of the parent's, without the CPUs of partitions.
 func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	if f.version == cgroup.V1 {
 		return g.cpus
 	}
-	if f.seated(g) {
+	if f.givesCPUs(g) {
 		have := f.cpus
 		if g != f.root {
 			have = have.And(g.owns())
@@ -71,7 +69,7 @@ func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	return above
 }
 
-// remoteCPUs are those of remote partitions below g.
+// remoteCPUs returns the CPUs of remote partitions below g.
 func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
@@ -108,7 +106,7 @@ func setPartition(f *Cgroups, g *group, text string) error {
 	case g.part.valid:
 		g.part.kind = kind
 	case g.part.kind != "" && !f.since(7):
-		g.part.kind = kind // what is not valid stays so until its CPUs change
+		g.part.kind = kind // an invalid partition stays invalid until its CPUs change
 	default:
 		g.part.kind = kind
 		f.judge(g)
@@ -116,9 +114,9 @@ func setPartition(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// judge finds out whether a partition is valid.
+// judge sets whether a partition is valid.
 func (f *Cgroups) judge(g *group) {
-	g.part.valid = false // not to be in its own way
+	g.part.valid = false // its own CPUs do not conflict with itself
 	g.part.why = f.objection(g)
 	g.part.valid = g.part.why == ""
 }
@@ -137,7 +135,7 @@ func (f *Cgroups) objection(g *group) string {
 		}
 	}
 	switch {
-	case f.seated(g.parent):
+	case f.givesCPUs(g.parent):
 		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsCPUs(g.parent, g) {
 			return whyNoneLeft
 		}
@@ -149,8 +147,7 @@ func (f *Cgroups) objection(g *group) string {
 	return ""
 }
 
-// needsCPUs reports whether tasks use the CPUs that a partition has left, other
-// than those in or below one of its children.
+// needsCPUs reports whether tasks use the remaining CPUs of a partition. It ignores tasks in or below but.
 func (f *Cgroups) needsCPUs(g, but *group) bool {
 	if g == f.root || f.inhabited(g, "") {
 		return true
@@ -163,7 +160,7 @@ func (f *Cgroups) needsCPUs(g, but *group) bool {
 	return false
 }
 
-// endPartition gives the CPUs of a partition back; those below it lose theirs.
+// endPartition returns the CPUs of a partition; partitions below it lose theirs.
 func (f *Cgroups) endPartition(g *group) {
 	if !g.part.valid {
 		g.part.why = ""
@@ -177,8 +174,8 @@ func (f *Cgroups) endPartition(g *group) {
 	}
 }
 
-// cpusChanged settles the partitions that a new set of CPUs touches: its own, and
-// those next to it that had these CPUs for themselves.
+// cpusChanged judges again the partitions that a new set of CPUs affects: its own, and siblings that had these CPUs
+// exclusively.
 func (f *Cgroups) cpusChanged(g *group) {
 	if f.version == cgroup.V1 {
 		return
@@ -187,7 +184,7 @@ func (f *Cgroups) cpusChanged(g *group) {
 		if o != g && o.part.valid && !o.owns().And(g.cpus).Empty() {
 			f.endPartition(o)
 			if !f.since(7) {
-				o.part.why = whyShared // later kernels do not say why
+				o.part.why = whyShared // later kernels give no reason
 			}
 		}
 	}
@@ -200,8 +197,8 @@ func (f *Cgroups) cpusChanged(g *group) {
 	}
 }
 
-// exclusiveCPUs is cpuset.cpus.exclusive.effective: what a partition has, or may
-// give to one below it.
+// exclusiveCPUs returns cpuset.cpus.exclusive.effective: the CPUs that a partition has, or may give to partitions
+// below.
 func (f *Cgroups) exclusiveCPUs(g *group) cgroup.IDs {
 	switch {
 	case g == f.root:
@@ -239,7 +236,7 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 // rejudgeBelow ends the partitions below g that got their CPUs through it.
 func (f *Cgroups) rejudgeBelow(g *group) {
 	for _, c := range g.children {
-		if c.part.kind != "" && !f.seated(c.parent) && !f.exclusiveCPUs(g).Contains(c.owns()) {
+		if c.part.kind != "" && !f.givesCPUs(c.parent) && !f.exclusiveCPUs(g).Contains(c.owns()) {
 			f.endPartition(c)
 			c.part.why = whyParent
 		}
@@ -260,8 +257,8 @@ func (f *Cgroups) isolated(g *group) cgroup.IDs {
 	return out
 }
 
-// mayEmpty says why the CPUs of a partition cannot all be taken away: later
-// kernels need some for the bandwidth of deadlines, unless it is isolated.
+// mayEmpty returns why not all CPUs of a partition can be removed: later kernels need some for the deadline scheduler,
+// unless the partition is isolated.
 func (f *Cgroups) mayEmpty(g *group, trial cpusetState) error {
 	if f.since(12) && g.part.valid && g.part.kind == "root" && g.part.exclusive.Empty() && trial.cpus.Empty() {
 		return syscall.EBUSY
@@ -269,7 +266,7 @@ func (f *Cgroups) mayEmpty(g *group, trial cpusetState) error {
 	return nil
 }
 
-// mayGoOffline says why a CPU cannot go: it is the last of a partition, likewise.
+// mayGoOffline returns why a CPU cannot go offline: it is the last one of such a partition.
 func (f *Cgroups) mayGoOffline(cpu cgroup.IDs) error {
 	if f.version == cgroup.V2 && f.since(12) && f.last(f.root, cpu) {
 		return syscall.EBUSY
@@ -278,7 +275,7 @@ func (f *Cgroups) mayGoOffline(cpu cgroup.IDs) error {
 }
 
 func (f *Cgroups) last(g *group, cpu cgroup.IDs) bool {
-	if f.seated(g) && f.effectiveCPUs(g) == cpu {
+	if f.givesCPUs(g) && f.effectiveCPUs(g) == cpu {
 		return true
 	}
 	for _, c := range g.children {

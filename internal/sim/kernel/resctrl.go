@@ -10,25 +10,24 @@ import (
 	"syscall"
 )
 
-// ResctrlHardware is what a machine can share out by resctrl.
+// ResctrlHardware has the resources that a machine can divide by resctrl.
 type ResctrlHardware struct {
-	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" where it cannot be shared out
+	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
 	Caches     []int  `json:"caches"`            // ids
-	Bandwidth  int    `json:"bandwidth"`         // what a group without limit has, 100 or 2048; 0 where it cannot be
-	Groups     int    `json:"groups"`            // how many the machine has, with the root's
-	CanMeasure bool   `json:"measure,omitempty"` // groups that measure
+	Bandwidth  int    `json:"bandwidth"`         // the value of a group without a limit, 100 or 2048; 0 if bandwidth cannot be limited
+	Groups     int    `json:"groups"`            // number of control groups that the machine supports, including the root
+	CanMeasure bool   `json:"measure,omitempty"` // supports monitoring groups
 }
 
-// Resctrl is a resctrl tree in memory that refuses what the kernel refuses. It is
-// for tests and simulations; it follows the kernel's documentation and was
-// never compared with one.
+// Resctrl is a resctrl tree in memory that refuses what the kernel refuses. It follows the kernel's documentation and
+// is not compared with a real kernel.
 type Resctrl struct {
 	hardware ResctrlHardware
 
 	mu     sync.Mutex
-	groups map[string]*resctrlGroup // by directory, the root's is "."
-	of     map[int]string           // directory by thread, of control groups
-	mon    map[int]string           // the same, of groups that measure
+	groups map[string]*resctrlGroup // by directory; the root is "."
+	of     map[int]string           // directory of the control group by thread
+	mon    map[int]string           // directory of the monitoring group by thread
 	status string
 }
 
@@ -36,7 +35,7 @@ type resctrlGroup struct {
 	lines map[string]string // by resource
 }
 
-// NewResctrl makes a tree as it is after mounting.
+// NewResctrl returns a tree as it is after mounting.
 func NewResctrl(h ResctrlHardware) *Resctrl {
 	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
 	f.groups["."] = f.newGroup()
@@ -61,7 +60,7 @@ func (f *Resctrl) newGroup() *resctrlGroup {
 	return g
 }
 
-// Group returns the directory of the control group a thread is in.
+// Group returns the directory of a thread's control group.
 func (f *Resctrl) Group(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +74,7 @@ func (f *Resctrl) groupLocked(thread int) string {
 	return "."
 }
 
-// Measured returns the directory of the group that measures a thread, or "".
+// Measured returns the directory of a thread's monitoring group, or "".
 func (f *Resctrl) Measured(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +138,7 @@ func (f *Resctrl) tasksLocked(dir string) []byte {
 
 func measures(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
 
-// WriteFile sets a file as the kernel would, or refuses with its errno.
+// WriteFile sets a file like the kernel, or refuses with the kernel's errno.
 func (f *Resctrl) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +154,7 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 		}
 		if !measures(dir) {
 			f.of[id] = dir
-			delete(f.mon, id) // one that moves leaves what measured it
+			delete(f.mon, id) // a thread that moves leaves its monitoring group
 			return nil
 		}
 		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
@@ -230,7 +229,7 @@ func (f *Resctrl) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Mkdir makes a group, as long as the machine has one to give.
+// Mkdir makes a group if the machine supports one more.
 func (f *Resctrl) Mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,8 +252,7 @@ func (f *Resctrl) Mkdir(dir string) error {
 	return nil
 }
 
-// Rmdir removes a group and those that measure in it; its threads go to the
-// root's group.
+// Rmdir removes a group with its monitoring groups; its threads move to the root group.
 func (f *Resctrl) Rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file is how the kernel reads text.
+// This file parses text like the kernel.
 
 // unlimited is the text of "no limit" in version 2.
 const unlimited = "max"
@@ -27,11 +27,11 @@ func bit(b bool) string {
 
 func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// strip takes blanks off both ends, as strstrip does.
+// strip removes blanks from both ends, like strstrip.
 func strip(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
 
-// digits reads as many digits as there are, of base 0 by the prefix, and returns
-// the value modulo 2^64, whether it was larger, and the rest.
+// digits parses leading digits, with base 0 by their prefix. It returns the value modulo 2^64, whether it was larger,
+// and the rest of the text.
 func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	digit := func(c byte) uint64 {
 		switch {
@@ -60,8 +60,8 @@ func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	return n, overflow, text
 }
 
-// kernelUint reads a number as kstrtoull with base 0 does: hexadecimal and octal
-// too, one newline at the end, no blank in front, no sign but +.
+// kernelUint parses a number like kstrtoull with base 0: also hexadecimal and octal, with one newline at the end, no
+// blank in front, and no sign except +.
 func kernelUint(text string) (uint64, error) {
 	text = strings.TrimPrefix(text, "+")
 	n, overflow, rest := digits(text, 0)
@@ -69,14 +69,14 @@ func kernelUint(text string) (uint64, error) {
 	case rest == text:
 		return 0, syscall.EINVAL
 	case overflow:
-		return 0, syscall.ERANGE // what follows is not looked at any more
+		return 0, syscall.ERANGE // the rest is ignored
 	case rest != "" && rest != "\n":
 		return 0, syscall.EINVAL
 	}
 	return n, nil
 }
 
-// kernelInt reads a number as kstrtoll does.
+// kernelInt parses a number like kstrtoll.
 func kernelInt(text string) (int64, error) {
 	most, sign := uint64(math.MaxInt64), int64(1)
 	if strings.HasPrefix(text, "-") {
@@ -95,7 +95,7 @@ func kernelInt(text string) (int64, error) {
 	return sign * int64(n), nil
 }
 
-// kernelInt32 reads a number as kstrtoint does.
+// kernelInt32 parses a number like kstrtoint.
 func kernelInt32(text string) (int64, error) {
 	n, err := kernelInt(text)
 	if err == nil && n != int64(int32(n)) {
@@ -104,15 +104,14 @@ func kernelInt32(text string) (int64, error) {
 	return n, err
 }
 
-// scanUint reads a number as %llu of sscanf does: decimal, after blanks, up to
-// what is no digit, modulo 2^64.
+// scanUint parses a number like %llu of sscanf: decimal, after blanks, up to the first other character, modulo 2^64.
 func scanUint(text string) (n uint64, rest string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	n, _, rest = digits(text, 10)
 	return n, rest, rest != text
 }
 
-// scanWord reads a word of at most n bytes as %s of sscanf does.
+// scanWord parses a word of at most n bytes like %s of sscanf.
 func scanWord(text string, n int) (word, rest string) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	i := 0
@@ -122,9 +121,8 @@ func scanWord(text string, n int) (word, rest string) {
 	return text[:i], text[i:]
 }
 
-// kernelBytes reads bytes as page_counter_memparse does: a suffix K to E, whole
-// pages, what is too large is no limit. None is the text of no limit. Nothing at
-// all is 0.
+// kernelBytes parses bytes like page_counter_memparse: a suffix K to E, in whole pages; too large a number is no limit.
+// none is the text for no limit. An empty text is 0.
 func kernelBytes(text, none string) (int64, error) {
 	text = strip(text)
 	if text == none {
@@ -143,9 +141,8 @@ func kernelBytes(text, none string) (int64, error) {
 	return int64(min(n/size*size, uint64(cgroup.UnlimitedBytes()))), nil
 }
 
-// kernelList reads a list as bitmap_parselist does, of ids below size: up to the
-// first newline, blanks and empty parts skipped, "all", N for the last id, and
-// strides "0-7:1/2".
+// kernelList parses a list of ids below size like bitmap_parselist: up to the first newline, with blanks and empty
+// parts skipped, "all", N for the last id, and strides such as "0-7:1/2".
 func kernelList(text string, size int) (cgroup.IDs, error) {
 	var s cgroup.IDs
 	text, _, _ = strings.Cut(text, "\n")
@@ -172,7 +169,7 @@ func kernelList(text string, size int) (cgroup.IDs, error) {
 	}
 }
 
-// region is a part of a list: the first off of each group of ids.
+// region is a part of a list: of each group of ids between start and end, the first off ids.
 type region struct{ start, end, off, group int }
 
 func parseRegion(text string, size int) (region, string, error) {

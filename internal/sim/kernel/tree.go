@@ -18,16 +18,16 @@ var controllers = map[cgroup.Version][]string{
 	cgroup.V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
 }
 
-// threadable controllers can tell the threads of one process apart.
+// threadable reports whether a controller can control the threads of a process separately.
 func threadable(controller string) bool {
 	return controller == "cpuset" || controller == "cpu" || controller == "pids"
 }
 
-// task is a task. In version 2 it is in one cgroup, under the name "".
+// task is a task. In version 2 it is in one cgroup, under the key "".
 type task struct {
 	pid   int
 	in    map[string]*group // by controller
-	usage map[*group]int64  // memory it took while it was there
+	usage map[*group]int64  // memory that the task allocated while in that cgroup
 }
 
 // Spawn starts a task at the root.
@@ -52,7 +52,7 @@ func (f *Cgroups) hierarchies() []string {
 	return []string{""}
 }
 
-// memoryOf returns the cgroup a task's memory is charged to.
+// memoryOf returns the cgroup to which a task's memory is charged.
 func (f *Cgroups) memoryOf(p *task) *group {
 	if f.version == cgroup.V1 {
 		return p.in["memory"]
@@ -72,7 +72,7 @@ func (f *Cgroups) Grow(pid int, bytes int64) error {
 	return nil
 }
 
-// Kill ends a task; one that ended already is no error.
+// Kill ends a task. It is no error if the task has ended.
 func (f *Cgroups) Kill(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,9 +90,8 @@ func (f *Cgroups) Gone(pid int) error {
 	return nil
 }
 
-// SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or
-// memory nodes takes none (ENOSPC), in version 2 one that gives controllers to
-// its children does not (EBUSY).
+// SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or memory nodes refuses them (ENOSPC), in
+// version 2 one that enables controllers for its children does (EBUSY).
 func (f *Cgroups) SetTasks(dir string, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +108,7 @@ func (f *Cgroups) SetTasks(dir string, n int) error {
 	return nil
 }
 
-// admits says why a cgroup takes no task.
+// admits returns why a cgroup accepts no task.
 func (f *Cgroups) admits(g *group, controller string) error {
 	if f.version == cgroup.V1 {
 		if controller == "cpuset" && (g.cpus.Empty() || g.mems.Empty()) {
@@ -128,8 +127,7 @@ func (f *Cgroups) admits(g *group, controller string) error {
 	return nil
 }
 
-// inhabited reports whether tasks are in g itself. Of version 1, those of a
-// controller, "" for any.
+// inhabited reports whether tasks are in g itself. In version 1 it counts those of a controller, "" for any.
 func (f *Cgroups) inhabited(g *group, controller string) bool {
 	if g.tasks > 0 {
 		return true
@@ -174,8 +172,8 @@ func showProcs(controller string) func(*Cgroups, *group) string {
 	}
 }
 
-// showThreads shows the threads of a cgroup: its processes, which have one each,
-// and, with numbers no other cgroup ever has, the tasks it was given.
+// showThreads shows the threads of a cgroup: one for each of its processes, and the tasks of SetTasks, whose numbers
+// are unique to the cgroup.
 func showThreads(controller string) func(*Cgroups, *group) string {
 	procs := showProcs(controller)
 	return func(f *Cgroups, g *group) string {
@@ -208,7 +206,7 @@ func setProcs(controller string) func(*Cgroups, *group, string) error {
 	}
 }
 
-// coreFile are the files every cgroup of version 1 has.
+// coreFile returns the model of a file that every cgroup of version 1 has.
 func coreFile(controller, name string) (fileModel, bool) {
 	switch name {
 	case "cgroup.procs":
@@ -221,7 +219,7 @@ func coreFile(controller, name string) (fileModel, bool) {
 	return fileModel{}, false
 }
 
-// domain is the cgroup whose resources a threaded one shares.
+// domain returns the cgroup whose resources a threaded cgroup shares.
 func (g *group) domain() *group {
 	for g.threaded {
 		g = g.parent
@@ -265,8 +263,7 @@ func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	return true
 }
 
-// validDomain reports whether a cgroup can hold processes: not below a cgroup
-// that shares its resources between threads.
+// validDomain reports whether a cgroup can hold processes: it must not be below a threaded cgroup.
 func (f *Cgroups) validDomain(g *group) bool {
 	if g.threaded {
 		return false
@@ -307,7 +304,7 @@ func setType(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// has lists the controllers of a cgroup of version 2.
+// has returns the controllers of a cgroup of version 2.
 func (f *Cgroups) has(g *group) []string {
 	if g.parent == nil {
 		return controllers[cgroup.V2]
@@ -321,7 +318,7 @@ func showSubtree(_ *Cgroups, g *group) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.subtree[c] }), " ")
 }
 
-// setSubtree reads "+cpu -memory".
+// setSubtree parses a text such as "+cpu -memory".
 func setSubtree(f *Cgroups, g *group, text string) error {
 	want := map[string]bool{}
 	for word := range strings.SplitSeq(strip(text), " ") {
@@ -338,8 +335,7 @@ func setSubtree(f *Cgroups, g *group, text string) error {
 	return f.control(g, want)
 }
 
-// control gives controllers to the children of a cgroup of version 2, or takes
-// them away.
+// control enables or disables controllers for the children of a cgroup of version 2.
 func (f *Cgroups) control(g *group, want map[string]bool) error {
 	enable, domain := false, false
 	for _, c := range controllers[cgroup.V2] {
@@ -373,7 +369,7 @@ func (f *Cgroups) control(g *group, want map[string]bool) error {
 	return nil
 }
 
-// passesOn reports whether a child gives a controller to its own children.
+// passesOn reports whether a child enables a controller for its own children.
 func (g *group) passesOn(controller string) bool {
 	for _, c := range g.children {
 		if c.subtree[controller] {

@@ -43,8 +43,7 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// decode is case-sensitive, unlike encoding/json, and names unknown keys by
-// their path.
+// decode is case-sensitive, unlike encoding/json, and reports unknown keys with their path.
 func decode(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into)
 	return errors.Join(append([]error{err}, strict...)...)
@@ -112,7 +111,7 @@ func (s *Step) check() error {
 	return errors.Join(errs...)
 }
 
-// checkAction sees to it that a step does one thing.
+// checkAction checks that a step has at most one action.
 func (s *Step) checkAction() error {
 	var errs []error
 	n := 0
@@ -132,7 +131,7 @@ func (s *Step) checkAction() error {
 	count(s.Annotate != nil)
 	count(len(s.Reconfigure) > 0)
 	if n > 1 {
-		errs = append(errs, errors.New("does more than one thing; make it several steps"))
+		errs = append(errs, errors.New("has more than one action; write several steps"))
 	}
 	if s.Rejected != "" && n == 0 {
 		errs = append(errs, errors.New("wantRejected, but there is nothing to reject"))
@@ -179,7 +178,7 @@ func (r *Run) check() error {
 	return errors.Join(errs...)
 }
 
-// IDs returns the CPUs and memory nodes as kernel ids.
+// IDs returns the CPUs and memory nodes as ids.
 func (s *Static) IDs() (cpus, mems []int, err error) {
 	cpus, err = topology.ParseList(s.CPUs)
 	if err == nil {

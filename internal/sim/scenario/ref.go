@@ -11,10 +11,10 @@ type Ref string
 // PodRef is the Ref of a pod.
 func PodRef(namespace, pod string) Ref { return Ref(namespace + "/" + pod) }
 
-// In is the Ref of a container of the pod r names.
+// In returns the Ref of a container of the pod r.
 func (r Ref) In(container string) Ref { return r + "/" + Ref(container) }
 
-// Pod returns the Ref of the pod, also of a container's Ref.
+// Pod returns the Ref of the pod, also for a container's Ref.
 func (r Ref) Pod() Ref {
 	parts := strings.SplitN(string(r), "/", 3)
 	return Ref(strings.Join(parts[:min(len(parts), 2)], "/"))
@@ -35,8 +35,7 @@ func (r Ref) Names() (namespace, pod, container string) {
 	return parts[0], parts[1], parts[2]
 }
 
-// check says what is wrong with a Ref; container reports whether it must name
-// one (+1), must not (-1), or may (0).
+// check returns an error for an invalid Ref. It must name a container if container is +1, must not if -1, and may if 0.
 func (r Ref) check(container int) error {
 	parts := strings.Split(string(r), "/")
 	for _, p := range parts {
@@ -50,7 +49,7 @@ func (r Ref) check(container int) error {
 	case container > 0 && len(parts) != 3:
 		return fmt.Errorf("%q names no container: write namespace/pod/container", r)
 	case container < 0 && len(parts) != 2:
-		return fmt.Errorf("%q names a container where a pod is meant", r)
+		return fmt.Errorf("%q names a container: write namespace/pod", r)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package scenario is the format of scenarios: a node, a configuration, what
-// happens to pods, and what is wanted of the effective state after each step.
-// It is data and its loader only; the embedded runtime and the tests on real
-// runtimes both play the same files.
+// Package scenario defines the format of scenarios: a node, a configuration, steps, and the effective state that is
+// wanted after each step. It only loads the data. The embedded runtime and the tests on real runtimes play the same
+// files.
 package scenario
 
 import (
@@ -16,72 +15,67 @@ type Scenario struct {
 	Name  string `json:"name"`
 	About string `json:"about"` // one sentence
 	Node  Node   `json:"node"`
-	// Config is the agent's configuration document without apiVersion and
-	// kind; what it leaves out has its default.
+	// Config is the agent's configuration document without apiVersion and kind. Keys that it leaves out have their
+	// defaults.
 	Config json.RawMessage `json:"config,omitempty"`
 	Steps  []Step          `json:"steps"`
 }
 
-// Node is the machine the scenario happens on.
+// Node is the machine of a scenario.
 type Node struct {
 	CPUs string `json:"cpus"` // in the notation of package topology/describe
-	// Isolated are CPUs the kernel's scheduler leaves out, Efficient those of
-	// efficient cores, as kernel lists; where some are, all others are of
-	// performance cores.
+	// Isolated are the CPUs that the kernel's scheduler does not use, Efficient those of efficient cores, as kernel lists.
+	// If Efficient is set, all other CPUs are of performance cores.
 	Isolated  string `json:"isolated,omitempty"`
 	Efficient string `json:"efficient,omitempty"`
-	// FarMemory are the sizes of NUMA nodes that have memory and no CPUs (CXL), such as
-	// "8Gi"; they come after those with CPUs.
+	// FarMemory has the sizes of NUMA nodes that have memory and no CPUs (CXL), such as "8Gi". Their numbers follow those
+	// of the nodes with CPUs.
 	FarMemory []string `json:"farMemory,omitempty"`
-	// Distances are those of all NUMA nodes from each.
+	// Distances has a row for each NUMA node with its distances to all nodes.
 	Distances [][]int `json:"distances,omitempty"`
-	// Cards are the NUMA nodes of devices by PCI address.
+	// Cards has the NUMA nodes of devices by PCI address.
 	Cards  map[string]int `json:"cards,omitempty"`
 	Cgroup string         `json:"cgroup,omitempty"` // v2 (default) or v1
 	Driver string         `json:"driver,omitempty"` // cgroupfs (default) or systemd
-	// Kernel names cgroup files the node's kernel has beyond mainline's.
+	// Kernel names cgroup files of the node's kernel that mainline kernels lack.
 	Kernel []string `json:"kernel,omitempty"`
-	// Devices are the node's device nodes, "major:minor" by path, and Verbs the
-	// RDMA verbs devices by PCI address.
+	// Devices has the node's device nodes, "major:minor" by path, and Verbs the RDMA verbs devices by PCI address.
 	Devices map[string]string `json:"devices,omitempty"`
 	Verbs   map[string]string `json:"verbs,omitempty"`
-	// HugePages are the sizes of huge pages the node has, of 2MB and 1GB.
+	// HugePages are the node's sizes of huge pages, out of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
-	// Disks are numbers of disks by name.
+	// Disks has the numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
-	// Resctrl is what the processors share out; left out, nothing.
+	// Resctrl has the resources that the processors can divide; without it none.
 	Resctrl *kernel.ResctrlHardware `json:"resctrl,omitempty"`
-	// CoreSched says that the kernel gives core scheduling cookies.
+	// CoreSched is set if the kernel supports core scheduling.
 	CoreSched bool `json:"coreSched,omitempty"`
 }
 
-// Special reports whether the node's processors, cards or memory are described: other
-// machines than the described one have others.
+// Special reports whether the node describes processors, cards or memory that other machines do not have.
 func (n *Node) Special() bool {
 	return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || len(n.Distances) > 0
 }
 
-// NeedsKubelet reports whether a kubelet must tell pods' specs for it, or what it
-// gave them.
+// NeedsKubelet reports whether a kubelet must report pod specs or grants for the scenario.
 func (s *Scenario) NeedsKubelet() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 || r.Pod.PodResources != nil })
 	})
 }
 
-// TellsStatic reports whether its kubelet reports what its static managers gave.
-func (s *Scenario) TellsStatic() bool {
+// HasGrants reports whether the scenario's kubelet reports grants of its static managers.
+func (s *Scenario) HasGrants() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return slices.ContainsFunc(step.Run, func(r Run) bool { return r.Pod.PodResources != nil })
 	})
 }
 
-// initMemory is more than what runc's own init needs of a container's memory before the
-// container's first instruction. Seen with runc 1.5.2: 8 MiB do not do on cgroup v1.
+// initMemory is more than the memory that runc's init needs in a container before the first instruction. With runc
+// 1.5.2 8 MiB are too little on cgroup v1.
 const initMemory = 16 << 20
 
-// LimitsBelowInit reports whether it wants a memory limit in which no real runtime
-// starts a container.
+// LimitsBelowInit reports whether the scenario sets a memory limit in which no real runtime can start a container.
 func (s *Scenario) LimitsBelowInit() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		for _, w := range step.Want {
@@ -93,13 +87,11 @@ func (s *Scenario) LimitsBelowInit() bool {
 	})
 }
 
-// Step is one thing that happens, and what is wanted afterwards. At most one
-// of Run, Create, Start, Update, Stop, Remove, Kubelet, Annotate, Restart and Reconfigure is set;
-// a step with none only looks.
+// Step is one action with the wants after it. At most one of Run, Create, Start, Update, Stop, Remove, Kubelet,
+// Annotate, Restart and Reconfigure is set; a step with none only checks its wants.
 type Step struct {
 	Name string `json:"name"`
-	// Run starts pods one after another: the sandbox, then each container is
-	// created and started.
+	// Run starts pods one after another: it runs the sandbox, then creates and starts each container.
 	Run []Run `json:"run,omitempty"`
 	// Create adds a container to a pod that runs, without starting it; Start
 	// starts such a container.
@@ -107,28 +99,25 @@ type Step struct {
 	Start  Ref     `json:"startContainer,omitempty"`
 	// Update is the kubelet's UpdateContainerResources.
 	Update *Update `json:"update,omitempty"`
-	// Stop and Remove take pods or containers. Removing stops what runs.
+	// Stop and Remove have pods or containers. Remove stops them first.
 	Stop   []Ref `json:"stop,omitempty"`
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" or "back": whether the kubelet reports pods' specs and what
-	// it gave them. At the start it does.
+	// Kubelet is "away" or "back": whether the kubelet reports pod specs and grants. At the start it does.
 	Kubelet string `json:"kubelet,omitempty"`
-	// Annotate changes what Kubernetes has of a pod that lives: the kubelet reports
-	// it, and the runtime keeps what it was told when the pod came.
+	// Annotate changes a running pod in Kubernetes. The kubelet reports the change; the runtime keeps the pod's first
+	// labels and annotations.
 	Annotate *Annotate `json:"annotate,omitempty"`
-	// Restart is "agent" or "runtime". Nothing that lives may change by it.
+	// Restart is "agent" or "runtime". It must change no running container.
 	Restart string `json:"restart,omitempty"`
 	// Reconfigure is a whole new configuration document, as Config is.
 	Reconfigure json.RawMessage `json:"reconfigure,omitempty"`
-	// Rejected wants the step to fail with an error that contains this text.
+	// Rejected is a text in the error with which the step must fail.
 	Rejected string `json:"wantRejected,omitempty"`
-	// Want is what is wanted of each container, or, for namespace/pod alone, of
-	// the pod's own cgroup.
+	// Want has the wants for each container, or, for namespace/pod alone, for the pod's own cgroup.
 	Want map[Ref]Want `json:"want,omitempty"`
 }
 
-// Started lists the containers whose first instruction runs in a step after
-// everything that could change what they see: those of the last pod.
+// Started lists the containers whose first instruction runs after all other actions of a step: those of the last pod.
 func (s *Step) Started() []Ref {
 	var refs []Ref
 	if n := len(s.Run); n > 0 {
@@ -149,35 +138,33 @@ type Run struct {
 	Containers []Container `json:"containers"`
 }
 
-// Pod is a pod as the kubelet hands it to the runtime.
+// Pod is a pod as the kubelet requests it from the runtime.
 type Pod struct {
 	Namespace   string            `json:"namespace"`
 	Name        string            `json:"name"`
-	UID         string            `json:"uid,omitempty"` // made of the name where left out
+	UID         string            `json:"uid,omitempty"` // made from the name if left out
 	QoS         string            `json:"qos"`           // Guaranteed, Burstable or BestEffort
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Handler     string            `json:"runtimeHandler,omitempty"`
-	// Resources are what the kubelet sets on the pod's cgroup; left out, they
-	// are summed up from the containers as the kubelet does.
+	// Resources are what the kubelet sets on the pod's cgroup. If left out, they are the sums over the containers, as the
+	// kubelet computes them.
 	Resources *Resources `json:"resources,omitempty"`
-	// Spec is the pod's spec as the kubelet reports it at /pods, in Kubernetes'
-	// own words; left out, the kubelet does not report the pod.
+	// Spec is the pod's spec as the kubelet reports it at /pods, with the fields of v1.PodSpec. If left out, the kubelet
+	// does not report the pod.
 	Spec json.RawMessage `json:"spec,omitempty"`
-	// PodResources is what the kubelet reports by its PodResources API that its static
-	// managers gave the pod's containers, by name; left out, it does not report the
-	// pod.
+	// PodResources has the grants of the kubelet's static managers to the pod's containers, by name, as the PodResources
+	// API reports them. If left out, the kubelet does not report the pod.
 	PodResources map[string]Static `json:"podResources,omitempty"`
 }
 
-// Static are CPUs that a container has alone and memory nodes it was bound to, as
-// lists.
+// Static has the exclusive CPUs of a container and the memory nodes to which it is bound, as lists.
 type Static struct {
 	CPUs string `json:"cpus,omitempty"`
 	Mems string `json:"mems,omitempty"`
 }
 
-// Container is a container as the kubelet asks for it.
+// Container is a container as the kubelet requests it.
 type Container struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -187,8 +174,8 @@ type Container struct {
 	Resources   Resources         `json:"resources,omitzero"`
 }
 
-// Resources are the requested resources in the runtime's terms; absent fields
-// are not set. Quota is in µs per period and memory in bytes; -1 is unlimited.
+// Resources are the requested resources in the units of the runtime. Quota is in µs per period and memory in bytes; -1
+// is unlimited.
 type Resources struct {
 	Shares *uint64 `json:"shares,omitempty"`
 	Quota  *int64  `json:"quota,omitempty"`
@@ -196,7 +183,7 @@ type Resources struct {
 	Memory *int64  `json:"memory,omitempty"`
 	CPUs   string  `json:"cpus,omitempty"`
 	Mems   string  `json:"mems,omitempty"`
-	// HugePages are limits in bytes by size, as 2MB.
+	// HugePages has limits in bytes by size, such as 2MB.
 	HugePages map[string]uint64 `json:"hugePages,omitempty"`
 }
 
@@ -206,8 +193,7 @@ type Create struct {
 	Container Container `json:"container"`
 }
 
-// Annotate gives a pod, of which the scenario says the spec, other labels and
-// annotations in place of all it had, and another spec where that is said.
+// Annotate replaces all labels and annotations of a pod that has a Spec, and its spec if Spec is set here.
 type Annotate struct {
 	Pod         Ref               `json:"pod"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -215,21 +201,19 @@ type Annotate struct {
 	Spec        json.RawMessage   `json:"spec,omitempty"`
 }
 
-// Update asks for new resources of a container.
+// Update is a request for new resources of a container.
 type Update struct {
 	Container Ref       `json:"container"`
 	Resources Resources `json:"resources"`
-	// Pod is what the kubelet writes to the pod's cgroup first, where the pod is
-	// to grow; PodAfter what it writes last, where the pod is to shrink.
+	// Pod has the kubelet's writes to the pod's cgroup before the update, if the pod grows; PodAfter those after it, if
+	// the pod shrinks.
 	Pod      *Resources `json:"pod,omitempty"`
 	PodAfter *Resources `json:"podAfter,omitempty"`
-	// PodResources is what the kubelet reports of the container from now on, where
-	// the resize changed that.
+	// PodResources has the container's grants from now on, if the resize changed them.
 	PodResources *Static `json:"podResources,omitempty"`
 }
 
-// Around calls update. Before and after it, it calls write with the values that a kubelet
-// writes to the pod's cgroup then.
+// Around calls update. Before and after that it calls write with the kubelet's writes to the pod's cgroup.
 func (u *Update) Around(write func(Ref, Resources) error, update func() error) error {
 	pod := u.Container.Pod()
 	if u.Pod != nil {
@@ -243,57 +227,50 @@ func (u *Update) Around(write func(Ref, Resources) error, update func() error) e
 	return write(pod, *u.PodAfter)
 }
 
-// Want is the effective state wanted. Only fields that are there are compared.
+// Want is the wanted effective state. Only fields that are set are compared.
 type Want struct {
-	// From says where the numbers come from: the row of a table, a rule.
+	// From is the source of the numbers: the row of a table, or a rule.
 	From string `json:"from,omitempty"`
 	// State is created, running or stopped.
 	State string `json:"state,omitempty"`
-	// CPUs and Mems are lists, compared as sets with the effective ones.
+	// CPUs and Mems are lists, which are compared as sets with the effective ones.
 	CPUs *string `json:"cpus,omitempty"`
 	Mems *string `json:"mems,omitempty"`
-	// Shares are compared exactly in cgroup v1; in v2 the kernel keeps a weight
-	// and the wanted shares are encoded by the fixed table first.
+	// Shares are compared exactly in cgroup v1. In v2 they are first converted to a weight by a fixed table.
 	Shares *uint64 `json:"shares,omitempty"`
 	Quota  *int64  `json:"quota,omitempty"`  // -1 unlimited
 	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
 	// OOMScoreAdj is the oom_score_adj of the container's spec.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
-	// Env are variables the container has; Absent names ones it has not.
+	// Env has variables of the container; Absent names variables that it must not have.
 	Env    map[string]string `json:"env,omitempty"`
 	Absent []string          `json:"absentEnv,omitempty"`
 	// Mounts are sources by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
-	// Devices are device nodes the container has, CDI the names of CDI devices
-	// it was given; NoDevices wants none of either.
+	// Devices are device nodes of the container, CDI the names of its CDI devices. With NoDevices it must have neither.
 	Devices   []string `json:"devices,omitempty"`
 	CDI       []string `json:"cdi,omitempty"`
 	NoDevices bool     `json:"noDevices,omitempty"`
-	// BlockIOClass is the class it was created with, "" for none.
+	// BlockIOClass is the class of its creation, "" for none.
 	BlockIOClass *string `json:"blockIOClass,omitempty"`
-	// RDTClass is the RDT class it was created with, RDTGroup the resctrl group
-	// all its threads are in, "" for the root's, with a slash and the group that
-	// measures them where one does. Schemata are lines of that group.
-	// Cookie is the core scheduling cookie of all its threads, 0 for none; they
-	// are numbered as they are made.
+	// RDTClass is the RDT class of its creation. RDTGroup is the resctrl group of all its threads, "" for the root, with
+	// the monitoring group after a slash if it has one. Schemata are lines of that group. Cookie is the core scheduling
+	// cookie of all its threads, 0 for none; cookies are numbered in the order of their creation.
 	Cookie   *uint64  `json:"cookie,omitempty"`
 	RDTClass *string  `json:"rdtClass,omitempty"`
 	RDTGroup *string  `json:"rdtGroup,omitempty"`
 	Schemata []string `json:"schemata,omitempty"`
-	// NoGroups names resctrl groups that are not there any more.
+	// NoGroups names resctrl groups that must not exist.
 	NoGroups []string `json:"noGroups,omitempty"`
-	// IOLimits are what may be read and written at most, by disk and direction
-	// as "8:0 rbps"; -1 is no limit.
+	// IOLimits has the effective limits of reads and writes, by disk and direction such as "8:0 rbps"; -1 is no limit.
 	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
-	// Files are texts of cgroup files by their name in version 2.
+	// Files has the texts of cgroup files by their name in version 2.
 	Files map[string]string `json:"files,omitempty"`
-	// Exclusive wants that no other container has one of the container's CPUs,
-	// neither now nor at its first instruction.
+	// Exclusive is set if no other container may have one of the container's CPUs, now or at its first instruction.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Class is the class the agent names: system, dedicated, shared, reclaimed
-	// or none.
+	// Class is the class that the agent reports: system, dedicated, shared, reclaimed or none.
 	Class string `json:"class,omitempty"`
-	// Problems are parts of sentences the agent reports on the container; an
-	// empty list that is there wants none.
+	// Problems are parts of the problems that the agent reports for the container. An empty list means that there are
+	// none.
 	Problems *[]string `json:"problems,omitempty"`
 }

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"unknown key":    {"about:", "abuot:", `unknown field "abuot"`},
 		"nested key":     {"shares: 512}}]", "share: 512}}]", `unknown field "steps[0].run[0].containers[0].resources.share"`},
@@ -48,7 +48,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"cgroup":         {"{cpus: 2c}", "{cpus: 2c, cgroup: v3}", `cgroup: "v3" is none of [v1 v2]`},
 		"driver":         {"{cpus: 2c}", "{cpus: 2c, driver: x}", `driver: "x" is none of`},
 		"qos":            {"Burstable", "Best", `qos: "Best" is none of`},
-		"two actions":    {"    want:", "    restart: agent\n    want:", "more than one thing"},
+		"two actions":    {"    want:", "    restart: agent\n    want:", "more than one action"},
 		"restart":        {"    run:", "    restart: kubelet\n    run:", `restart: "kubelet" is none of`},
 		"ref":            {"a/b/c: {", "a//c: {", "write namespace/pod"},
 		"short ref":      {"a/b/c: {", "a: {", "write namespace/pod"},

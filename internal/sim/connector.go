@@ -9,51 +9,49 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// Seat is where an agent sits at the embedded runtime, and with that the way a
-// kubelet's requests take. One play uses it.
-type Seat interface {
-	// Configure says in a configuration where the agent sits. Its sockets belong
-	// into dir.
+// Connector connects the agent and the kubelet to the embedded runtime for one play. It decides the path of the
+// kubelet's requests.
+type Connector interface {
+	// Configure sets the attachment and its sockets, which are in dir, in a configuration.
 	Configure(c *config.Config, dir string)
-	// Open is called when the runtime runs, Close before it stops, and at the
-	// end once more.
+	// Open is called when the runtime runs. Close is called before it stops, and again at the end.
 	Open(ctx context.Context, r *Runtime) error
 	Close() error
-	// Act does what a step does to pods and containers.
+	// Act performs a step's actions on pods and containers.
 	Act(ctx context.Context, s *scenario.Step) error
 	// Back waits, after a restart of the runtime, until the agent has noticed it.
 	Back(ctx context.Context, patience time.Duration) error
 }
 
-// pluginSeat is that of a plugin of the runtime.
-type pluginSeat struct {
+// nriConnector is the Connector of an NRI plugin.
+type nriConnector struct {
 	r      *Runtime
 	before int // synchronisations
 }
 
-func (*pluginSeat) Configure(*config.Config, string) {}
+func (*nriConnector) Configure(*config.Config, string) {}
 
-func (s *pluginSeat) Open(_ context.Context, r *Runtime) error {
+func (s *nriConnector) Open(_ context.Context, r *Runtime) error {
 	s.r = r
 	return nil
 }
 
-func (s *pluginSeat) Close() error {
+func (s *nriConnector) Close() error {
 	if s.r != nil {
 		s.before = s.r.syncs.count()
 	}
 	return nil
 }
 
-func (s *pluginSeat) Act(ctx context.Context, step *scenario.Step) error {
+func (s *nriConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return actOn(ctx, s.r, step)
 }
 
-func (s *pluginSeat) Back(ctx context.Context, patience time.Duration) error {
+func (s *nriConnector) Back(ctx context.Context, patience time.Duration) error {
 	return s.r.syncs.await(ctx, s.before+1, patience)
 }
 
-// actOn does what a step does to pods and containers.
+// actOn performs a step's actions on pods and containers.
 func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
 	for i := range s.Run {
 		if err := runPod(ctx, r, &s.Run[i]); err != nil {
