@@ -6,14 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/scenarios"
 )
 
 func newDemo() *cobra.Command {
-	var svg string
+	var at ending
 	var serve bool
 	var to stay
 	cmd := &cobra.Command{
@@ -26,7 +24,7 @@ changes, and agent and runtime restart.
 
 With --serve the agent stays on that node until interrupted, as with 'trimtab sim serve
 --agent': try status, top, explain, plan, events and the web page.`,
-		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --svg node.svg",
+		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --step 4 --svg node.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := scenario.Parse(scenarios.Demo)
@@ -36,15 +34,17 @@ With --serve the agent stays on that node until interrupted, as with 'trimtab si
 			if !serve && to != (stay{}) {
 				return &misuse{errors.New("--http and --dir are for --serve")}
 			}
-			if !serve {
-				return play(cmd.Context(), s, cmd.OutOrStdout(), svg)
+			drawn, err := at.apply(s)
+			if err != nil {
+				return err
 			}
-			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to, func(o *sim.RunOptions) {
-				o.AtEnd = func(n api.Node) error { return picture(svg, n) }
-			})
+			if !serve {
+				return play(cmd.Context(), s, cmd.OutOrStdout(), drawn)
+			}
+			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to, drawn)
 		},
 	}
-	addPicture(cmd, &svg)
+	at.add(cmd)
 	cmd.Flags().BoolVar(&serve, "serve", false, "keep the agent running on the described node until interrupted")
 	to.add(cmd)
 	return cmd

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-//go:generate go test -run ^Test(Docs|Man)$ . -update
+//go:generate go test -run ^Test(Docs|Man|Picture)$ . -update
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

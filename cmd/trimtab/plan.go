@@ -104,7 +104,7 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 // onNode plays a scenario with an agent and calls do with its status socket.
 func onNode(ctx context.Context, s *scenario.Scenario, do func(socket string) error) error {
 	var result error
-	err := play(ctx, s, io.Discard, "", func(o *sim.RunOptions) {
+	err := play(ctx, s, io.Discard, func(o *sim.RunOptions) {
 		o.Out = nil
 		o.Stay = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
 			result = do(c.Paths.StatusSocket)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cli"
-	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -30,7 +29,7 @@ nothing of this machine is changed.`,
 }
 
 func newSimRun() *cobra.Command {
-	var svg string
+	var at ending
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Play a scenario with the agent and show the results",
@@ -45,22 +44,25 @@ says so and the exit code is 1.`,
 			if err != nil {
 				return &misuse{err}
 			}
-			return play(cmd.Context(), s, cmd.OutOrStdout(), svg)
+			drawn, err := at.apply(s)
+			if err != nil {
+				return err
+			}
+			return play(cmd.Context(), s, cmd.OutOrStdout(), drawn)
 		},
 	}
-	addPicture(cmd, &svg)
+	at.add(cmd)
 	return cmd
 }
 
-// play runs a scenario against the real agent, and draws how the node is at its end to the file svg, if there is one.
-func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string, more ...func(*sim.RunOptions)) error {
+// play runs a scenario against the real agent.
+func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
 	width, _ := terminal(out)
 	version := cli.ThisBuild().Version
 	o := sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
-		AtEnd: func(n api.Node) error { return picture(svg, n) },
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 		},

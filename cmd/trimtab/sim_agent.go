@@ -68,7 +68,7 @@ func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to st
 			return nil
 		}
 	})
-	err = play(ctx, s, out, "", more...)
+	err = play(ctx, s, out, more...)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // the user ended it
 	}

@@ -102,7 +102,7 @@ func byPackage(nodes []api.NUMA) [][]api.NUMA {
 func (d *drawing) pkg(nodes []api.NUMA) {
 	top := d.y
 	d.y += svgTitle
-	title := fmt.Sprintf("package %d", nodes[0].Package)
+	title := fmt.Sprintf("socket %d", nodes[0].Package)
 	if nodes[0].Package < 0 {
 		title = "memory alone"
 	}

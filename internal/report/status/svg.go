@@ -18,7 +18,19 @@ func SVG(w io.Writer, n api.Node, now time.Time) error {
 	for _, a := range n.Attachments {
 		head = append(head, cpumap.Line{Text: "attachment " + attachment(a)})
 	}
-	head = append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n))})
+	return draw(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n))}))
+}
+
+// Caption stands above the picture of a described node, instead of an agent's version,
+// attachment and time. Each part may be empty.
+type Caption struct{ Title, Line string }
+
+// CaptionedSVG draws a described node: the same node gives the same picture.
+func CaptionedSVG(w io.Writer, n api.Node, c Caption) error {
+	return draw(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countOf(n)}})
+}
+
+func draw(w io.Writer, n api.Node, head []cpumap.Line) error {
 	if n.ConfigError != "" {
 		head = append(head, cpumap.Line{Style: cpumap.Warning, Text: "configuration not in force: " + term.Clean(strings.ReplaceAll(n.ConfigError, "\n", "; "))})
 	}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// ending says after which step a scenario ends, and where its node is drawn then.
+type ending struct {
+	svg  string // a file, - for standard output, or "" for no picture
+	step int    // 0 for the last
+}
+
+// add gives a command the flags.
+func (e *ending) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&e.svg, "svg", "", "only draw the node, as it is at the end, to this SVG `file`; - is standard output")
+	cmd.Flags().IntVar(&e.step, "step", 0, "end after the step of this `number` (default the last)")
+	// The flag was made above.
+	_ = cmd.MarkFlagFilename("svg", "svg")
+}
+
+// apply cuts a scenario after the step, and has the player draw the picture.
+func (e *ending) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
+	all := len(s.Steps)
+	if e.step < 0 || e.step > all {
+		return nil, &misuse{fmt.Errorf("--step %d: the scenario has steps 1 to %d", e.step, all)}
+	}
+	if e.step > 0 {
+		s.Steps = s.Steps[:e.step]
+	}
+	if e.svg == "" {
+		return func(*sim.RunOptions) {}, nil
+	}
+	caption := status.Caption{Title: "trimtab: " + s.Name}
+	if n := len(s.Steps); n > 0 {
+		caption.Line = fmt.Sprintf("step %d of %d: %s", n, all, s.Steps[n-1].Name)
+	}
+	return func(o *sim.RunOptions) {
+		out := o.Out
+		o.AtEnd = func(n api.Node) error { return drawCaptioned(out, e.svg, n, caption) }
+		o.Out = nil // the picture alone
+	}, nil
+}
+
+// drawCaptioned draws a node to a file, or to out if its name is -.
+func drawCaptioned(out io.Writer, file string, n api.Node, caption status.Caption) error {
+	var b bytes.Buffer
+	if err := status.CaptionedSVG(&b, n, caption); err != nil {
+		return err
+	}
+	if file == "-" {
+		return cli.Write(out, b.Bytes())
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return &misuse{fmt.Errorf("draw the node: %w", err)}
+	}
+	return nil
+}
