@@ -19,16 +19,30 @@ func newEvents() *cobra.Command {
 		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values
 decided for it, and what others lost or got by it. It continues until interrupted;
 with --follow=false it prints the past events and ends. With -o json each line is
-one event, with -o yaml each document.`,
-		Example: "  trimtab events\n  trimtab events --follow=false -o json",
+one event, with -o yaml each document.
+
+With --full it shows the whole message of each event from now on: pod, container,
+request, and what was decided with values and reasons. --record keeps the same in a
+file, a JSON document a line, which begins with the node, its configuration and its
+state; 'trimtab replay' reads it. It has what containers were given: environment,
+arguments, annotations. --without-env leaves out the values of environment variables.
+A reader that is too slow misses events, which are counted; no pod waits for it.`,
+		Example: "  trimtab events\n  trimtab events --follow=false -o json\n  trimtab events --full\n  trimtab events --record node.jsonl --without-env",
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
 	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
+	whole := addFullEvents(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
+		if full, err := whole.asked(cmd); full || err != nil {
+			if err != nil {
+				return err
+			}
+			return withClient(cmd.Context(), *socket, func(c *status.Client) error { return whole.run(cmd.Context(), c, w, cmd.ErrOrStderr()) })
+		}
 		show := func(e api.Event) error {
 			return status.RenderEvent(w, e, status.Options{Color: colors(w)})
 		}

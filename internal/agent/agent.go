@@ -187,7 +187,7 @@ func (a *Agent) build() error {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory,
+		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described,
 	})
 	a.settings.conductor = a.conductor
 	if err := a.attach(); err != nil {

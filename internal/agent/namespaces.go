@@ -42,7 +42,7 @@ func (s *settings) selects() bool {
 // relabel applies the configuration again where labels of namespaces change a rule.
 func (s *settings) relabel(rules *intent.Rules) error {
 	c := s.current()
-	now := rulesOf(c.Authorisation, s.node.namespaces)
+	now := rulesOf(c.Authorisation, s.node.namespaces.Labels())
 	if reflect.DeepEqual(now, *rules) {
 		return nil
 	}

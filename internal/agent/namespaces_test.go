@@ -32,7 +32,7 @@ func TestSelected(t *testing.T) {
 	}
 	store := &namespaces.Store{}
 	store.Load([]byte(`{"namespaces":{"db-a":{"team":"db"}},"mac":"x"}`))
-	rules := rulesOf([]config.Rule{{Kinds: []string{"class/dedicated"}, Namespaces: []string{"*"}, NamespaceSelector: "team=db", Decision: "refuse"}}, store)
+	rules := rulesOf([]config.Rule{{Kinds: []string{"class/dedicated"}, Namespaces: []string{"*"}, NamespaceSelector: "team=db", Decision: "refuse"}}, store.Labels())
 	for namespace, want := range map[string]string{"db-a": "rule 1", "never-read": "default"} {
 		if got := rules.For(intent.Kind("class/dedicated"), namespace).Name; got != want {
 			t.Errorf("%s: %s decides, want %s", namespace, got, want)

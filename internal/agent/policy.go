@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
@@ -29,12 +30,17 @@ func Policy(o Options) (engine.Policy, error) {
 // policyOf translates a valid configuration for this machine. Errors name the
 // configuration key.
 func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, error) {
+	return policyFor(c, m, n, n.namespaces.Labels())
+}
+
+// policyFor is policyOf for any node, with the labels of namespaces.
+func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
 		Pools: placement.Pools{
 			Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
 		},
-		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation, n.namespaces),
+		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation, labels),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
@@ -106,8 +112,7 @@ func present(m *topology.Machine, list string) (topology.Set, error) {
 
 // rulesOf translates the authorisation rules, with the labels of namespaces as they
 // are known.
-func rulesOf(all []config.Rule, labels *namespaces.Store) intent.Rules {
-	known := labels.Labels()
+func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	rules := make(intent.Rules, len(all))
 	for i, a := range all {
 		rules[i] = intent.Rule{

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/record"
+	"github.com/trimtab/trimtab/internal/recording"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimesync"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -51,6 +52,8 @@ type Options struct {
 	// Sweep is how often the conductor checks for pods that ended without an event of
 	// the runtime; default: 5 s.
 	Sweep time.Duration
+	// NodeNow describes the node and its configuration for a recording.
+	NodeNow func() recording.Node
 	// FreeMemory returns memory to the system after a runtime's whole list was
 	// read, of which little is kept; nil for nothing.
 	FreeMemory func()
@@ -99,6 +102,7 @@ type Conductor struct {
 	synced         time.Time // the last Synchronize that was decided and applied
 	sweepEvery     time.Duration
 	freeMemory     func()
+	listeners      listeners
 }
 
 // uptimes are the times of events, counted from the conductor's start, so that a
@@ -141,7 +145,7 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
 		uptimes: uptimes{began: o.Now()}, returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
-		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never),
+		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.uptimes.last.Store(math.MinInt64 / 2) // as if idle for long

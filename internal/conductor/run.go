@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/recording"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -31,10 +32,11 @@ type work struct {
 	can            Capabilities // those of from; if that is nil, of a connected runtime
 	answer         Answer
 	kernel         writes
-	wasUnplaced    map[string]bool // see unplaced
-	err            error           // a *Rejection
-	failed         bool            // a panic of ours cost the event something
-	describesAgain bool            // it describes what the runtime could not describe before
+	wasUnplaced    map[string]bool  // see unplaced
+	err            error            // a *Rejection
+	failed         bool             // a panic of ours cost the event something
+	describesAgain bool             // it describes what the runtime could not describe before
+	entry          *recording.Entry // for recordings; nil if nobody records
 }
 
 // writes are values for the kernel.
@@ -75,6 +77,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		c.decide(w)
 		c.route(w)
 	})
+	c.listeners.publish(w)
 	w.answer.Op = w.done.Op
 	answer := w.answer
 	finish := func() {
@@ -200,10 +203,12 @@ func (c *Conductor) decide(w *work) {
 		return
 	}
 	c.trace(w, stepDecide)
+	entry := c.listeners.enter(c.node.state, w)
 	start := c.now()
 	w.done.Plan = engine.Decide(c.node.state, w.done.Event, w.facts)
 	w.done.Decided = c.now().Sub(start)
 	if w.done.Plan.Reject != "" {
+		w.record(entry, c.node.state)
 		w.err = &Rejection{Reason: w.done.Plan.Reject}
 		return
 	}
@@ -212,6 +217,7 @@ func (c *Conductor) decide(w *work) {
 	records := w.facts.Records
 	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
 	c.node.state.Commit(w.done.Plan)
+	w.record(entry, c.node.state)
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.node.track(id)

@@ -111,8 +111,14 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes the value. Absent ones are left out by their tag (omitzero).
-func (o Opt[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.V) }
+// MarshalJSON writes the value. Absent ones are left out by their tag (omitzero), or
+// written as null.
+func (o Opt[T]) MarshalJSON() ([]byte, error) {
+	if !o.Set {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.V)
+}
 
 // UnmarshalJSON reads a value that is present.
 func (o *Opt[T]) UnmarshalJSON(text []byte) error {

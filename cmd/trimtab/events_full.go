@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/recording"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// fullEvents are the flags of events for whole messages.
+type fullEvents struct {
+	full, withoutEnv bool
+	record           string
+}
+
+func addFullEvents(cmd *cobra.Command) *fullEvents {
+	f := &fullEvents{}
+	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole message and decision of each event from now on, as YAML documents")
+	cmd.Flags().StringVar(&f.record, "record", "", "write each event from now on to a `file` that 'trimtab replay' reads")
+	cmd.Flags().BoolVar(&f.withoutEnv, "without-env", false, "with --full or --record, leave out the values of environment variables")
+	return f
+}
+
+// asked reports whether whole messages are wanted; the error is about flags that do not
+// go together.
+func (f *fullEvents) asked(cmd *cobra.Command) (bool, error) {
+	is := f.full || f.record != ""
+	for _, other := range []string{"since", "follow", "output"} {
+		if is && cmd.Flags().Changed(other) {
+			return true, &misuse{fmt.Errorf("--%s is not for --full and --record, which begin now and continue until interrupted", other)}
+		}
+	}
+	if f.withoutEnv && !is {
+		return false, &misuse{errors.New("--without-env is for --full and --record")}
+	}
+	return is, nil
+}
+
+// run shows and records events until ctx ends.
+func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer) (err error) {
+	var keep *bufio.Writer
+	if f.record != "" {
+		file, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return &misuse{fmt.Errorf("--record: %w", err)}
+		}
+		keep = bufio.NewWriter(file)
+		defer func() { err = errors.Join(err, keep.Flush(), file.Close()) }()
+	}
+	var head recording.Header
+	seen, lost := uint64(0), uint64(0)
+	err = c.Record(ctx, f.withoutEnv, func(line []byte) error {
+		if keep != nil {
+			_, _ = keep.Write(line)
+			_ = keep.WriteByte('\n')
+			if err := keep.Flush(); err != nil { // it has the errors of the two
+				return fmt.Errorf("write %s: %w", f.record, err)
+			}
+		}
+		if head.Kind == "" {
+			if err := json.Unmarshal(line, &head); err != nil {
+				return fmt.Errorf("read the agent's answer: %w", err)
+			}
+			fmt.Fprintf(log, "recording begins: %d pods and %d containers are known\n", len(head.State.Pods), len(head.State.Containers))
+			return nil
+		}
+		var count struct{ Lost uint64 }
+		_ = json.Unmarshal(line, &count)
+		seen, lost = seen+1, lost+count.Lost
+		if !f.full {
+			return nil
+		}
+		text, err := yaml.JSONToYAML(line)
+		if err != nil {
+			return fmt.Errorf("read the agent's answer: %w", err)
+		}
+		_, err = w.Write(append([]byte("---\n"), text...))
+		return err
+	})
+	fmt.Fprintf(log, "%d events", seen)
+	if lost > 0 {
+		fmt.Fprintf(log, "; %d were lost, as they were not read in time", lost)
+	}
+	fmt.Fprintln(log)
+	return err
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/recording"
+	"github.com/trimtab/trimtab/internal/report/term"
+)
+
+func newReplay() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "replay RECORDING",
+		Short: "Decide recorded events again, and show what would differ",
+		Long: `Reads a file that 'trimtab events --record' wrote, decides its events again with this
+program, and shows each value of a container or pod that would differ. With --config
+it does so under another configuration. It needs no agent and changes nothing.
+
+A recording has the answers of hook servers, pod specs and records of containers as
+they were; another configuration does not change them. The exit code is 0 if all
+decisions are the same, byte for byte, 1 if some differ, and 2 if the file is no
+recording.`,
+		Example: "  trimtab events --record node.jsonl\n  trimtab replay node.jsonl --config new.yaml",
+		Args:    cobra.ExactArgs(1),
+	}
+	file := cmd.Flags().String("config", "", "configuration `file` to decide by (default: the recorded one)")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var another *config.Config
+		if *file != "" {
+			text, err := os.ReadFile(*file)
+			if err != nil {
+				return &misuse{fmt.Errorf("--config: %w", err)}
+			}
+			c, err := config.Parse(*file, text)
+			if err != nil {
+				return err
+			}
+			another = &c
+		}
+		in, err := openInput(args[0], cmd.InOrStdin())
+		if err != nil {
+			return &misuse{fmt.Errorf("RECORDING: %w", err)}
+		}
+		defer in.Close()
+		report, err := agent.Replay(in, another)
+		if err != nil {
+			return &misuse{fmt.Errorf("%s: %w", args[0], err)}
+		}
+		w := cmd.OutOrStdout()
+		if err := out.Print(w, report, func() error { return renderReplay(w, &report) }); err != nil {
+			return err
+		}
+		if !report.Same() {
+			return errors.New("some decisions would differ")
+		}
+		return nil
+	}
+	return cmd
+}
+
+// openInput opens a file, or standard input for -.
+func openInput(file string, in io.Reader) (io.ReadCloser, error) {
+	if file == "-" {
+		return io.NopCloser(in), nil
+	}
+	return os.Open(file)
+}
+
+// renderReplay prints a report as a table.
+func renderReplay(w io.Writer, r *recording.Report) error {
+	if len(r.Differences) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "EVENT\tOWNER\tSETTING\tRECORDED\tREPLAYED\tEVENTS\tWHY")
+		for _, d := range r.Differences {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", eventName(&d), term.Clean(d.Owner), term.Clean(d.Setting), orDash(d.Recorded), orDash(d.Replayed), d.Events, orDash(d.Why))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s, %d decided otherwise\n", term.Count(int(r.Events), "event"), r.Differing)
+	if r.Lost > 0 {
+		fmt.Fprintf(w, "%s are missing in the recording: differences after them may come from that\n", term.Count(int(r.Lost), "event"))
+	}
+	if r.WithoutEnv {
+		fmt.Fprintln(w, "the recording has no values of environment variables: differences may come from that")
+	}
+	return nil
+}
+
+func eventName(d *recording.Difference) string {
+	if d.Event == "" {
+		return "at the start"
+	}
+	return fmt.Sprintf("%d %s", d.Seq, d.Event)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return term.Clean(s)
+}

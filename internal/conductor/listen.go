@@ -1,0 +1,53 @@
+package conductor
+
+import (
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/recording"
+)
+
+// listeners are those who record events.
+type listeners struct {
+	recording.Feed
+
+	nodeNow func() recording.Node // Options.NodeNow
+}
+
+// Listen begins a recording: its subscription has the state of this moment and every
+// event from then on. The caller closes it.
+func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
+	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() {
+		s = c.listeners.Subscribe(c.node.state.Copy())
+		now = c.listeners.nodeNow()
+	}, nil))
+	return s, now
+}
+
+// enter begins the entry of an event for recordings; nil if nobody records.
+func (l *listeners) enter(s *engine.State, w *work) *recording.Entry {
+	if !l.Listening() {
+		return nil
+	}
+	return recording.Enter(s, w.done.Event, w.facts)
+}
+
+// record completes the entry of an event that was decided.
+func (w *work) record(e *recording.Entry, s *engine.State) {
+	if e != nil {
+		e.Time, e.Op, e.From, e.Decision = w.start, w.done.Op.String(), w.done.From, recording.DecisionOf(s, w.done.Plan)
+		w.entry = e
+	}
+}
+
+// publish passes an event on to who records.
+func (l *listeners) publish(w *work) {
+	if w.entry == nil {
+		return
+	}
+	if w.done.Event.Kind == lifecycle.Configure {
+		now := l.nodeNow()
+		w.entry.Node = &now
+	}
+	l.Publish(w.entry)
+	w.entry = nil
+}

@@ -1,0 +1,193 @@
+package recording
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// Encode returns a value as JSON in one line. It leaves out fields that are zero or
+// empty, begins names of fields without a tag with a small letter, and sorts keys: equal
+// values have equal text. json.Unmarshal reads it back.
+func Encode(v any) ([]byte, error) { return encoder{}.encode(v) }
+
+// encoder has the fields of each type that it has encoded. One goroutine at a time may
+// use it.
+type encoder map[reflect.Type][]field
+
+// field is a field of a struct that is written.
+type field struct {
+	index    int
+	name     string // quoted, with a colon
+	embedded bool
+}
+
+func (e encoder) encode(v any) ([]byte, error) { return e.appendValue(nil, reflect.ValueOf(v)) }
+
+func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
+	if !v.IsValid() {
+		return append(b, "null"...), nil
+	}
+	switch t := v.Type(); {
+	case v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface:
+		if v.IsNil() {
+			return append(b, "null"...), nil
+		}
+		return e.appendValue(b, v.Elem())
+	case t.Implements(jsonMarshaler), t.Implements(textMarshaler):
+		return appendMarshaled(b, v)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return e.appendStruct(b, v)
+	case reflect.Map:
+		return e.appendMap(b, v)
+	case reflect.Slice, reflect.Array:
+		return e.appendList(b, v)
+	case reflect.String:
+		return appendMarshaled(b, v)
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool()), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.AppendInt(b, v.Int(), 10), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.AppendUint(b, v.Uint(), 10), nil
+	default:
+		return nil, fmt.Errorf("encode a recording: %v has no form", v.Type())
+	}
+}
+
+func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
+	text, err := json.Marshal(v.Interface())
+	return append(b, text...), err
+}
+
+// empty reports whether a field is left out.
+func empty(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+func (e encoder) appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
+	b = append(b, '{')
+	if b, err = e.appendFields(b, v, len(b)); err != nil {
+		return nil, err
+	}
+	return append(b, '}'), nil
+}
+
+// appendFields writes the fields of a struct, and those of embedded ones beside them.
+// The object's first member is at start.
+func (e encoder) appendFields(b []byte, v reflect.Value, start int) (_ []byte, err error) {
+	for _, f := range e.fields(v.Type()) {
+		fv := v.Field(f.index)
+		if empty(fv) {
+			continue
+		}
+		if f.embedded {
+			if b, err = e.appendFields(b, fv, start); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if len(b) > start {
+			b = append(b, ',')
+		}
+		if b, err = e.appendValue(append(b, f.name...), fv); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (e encoder) fields(t reflect.Type) []field {
+	all, known := e[t]
+	if !known {
+		all = []field{}
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if name, embedded := nameOf(f); f.IsExported() && name != "-" {
+				all = append(all, field{i, strconv.Quote(name) + ":", embedded})
+			}
+		}
+		e[t] = all
+	}
+	return all
+}
+
+// nameOf returns the name of a field: that of its tag, or its own with small letters in
+// place of the capitals at its beginning.
+func nameOf(f reflect.StructField) (name string, embedded bool) {
+	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+	if name != "" {
+		return name, false
+	}
+	if f.Anonymous && f.Type.Kind() == reflect.Struct {
+		return "", true
+	}
+	letters := []rune(f.Name)
+	for i := range letters {
+		last := i+1 == len(letters) || string(letters[i+1:]) == "s" // "CPUs" is one word
+		if !unicode.IsUpper(letters[i]) || i > 0 && !last && !unicode.IsUpper(letters[i+1]) {
+			break
+		}
+		letters[i] = unicode.ToLower(letters[i])
+	}
+	return string(letters), false
+}
+
+func (e encoder) appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
+	type entry struct {
+		key   string
+		value reflect.Value
+	}
+	var all []entry
+	for k, of := range v.Seq2() {
+		key := fmt.Sprint(k.Interface())
+		all = append(all, entry{key, of})
+	}
+	slices.SortFunc(all, func(a, c entry) int { return strings.Compare(a.key, c.key) })
+	b = append(b, '{')
+	for i, one := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, err := json.Marshal(one.key)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, key...), ':')
+		if b, err = e.appendValue(b, one.value); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// appendList writes a list. It leaves out the zeros at the end of an array, which a
+// reader puts there again.
+func (e encoder) appendList(b []byte, v reflect.Value) (_ []byte, err error) {
+	n := v.Len()
+	for v.Kind() == reflect.Array && n > 0 && v.Index(n-1).IsZero() {
+		n--
+	}
+	b = append(b, '[')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = e.appendValue(b, v.Index(i)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}

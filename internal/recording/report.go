@@ -1,0 +1,113 @@
+package recording
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Report is what a replay comes to.
+type Report struct {
+	Version string    `json:"recordedBy"` // the version of the agent that recorded
+	Time    time.Time `json:"recorded"`
+	// WithoutEnv: the recording has no values of environment variables.
+	WithoutEnv bool   `json:"withoutEnv,omitempty"`
+	Events     uint64 `json:"events"`
+	// Differing is how many events were decided otherwise, in whatever respect.
+	Differing uint64 `json:"differing"`
+	// Lost is how many events the recording lacks.
+	Lost        uint64       `json:"lost,omitempty"`
+	Differences []Difference `json:"differences"`
+}
+
+// Difference is a value of a container or pod that was decided otherwise. An empty text
+// is no value.
+type Difference struct {
+	Seq     uint64 `json:"seq"` // the first such event; 0 for what ran when the recording began
+	Event   string `json:"event,omitempty"`
+	Owner   string `json:"owner"` // namespace/pod or namespace/pod/container
+	Setting string `json:"setting"`
+	// Recorded and Replayed are those of the last such event, and Why the reason of
+	// the replayed value.
+	Recorded string `json:"recorded"`
+	Replayed string `json:"replayed"`
+	Why      string `json:"why,omitempty"`
+	Events   int    `json:"events"` // how many events it differs at
+}
+
+// Same reports whether everything was decided as it was recorded.
+func (r *Report) Same() bool { return r.Differing == 0 && len(r.Differences) == 0 }
+
+// Sort sorts the differences by owner, setting and event.
+func (r *Report) Sort() {
+	slices.SortFunc(r.Differences, func(a, b Difference) int {
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Setting, b.Setting), cmp.Compare(a.Seq, b.Seq))
+	})
+}
+
+// compare adds the differences of a container or pod to the report.
+func (r *replay) compare(seq uint64, event string, was, now Decided) {
+	row := func(setting, recorded, replayed, why string) {
+		if recorded != replayed {
+			r.row(Difference{Seq: seq, Event: event, Owner: now.Name, Setting: setting, Recorded: recorded, Replayed: replayed, Why: why})
+		}
+	}
+	row("pool", was.Pool, now.Pool, "")
+	row("CPUs", was.CPUs, now.CPUs, "")
+	had, has := settings(was.Values), settings(now.Values)
+	for name, v := range has {
+		row(name, textOf(had[name]), textOf(v), whyOf(v))
+	}
+	for name, v := range had {
+		if has[name] == nil {
+			row(name, textOf(v), "", "")
+		}
+	}
+	row("problems", problems(was.Problems), problems(now.Problems), "")
+}
+
+func settings(values []lifecycle.Value) map[string]*lifecycle.Value {
+	out := make(map[string]*lifecycle.Value, len(values))
+	for i := range values {
+		out[values[i].Setting()] = &values[i]
+	}
+	return out
+}
+
+func textOf(v *lifecycle.Value) string {
+	if v == nil {
+		return ""
+	}
+	return v.String()
+}
+
+func whyOf(v *lifecycle.Value) string {
+	return strings.Trim(fmt.Sprintf("%s: %s", v.Why.Hook, cmp.Or(v.Why.Text, v.Why.Source)), ": ")
+}
+
+func problems(all []lifecycle.Problem) string {
+	var out []string
+	for _, p := range all {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, "; ")
+}
+
+// row adds a difference, or counts it if it is known.
+func (r *replay) row(d Difference) {
+	key := [2]string{d.Owner, d.Setting}
+	at, known := r.rows[key]
+	if !known {
+		r.rows[key] = len(r.report.Differences)
+		d.Events = 1
+		r.report.Differences = append(r.report.Differences, d)
+		return
+	}
+	old := &r.report.Differences[at]
+	old.Events++
+	old.Recorded, old.Replayed, old.Why = d.Recorded, d.Replayed, d.Why
+}
