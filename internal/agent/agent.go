@@ -285,7 +285,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	// Containers that run are decided by their pods' present specs: a runtime
 	// reports what specs said at the pods' creation.
-	a.specs.Ready(ctx)
+	a.specs.AwaitFirst(ctx)
 	err := a.attached.run(ctx)
 	end()
 	err = errors.Join(err, group.Wait())

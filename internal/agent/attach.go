@@ -19,7 +19,7 @@ type attachments struct {
 	nri    *nri.Attachment
 	bypass *bypass.Attachment
 	cri    *cri.Attachment
-	auto   *auto.Switch // between nri and bypass
+	auto   *auto.Failover // between nri and bypass
 }
 
 // attach makes the attachment that the configuration chooses. A runtime that
@@ -61,7 +61,7 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	}
 	a.attached.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
-		Tree: a.node.tree, Proc: a.opt.Proc, Look: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
+		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
 		Admit: a.neighbour.admit, Dial: a.opt.Dial,
 	})
 	return err
@@ -128,7 +128,7 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
 	}
-	side, text, since := a.auto.InForce()
+	side, text, since := a.auto.Active()
 	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.Fallback: a.bypass.Name()}[side]
 	if has != name {
 		return false, ""

@@ -26,7 +26,7 @@ type deviceList struct {
 
 // Run asks the kubelet until ctx ends.
 func (d *deviceList) Run(ctx context.Context) {
-	d.grants.Ready(ctx)
+	d.grants.AwaitFirst(ctx)
 	tick := time.NewTicker(devicesEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {

@@ -21,7 +21,7 @@ func (a *Agent) askedServers() facts.HookServers {
 	a.servers = hookserver.New(hookserver.Options{
 		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
 	})
-	a.servers.Look()
+	a.servers.Reload()
 	return a.servers
 }
 
@@ -53,7 +53,7 @@ func (a *Agent) hookServers() *api.HookServers {
 	}
 	for _, s := range states {
 		h := api.HookServer{
-			File: s.Name, Endpoint: s.Endpoint, Policy: string(s.Policy), InForce: s.InForce, Resting: s.Resting,
+			File: s.Name, Endpoint: s.Endpoint, Policy: string(s.Policy), InForce: s.InForce, Resting: s.CircuitOpen,
 			Calls: s.Calls, Failed: s.Failed, Error: s.Err,
 		}
 		for _, stage := range s.Stages {

@@ -26,7 +26,7 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 		sources = append(sources, podspec.NewKubelet(podspec.KubeletOptions{
 			URL: k.URL, TokenFile: k.TokenFile, CAFile: k.CAFile, ServerName: k.ServerName,
 			CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
-			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second, Dial: dial,
+			Node: k.NodeName, Interval: time.Duration(c.Poll) * time.Second, Dial: dial,
 		}))
 	}
 	if server != nil && c.APIServer {
@@ -72,7 +72,7 @@ func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 // ask runs a source until it is ready; it runs on until end is called.
 func ask(ctx context.Context, who interface {
 	Run(ctx context.Context) error
-	Ready(ctx context.Context)
+	AwaitFirst(ctx context.Context)
 }) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -80,7 +80,7 @@ func ask(ctx context.Context, who interface {
 		defer close(ended)
 		_ = who.Run(ctx) // only errors of connections that do not close
 	}()
-	who.Ready(ctx)
+	who.AwaitFirst(ctx)
 	return func() {
 		stop()
 		<-ended

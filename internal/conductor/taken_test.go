@@ -100,7 +100,7 @@ func TestInTheKernelAlone(t *testing.T) {
 	if ans := b.event(lifecycle.CreateContainer, nil); carriesMemory(ans) {
 		t.Errorf("the creation would fail: %v", ans.Values)
 	}
-	const why = "in the kernel alone: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it takes 12582912 and more"
+	const why = "in the kernel alone: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it accepts 12582912 and more"
 	if v := b.memory(); v.Applied || v.Channel != "kernel" || v.Note != why+"; written when it starts" {
 		t.Errorf("explained as %+v", v)
 	}

@@ -1,7 +1,6 @@
-// Package parity says which attachment sets which field, from what the
-// attachments declare. docs/parity.md is made of it, and the conformance tests
-// hold every attachment to it. It decides nothing and nothing at run time reads
-// it.
+// Package parity lists which attachment sets which field, from the attachments'
+// declarations. docs/parity.md is made from it, and the conformance tests check every
+// attachment against it. Nothing uses it at run time.
 package parity
 
 import (
@@ -17,82 +16,81 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Way is how a value comes to be in force, the best first.
+// Way is how a value gets into force, the best first.
 type Way int
 
 // The ways.
 const (
-	// Created: the creation of the container carries it.
+	// Created: the request that creates the container has it.
 	Created Way = iota
-	// Held: the keeper writes it to the kernel before the first instruction.
-	Held
+	// Kernel: the keeper writes it to the kernel before the first instruction.
+	Kernel
 	// Late: the keeper writes it to the kernel while the container may run.
 	Late
-	// Never: it is not in force, and that is reported.
+	// Never: it does not get into force, and status reports that.
 	Never
 )
 
-// String is the way as the docs print it.
+// String returns the words of the docs.
 func (w Way) String() string {
 	return [...]string{"at creation", "kernel, before the start", "kernel, after the start", "no"}[w]
 }
 
-// InTime reports whether a value is in force at a container's first instruction.
-func (w Way) InTime() bool { return w <= Held }
+// BeforeStart reports whether a value is in force at a container's first instruction.
+func (w Way) BeforeStart() bool { return w <= Kernel }
 
-// Attachment is one way to sit at a runtime, as its code declares it.
+// Attachment is one way to attach to a runtime, as its code declares it.
 type Attachment struct {
 	Name string
-	// Refuses: a policy's no fails the creation of a container.
+	// Refuses: a policy's rejection fails the creation of a container.
 	Refuses bool
 	carries func(lifecycle.Kind, lifecycle.Field) bool
-	// reaches: a container's cgroup is there, and it does not run before we
-	// have answered; pods likewise.
+	// reaches: when a container starts, its cgroup exists and it waits for our answer;
+	// reachesPods is the same for pods.
 	reaches, reachesPods bool
-	// never is why a field that only a creation can carry is not carried.
+	// never is why the attachment cannot set a field that only a creation can set.
 	never string
-	// takes says why the runtime does not take a value when a container is created;
-	// nil where it takes all.
+	// takes returns why the runtime does not support a value when a container is created;
+	// nil if it supports all.
 	takes func(lifecycle.Value) string
-	// Limits are what else does not come out the same.
+	// Limits are other differences.
 	Limits []Limit
 }
 
-// Limit is something that does not come out the same through an attachment,
-// whatever the field.
+// Limit is a difference between attachments that is not about a field.
 type Limit struct{ Name, Text string }
 
 // The limits; the conformance tests show each.
 var (
-	// Unrefused is that of an attachment that comes too late for a no.
-	Unrefused = Limit{"refusal", "a container that a policy refuses exists already: it runs as if nothing had been asked for, and that is reported"}
-	// SameAgain is that of who sees results in place of requests.
-	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
-	// Beside is that of who cannot change a request.
-	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec says so) fails; what was in force stays"}
-	// RefusedByProxy is that of who answers a proxy, which has its own policy.
-	RefusedByProxy = Limit{"refusal", "takes `failurePolicy.agent: fail`, which is registered with the proxy: one whose policy is Ignore creates a container that a policy refuses, as if nothing had been asked for"}
-	// LateOnV1 is that of who only has the request to be in time.
+	// NoRefusal: the attachment learns of a container too late to refuse it.
+	NoRefusal = Limit{"refusal", "a container that a policy refuses exists already: it runs as if it had requested nothing, and the agent reports that"}
+	// UnchangedUpdate: the attachment reads results instead of requests.
+	UnchangedUpdate = Limit{"update to the value in force", "the agent does not notice a kubelet's update to exactly the value that Trimtab had set; that value stays in force"}
+	// RefusedUpdates: the attachment cannot change a request.
+	RefusedUpdates = Limit{"updates the kernel refuses", "a kubelet's update fails if the kernel refuses it together with a value of Trimtab's (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec has changed); the earlier values stay in force"}
+	// RefusedByProxy: the proxy has a failure policy of its own.
+	RefusedByProxy = Limit{"refusal", "needs `failurePolicy.agent: fail`, which is registered with the proxy: a proxy whose policy is Ignore creates a container that a policy refuses, as if it had requested nothing"}
+	// LateOnV1: only the request can set the value before the start.
 	LateOnV1 = Limit{"cgroup v1", "`unified` of containers (burst) is in force only after the start: OCI runtimes fail a container that is requested with it there"}
-	// Recordless is that of containers without a record.
-	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
+	// NoRecords: containers carry no record.
+	NoRecords = Limit{"restarts", "containers carry no record: a restarted agent needs its files in paths.state; without them, owners keep their CPUs, and scaled values count as requested"}
 )
 
-// Attachments lists all there are, each beside the newest runtime it knows.
+// Attachments lists all attachments, each with the newest runtime.
 func Attachments() []Attachment {
 	return []Attachment{
 		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
 		{Name: "bypass", carries: bypass.Carries, never: "it can be set only while the container is created, and bypass sees the container after that",
-			Limits: []Limit{Unrefused, SameAgain, Beside, Recordless}},
+			Limits: []Limit{NoRefusal, UnchangedUpdate, RefusedUpdates, NoRecords}},
 		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it",
 			Limits: []Limit{LateOnV1}},
 		{Name: "hooks", Refuses: true, carries: cri.CarriesHooks, reachesPods: true, never: "the answer of a hook server has no field for it",
-			Limits: []Limit{RefusedByProxy, SameAgain, LateOnV1}},
+			Limits: []Limit{RefusedByProxy, UnchangedUpdate, LateOnV1}},
 	}
 }
 
-// Beside is the attachment beside a runtime that carries less than the newest.
-func (a Attachment) Beside(r runtimes.Runtime) Attachment {
+// With returns the attachment with a runtime that supports less than the newest.
+func (a Attachment) With(r runtimes.Runtime) Attachment {
 	by := runtimes.CRI
 	if a.Name == "nri" {
 		by = runtimes.NRI
@@ -104,8 +102,7 @@ func (a Attachment) Beside(r runtimes.Runtime) Attachment {
 	return a
 }
 
-// Named returns an attachment by its name; an unknown one is a programming
-// error.
+// Named returns an attachment by its name. It panics for an unknown name.
 func Named(name string) Attachment {
 	for _, a := range Attachments() {
 		if a.Name == name {
@@ -115,38 +112,38 @@ func Named(name string) Attachment {
 	panic(fmt.Sprintf("parity: there is no attachment %q", name))
 }
 
-// Brings says how a value of a field comes to be in force, and why it does not.
-func (a Attachment) Brings(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
+// Delivers returns how a value of a field gets into force, and for Never why it does not.
+func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
 	switch {
 	case of == lifecycle.OfPod && a.reachesPods:
-		return Held, ""
+		return Kernel, ""
 	case of == lifecycle.OfPod:
 		return Late, ""
 	case a.carries(lifecycle.CreateContainer, f):
 		return Created, ""
 	case route.InKernel(f) && a.reaches:
-		return Held, ""
+		return Kernel, ""
 	case route.InKernel(f):
 		return Late, ""
 	}
 	return Never, a.never
 }
 
-// Stamps reports whether containers carry what was decided for them, so that
-// a restart needs no file of ours.
-func (a Attachment) Stamps() bool {
+// CarriesRecords reports whether containers carry the decisions about them, so that a
+// restart needs no file of ours.
+func (a Attachment) CarriesRecords() bool {
 	return a.carries(lifecycle.CreateContainer, lifecycle.Annotation)
 }
 
-// Row is a field that hooks set, and what becomes of it.
+// Row is a field that hooks set, with its cell for each attachment.
 type Row struct {
 	Field lifecycle.Field
 	Scope lifecycle.Scope
 	Hooks []string
-	Cells []Cell // one for each of Attachments
+	Cells []Cell // in the order of Attachments
 }
 
-// Cell is what becomes of a field in one attachment.
+// Cell is how a field gets into force with one attachment.
 type Cell struct {
 	Way Way
 	Why string // of Never
@@ -162,7 +159,7 @@ func Table() []Row {
 				continue
 			}
 			for _, a := range Attachments() {
-				w, why := a.Brings(f.Field, scope)
+				w, why := a.Delivers(f.Field, scope)
 				r.Cells = append(r.Cells, Cell{w, why})
 			}
 			rows = append(rows, r)

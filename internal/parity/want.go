@@ -5,21 +5,21 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// Alter takes from a step of a scenario what the attachment declares it cannot
-// set. The step's wants are replaced, not changed.
-func (a Attachment) Alter(s *scenario.Step) {
+// RemoveUnsupported removes from a scenario's step the wants that the attachment
+// declares it cannot meet. It replaces the step's wants and does not change them.
+func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""
 	}
 	wants := make(map[scenario.Ref]scenario.Want, len(s.Want))
 	for ref, w := range s.Want {
 		if w.State == "created" {
-			w = a.takenOf(w)
+			w = a.withoutUnsupportedLimit(w)
 		}
 		wants[ref] = trim(w, func(f lifecycle.Field) bool {
 			way := a.way(f)
 			if f == lifecycle.CoreSched {
-				return way.InTime() // cookies that come late are numbered in any order
+				return way.BeforeStart() // the numbering of cookies that are set late has no fixed order
 			}
 			return way != Never && (w.State != "created" || way == Created)
 		})
@@ -27,17 +27,17 @@ func (a Attachment) Alter(s *scenario.Step) {
 	s.Want = wants
 }
 
-// First is what of a want must have been so at a container's first instruction.
-func (a Attachment) First(w scenario.Want) scenario.Want {
+// AtStart returns the part of a want that must hold at a container's first instruction.
+func (a Attachment) AtStart(w scenario.Want) scenario.Want {
 	if !a.reaches {
-		w = a.takenOf(w)
+		w = a.withoutUnsupportedLimit(w)
 	}
-	return trim(w, func(f lifecycle.Field) bool { return a.way(f).InTime() })
+	return trim(w, func(f lifecycle.Field) bool { return a.way(f).BeforeStart() })
 }
 
-// takenOf takes from a want the memory limit that the runtime does not take when
-// a container is created: it is in the kernel alone.
-func (a Attachment) takenOf(w scenario.Want) scenario.Want {
+// withoutUnsupportedLimit removes the memory limit that the runtime does not support at
+// a creation: only the kernel has it.
+func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	if w.Memory != nil && a.takes != nil && a.takes(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
 		w.Memory = nil
 	}
@@ -45,11 +45,11 @@ func (a Attachment) takenOf(w scenario.Want) scenario.Want {
 }
 
 func (a Attachment) way(f lifecycle.Field) Way {
-	way, _ := a.Brings(f, lifecycle.OfContainer)
+	way, _ := a.Delivers(f, lifecycle.OfContainer)
 	return way
 }
 
-// trim keeps of a want what is said of fields to be kept.
+// trim keeps the part of a want that is about fields to keep.
 func trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
 	drop(keep(lifecycle.CPUSetCPUs), &w.CPUs)
 	drop(keep(lifecycle.CPUSetCPUs), &w.Exclusive)

@@ -7,16 +7,16 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Device is a device that the kubelet can give to a container.
+// Device is a device that the kubelet can assign to a container.
 type Device struct {
 	// Resource is the extended resource, ID the device plugin's name for it.
 	Resource, ID string
-	// Nodes are the ids of the NUMA nodes that the plugin says it is at; nil where it
-	// does not say.
+	// Nodes are the ids of the device's NUMA nodes, from its plugin; nil if that does not
+	// report them.
 	Nodes []int
 }
 
-// Devices asks the kubelet which devices there are, given to containers or not.
+// Devices lists the kubelet's devices, assigned or not.
 func (g *Grants) Devices(ctx context.Context) ([]Device, error) {
 	if g.o.Socket == "" {
 		return nil, nil
@@ -27,12 +27,12 @@ func (g *Grants) Devices(ctx context.Context) ([]Device, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if g.conn == nil { // nobody could ask yet
+	if g.conn == nil { // not connected yet
 		return nil, nil
 	}
 	answer, err := podresources.NewPodResourcesListerClient(g.conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
-		return nil, g.because(err)
+		return nil, g.explain(err)
 	}
 	return devicesOf(answer)
 }
@@ -43,7 +43,7 @@ func devicesOf(answer *podresources.AllocatableResourcesResponse) ([]Device, err
 	for _, d := range answer.GetDevices() {
 		var nodes []int
 		for _, n := range d.GetTopology().GetNodes() {
-			if id := n.GetID(); id >= 0 && id <= maxNode { // a plugin that does not know says -1, if anything
+			if id := n.GetID(); id >= 0 && id <= maxNode { // a plugin that does not know the node reports -1, or no node
 				nodes = append(nodes, int(id))
 			}
 		}

@@ -16,23 +16,23 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// APIServerOptions say how the API server is asked for the pods of a node.
+// APIServerOptions configure how to read a node's pods from the API server.
 type APIServerOptions struct {
-	// URL is where it answers, without a path.
+	// URL is the server's address, without a path.
 	URL string
-	// Client sends requests with the agent's credentials. It must not bound their
-	// time: a watch goes on.
+	// Client sends requests with the agent's credentials. It must have no timeout, because
+	// a watch is a long request.
 	Client *http.Client
-	// Node is the node's name: its pods alone are asked for.
+	// Node is the node's name: only its pods are requested.
 	Node string
-	// Note is called with how each request ended; nil if not needed.
+	// Note is called with the error of each request, nil for a success; nil if not needed.
 	Note func(error)
-	// Begin waits until the server may be asked at first; nil for at once.
+	// Begin blocks until the first request may be sent; nil for at once.
 	Begin func(context.Context)
 }
 
-// APIServer is the API server as a source of specs: one list, then one watch that
-// goes on from where the one before ended. Of a pod it keeps what a spec has.
+// APIServer reads specs from the API server: one list, then watches, each from the
+// version where the last one ended. It keeps only the fields of a PodSpec.
 type APIServer struct {
 	o APIServerOptions
 
@@ -41,21 +41,21 @@ type APIServer struct {
 }
 
 const (
-	// watchTime is how long one watch lasts at least, and at most twice: the server
-	// ends it then, and a load balancer that forgot it is noticed.
+	// watchTime is the least duration of one watch, and half of the longest. The server
+	// ends it then, so that a load balancer that dropped the connection is noticed.
 	watchTime = 5 * time.Minute
-	// quiet is how long a watch may say nothing at all: the server sends a bookmark
-	// about once a minute.
-	quiet = 3 * time.Minute
+	// maxSilence is how long a watch may send nothing: the server sends a bookmark about
+	// once a minute.
+	maxSilence = 3 * time.Minute
 	// maxEvent bounds one event of a watch: an object in the API server's store has
 	// about 1.5 MiB at most.
 	maxEvent = 16 << 20
 )
 
-// errExpired: the server no longer knows the version a watch was to begin at.
+// errExpired: the server no longer has the version from which the watch was to begin.
 var errExpired = errors.New("the watch is too old; pods are listed again")
 
-// NewAPIServer returns a source. Nothing is asked before Follow.
+// NewAPIServer returns a source. It sends no request before Follow.
 func NewAPIServer(o APIServerOptions) *APIServer {
 	if o.Note == nil {
 		o.Note = func(error) {}
@@ -73,7 +73,7 @@ func (a *APIServer) Begin(ctx context.Context) {
 	}
 }
 
-// Soon does nothing: a watch tells at once.
+// Soon does nothing: the watch reports changes at once.
 func (*APIServer) Soon() {}
 
 // Close ends idle connections.
@@ -82,8 +82,8 @@ func (a *APIServer) Close() error {
 	return nil
 }
 
-// Get waits for the watch to report a pod: a kubelet that knows it has it from the
-// same server, which tells both at about the same time.
+// Get waits for the watch to report a pod. The kubelet learns of a pod from the same
+// server at about the same time.
 func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	told := make(chan *lifecycle.PodSpec, 1)
 	a.mu.Lock()
@@ -108,12 +108,12 @@ func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	return Update{}, ErrLater
 }
 
-// serve gives a spec to those who wait for it.
-func (a *APIServer) serve(s *lifecycle.PodSpec) {
+// deliver passes a spec to the callers that wait for it.
+func (a *APIServer) deliver(s *lifecycle.PodSpec) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.waiting[s.UID] {
-		w <- s // has room for the one it gets
+		w <- s // never blocks: capacity 1
 	}
 	delete(a.waiting, s.UID)
 }
@@ -131,7 +131,7 @@ func (a *APIServer) Follow(ctx context.Context, tell func(Update)) error {
 		for ; err == nil; watched++ {
 			version, err = a.watch(ctx, version, tell)
 		}
-		// A server that says so of a list it gave just now is asked again after a pause.
+		// If the server reports that for a list it has just sent, the next request follows after a pause.
 		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
 			return err
 		}
@@ -158,14 +158,14 @@ func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, e
 	case http.StatusGone:
 		return nil, errExpired
 	case http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s: %s: it does not know the token", a.o.URL, res.Status)
+		return nil, fmt.Errorf("%s: %s: the server does not accept the agent's token", a.o.URL, res.Status)
 	case http.StatusForbidden:
-		return nil, fmt.Errorf(`%s: %s: the agent's role needs "list" and "watch" on pods`, a.o.URL, res.Status)
+		return nil, fmt.Errorf(`%s: %s: give the agent's role "list" and "watch" on pods`, a.o.URL, res.Status)
 	}
 	return nil, fmt.Errorf("%s: %s", a.o.URL, res.Status)
 }
 
-// list reports all pods and returns the version of the list.
+// list reports all pods and returns the list's version.
 func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -188,7 +188,7 @@ func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (s
 	}
 	tell(Update{All: all, Full: true, Unread: append(l.unread, twice...)})
 	for _, s := range all {
-		a.serve(s)
+		a.deliver(s)
 	}
 	return l.version, nil
 }
@@ -199,8 +199,8 @@ type watchEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watch reports changes since a version, until the server ends the watch, and
-// returns the last version.
+// watch reports changes since a version, until the server ends the watch, and returns
+// the last version.
 func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -213,7 +213,7 @@ func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)
 		return "", err
 	}
 	defer body.Close()
-	silent := time.AfterFunc(quiet, cancel)
+	silent := time.AfterFunc(maxSilence, cancel)
 	defer silent.Stop()
 	events := &io.LimitedReader{R: body, N: maxEvent}
 	for d := json.NewDecoder(events); ; {
@@ -224,15 +224,15 @@ func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)
 			return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
 		}
 		events.N = maxEvent
-		silent.Reset(quiet)
-		if version, err = a.take(e, version, tell); err != nil {
+		silent.Reset(maxSilence)
+		if version, err = a.applyEvent(e, version, tell); err != nil {
 			return "", err
 		}
 	}
 }
 
-// take reports what an event says, and returns the version after it.
-func (a *APIServer) take(e watchEvent, version string, tell func(Update)) (string, error) {
+// applyEvent reports the change of an event, and returns the version after it.
+func (a *APIServer) applyEvent(e watchEvent, version string, tell func(Update)) (string, error) {
 	if e.Type == "ERROR" {
 		var s struct {
 			Code    int    `json:"code"`
@@ -244,7 +244,7 @@ func (a *APIServer) take(e watchEvent, version string, tell func(Update)) (strin
 		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
 	}
 	var p v1Pod
-	// Names and version are read first: text where a number should be is this pod's fault alone.
+	// Names and version are read first: a string in place of a number is an error of this pod only.
 	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
 	if err != nil && !errors.As(err, &ofPod) {
 		return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
@@ -266,7 +266,7 @@ func (a *APIServer) take(e watchEvent, version string, tell func(Update)) (strin
 		tell(Update{Unread: []Unread{{uid, err}}})
 	default:
 		tell(Update{All: map[string]*lifecycle.PodSpec{uid: s}})
-		a.serve(s)
+		a.deliver(s)
 	}
 	return version, nil
 }

@@ -19,64 +19,62 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// What a source answers where it has no spec for a reason that is no fault.
+// Answers of a source that has no spec and did not fail.
 var (
 	ErrUnknown = errors.New("no such pod")
-	ErrLater   = errors.New("asked just now; it is asked again soon")
+	ErrLater   = errors.New("asked just now; the source asks again soon")
 )
 
 // SpecSource is one source of pod specs.
 type SpecSource interface {
 	Source() lifecycle.Source
-	// Get asks for one pod now; the answer may have more. ErrUnknown and ErrLater are
-	// no faults.
+	// Get reads one pod now; the answer may have more. ErrUnknown and ErrLater are no failures.
 	Get(ctx context.Context, uid string) (Update, error)
-	// Soon has Follow ask again at its next chance, where it asks at all.
+	// Soon makes Follow ask again as soon as it may, if it polls.
 	Soon()
-	// Follow reports all pods and changes until it fails or ctx ends.
+	// Follow reports all pods, and then changes, until it fails or ctx ends.
 	Follow(ctx context.Context, tell func(Update)) error
 	Close() error
 }
 
-// Beginner is a source that is not asked before Begin returns. If a better one is up by
-// then, it need not be asked at all.
-type Beginner interface {
+// DelayedSource is a source that is not asked before Begin returns. If a better source
+// is up by then, it is not asked at all.
+type DelayedSource interface {
 	Begin(ctx context.Context)
 }
 
-// Update is what a source tells.
+// Update is an answer of a source.
 type Update struct {
-	// All are pods by UID: every one of the node where Full is set.
+	// All are pods by UID: all pods of the node if Full is set.
 	All  map[string]*lifecycle.PodSpec
 	Full bool
 	Gone string // UID of a pod that ended
-	// Unread are pods in the answer that cannot be read. What was known of them
-	// stays.
+	// Unread are pods of the answer that cannot be read. Their earlier specs stay.
 	Unread []Unread
 }
 
-// State is what can be said of one source.
+// State is the state of one source.
 type State struct {
 	Source lifecycle.Source
 	Up     bool
 	Pods   int
-	Err    error // why it is not up, or what was wrong in its last answer
-	// NoCPUs is why the PodResources API does not report which CPUs the kubelet gave
-	// away; nil where it does, and of all other sources.
+	Err    error // why it is not up, or an error in its last answer
+	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has
+	// assigned; nil if it does, and for all other sources.
 	NoCPUs error
 }
 
-// Options are what a chain is made of.
+// Options configure a chain.
 type Options struct {
 	// Sources are the sources, most trusted first. The chain closes them.
 	Sources []SpecSource
-	// Wait is the longest a runtime is made to wait for a spec.
+	// Wait is the longest that a runtime's request waits for a spec.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose spec became known or changed,
-	// not on the path of any request.
+	// Changed is called with the UIDs of pods whose spec is new or changed. No request
+	// waits for it.
 	Changed func(podUIDs []string)
-	// Remembered are the bytes that an earlier agent gave to Save last. Save stores
-	// what is known; it is nil where nothing is stored.
+	// Remembered is what an earlier agent passed to Save last. Save stores the specs; nil
+	// if nothing is stored.
 	Remembered []byte
 	Save       func([]byte) error
 	Log        *slog.Logger
@@ -84,11 +82,11 @@ type Options struct {
 	Retry time.Duration
 }
 
-// Chain knows pods' specs by its sources.
+// Chain has the specs of pods, from a chain of sources.
 type Chain struct {
 	o     Options
-	woken chan struct{}
-	ready chan struct{} // closed once a source is up, or none is after each was asked
+	wake  chan struct{}
+	ready chan struct{} // closed when a source is up, or all have failed
 
 	mu         sync.Mutex // guards all below; never held across I/O
 	sources    []*sourceState
@@ -100,18 +98,18 @@ type Chain struct {
 	gone       ring
 }
 
-// sourceState is one source and what it reported.
+// sourceState is one source and its answers.
 type sourceState struct {
 	SpecSource
 	up    bool
 	asked bool
 	err   error
 	pods  map[string]*lifecycle.PodSpec
-	// unread are pods in its answers that cannot be read.
+	// unread are pods of its answers that cannot be read.
 	unread []Unread
 }
 
-// New makes a chain. Nothing is asked before Run.
+// New makes a chain. It asks no source before Run.
 func New(o Options) *Chain {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -119,19 +117,19 @@ func New(o Options) *Chain {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	l := &Chain{o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
+	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
 	for _, r := range o.Sources {
 		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
 	}
-	l.settleLocked()
+	l.openReadyLocked()
 	var err error
-	if l.remembered, err = recall(o.Remembered); err != nil {
+	if l.remembered, err = loadSpecs(o.Remembered); err != nil {
 		o.Log.Warn("remembered pod specs are ignored", logkey.Err, err)
 	}
 	return l
 }
 
-// Spec returns what is known of a pod at once, nil for nothing.
+// Spec returns the known spec of a pod, without waiting; nil for none.
 func (l *Chain) Spec(uid string) *lifecycle.PodSpec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +145,7 @@ func (l *Chain) specLocked(uid string) *lifecycle.PodSpec {
 	return l.remembered[uid]
 }
 
-// States reports every source.
+// States returns the state of every source.
 func (l *Chain) States() []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,16 +156,16 @@ func (l *Chain) States() []State {
 	return out
 }
 
-// patience is the longest an agent waits for the first answer at its start.
-const patience = 2 * time.Second
+// maxFirstWait is the longest that an agent waits for the first answer at its start.
+const maxFirstWait = 2 * time.Second
 
-// Ready returns when a source has listed the node's pods, or none can now: running
-// containers are taken over with what is known by then. It waits for patience at most.
-func (l *Chain) Ready(ctx context.Context) { awaitFirst(ctx, l.ready) }
+// AwaitFirst returns when a source has listed the node's pods, or all have failed, at
+// most after maxFirstWait. Running containers are decided with the specs known by then.
+func (l *Chain) AwaitFirst(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
-// awaitFirst waits for the first answer, for a short time at most.
+// awaitFirst waits for the first answer, at most for maxFirstWait.
 func awaitFirst(ctx context.Context, ready <-chan struct{}) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, maxFirstWait)
 	defer cancel()
 	select {
 	case <-limited.Done():
@@ -175,8 +173,8 @@ func awaitFirst(ctx context.Context, ready <-chan struct{}) {
 	}
 }
 
-// settleLocked opens Ready where nothing more is to be waited for.
-func (l *Chain) settleLocked() {
+// openReadyLocked closes ready if there is nothing more to wait for.
+func (l *Chain) openReadyLocked() {
 	open := !slices.ContainsFunc(l.sources, func(r *sourceState) bool { return !r.asked }) ||
 		slices.ContainsFunc(l.sources, func(r *sourceState) bool { return r.up })
 	if open && !l.readyOnce {
@@ -185,12 +183,11 @@ func (l *Chain) settleLocked() {
 	}
 }
 
-// slow is how long Await returns at once after a caller waited without success.
-const slow = 5 * time.Second
+// slowPause is how long Await returns at once after a caller waited in vain.
+const slowPause = 5 * time.Second
 
-// Await asks the sources that are up for a pod without a known spec, for at most as
-// long as the options say. Where no source is up, or one was slow just now, it
-// returns at once.
+// Await asks the sources that are up for a pod without a known spec, for at most
+// Options.Wait. If no source is up, or one was slow just now, it returns at once.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
@@ -215,19 +212,19 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	for _, r := range up {
 		u, err := r.Get(limited, pod.UID)
 		if len(u.All) > 0 {
-			l.take(r, u)
+			l.apply(r, u)
 		}
 		switch {
 		case err == nil:
 			return
 		case limited.Err() != nil:
-			if ctx.Err() == nil { // else its time was cut by its event's
+			if ctx.Err() == nil { // otherwise the event's deadline ended the wait
 				l.mu.Lock()
-				l.slowUntil = time.Now().Add(slow)
+				l.slowUntil = time.Now().Add(slowPause)
 				l.mu.Unlock()
 			}
 			r.Soon()
-			l.o.Log.Debug("a pod spec did not come in time", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
+			l.o.Log.Debug("a source did not answer in time with a pod's spec", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
 			return
 		default:
 			l.o.Log.Debug("no pod spec", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
@@ -235,47 +232,47 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	}
 }
 
-// Run follows the sources until ctx ends, and closes them.
+// Run watches the sources until ctx ends, and closes them.
 func (l *Chain) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range l.sources {
 		group.Go(func() error {
-			l.follow(ctx, i, r)
+			l.watchSource(ctx, i, r)
 			return r.Close()
 		})
 	}
 	group.Go(func() error {
-		l.spread(ctx)
+		l.publish(ctx)
 		return nil
 	})
 	return group.Wait()
 }
 
-// maxRetry is the longest pause after a source failed.
+// maxRetry is the longest pause after a source has failed.
 const maxRetry = 30 * time.Second
 
-// follow keeps one source going while no better one is up.
-func (l *Chain) follow(ctx context.Context, i int, r *sourceState) {
-	if b, ok := r.SpecSource.(Beginner); ok {
+// watchSource watches one source while no better one is up.
+func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
+	if b, ok := r.SpecSource.(DelayedSource); ok {
 		b.Begin(ctx)
 	}
 	pause := l.o.Retry
 	for ctx.Err() == nil {
 		if l.betterUp(i) {
-			l.rest(r)
+			l.notNeeded(r)
 			pause = l.o.Retry
 		} else {
 			following, stop := context.WithCancel(ctx)
 			err := r.Follow(following, func(u Update) {
 				pause = l.o.Retry
-				l.take(r, u)
+				l.apply(r, u)
 				if l.betterUp(i) {
 					stop()
-					l.rest(r)
+					l.notNeeded(r)
 				}
 			})
 			if following.Err() == nil {
-				l.down(ctx, r, err)
+				l.sourceFailed(ctx, r, err)
 			}
 			stop()
 		}
@@ -290,8 +287,8 @@ func (l *Chain) betterUp(i int) bool {
 	return slices.ContainsFunc(l.sources[:i], func(r *sourceState) bool { return r.up })
 }
 
-// rest notes that a source is not asked, because a better one answers.
-func (l *Chain) rest(r *sourceState) {
+// notNeeded notes that a source is not asked, because a better one answers.
+func (l *Chain) notNeeded(r *sourceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.up, r.err = false, errNotNeeded
@@ -299,26 +296,26 @@ func (l *Chain) rest(r *sourceState) {
 
 var errNotNeeded = errors.New("not asked: a better source answers")
 
-// down notes that a source failed. Specs that it gave stay known. It is logged once.
-func (l *Chain) down(ctx context.Context, r *sourceState, err error) {
+// sourceFailed notes that a source failed, and logs it once. Its specs stay.
+func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	l.mu.Lock()
 	news := r.up || r.err == nil || err == nil || r.err.Error() != err.Error()
 	if err == nil {
-		err = errors.New("it ended")
+		err = errors.New("the source ended without an error")
 	}
 	r.up, r.asked, r.err = false, true, err
-	l.settleLocked()
+	l.openReadyLocked()
 	l.mu.Unlock()
 	if news {
-		l.o.Log.Info("a source of pod specs does not answer; the specs that it gave stay known", logkey.Source, string(r.Source()), logkey.Err, err)
+		l.o.Log.Info("a source of pod specs does not answer; its specs stay in use", logkey.Source, string(r.Source()), logkey.Err, err)
 	}
 }
 
-// take takes in what a source tells.
-func (l *Chain) take(r *sourceState, u Update) {
+// apply stores the answer of a source.
+func (l *Chain) apply(r *sourceState, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news, unread := r.note(u)
@@ -331,7 +328,7 @@ func (l *Chain) take(r *sourceState, u Update) {
 	}
 	for uid, s := range u.All {
 		if !u.Full && l.gone.has(uid) {
-			continue // an answer from before its end, which no list would take back
+			continue // an answer from before its end, which no later list would remove
 		}
 		before := l.specLocked(uid)
 		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
@@ -347,24 +344,24 @@ func (l *Chain) take(r *sourceState, u Update) {
 			l.o.Log.Info("a source of pod specs answers", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
 		}
 		r.up, r.asked, r.err = true, true, unread
-		l.settleLocked()
+		l.openReadyLocked()
 		l.pruneLocked(u.All, u.Unread)
 	}
 	if len(l.changed) > 0 {
-		wake(l.woken)
+		signal(l.wake)
 	}
 }
 
-// wake wakes who waits, or will.
-func wake(woken chan<- struct{}) {
+// signal wakes the goroutine that waits on the channel, now or later.
+func signal(woken chan<- struct{}) {
 	select {
 	case woken <- struct{}{}:
 	default:
 	}
 }
 
-// note takes in which pods cannot be read, and returns that as an error. It reports
-// whether that is to be said: once, not at every answer.
+// note stores which pods cannot be read, and returns that as an error. news reports
+// whether to log it: once, not at every answer.
 func (r *sourceState) note(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
@@ -390,9 +387,9 @@ func (l *Chain) forgetLocked(uid string) {
 	l.dirty = true
 }
 
-// pruneLocked forgets pods that a whole list does not have: every source reports
-// the same kubelet's. Pods that could not be read are not gone, and one without a UID
-// may be any.
+// pruneLocked forgets pods that a complete list lacks: every source reports the same
+// kubelet's pods. It keeps pods that could not be read. If one of those has no UID it
+// keeps all, because it may be any of them.
 func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) {
 	there := map[string]bool{}
 	for _, u := range unread {
@@ -417,18 +414,18 @@ func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) 
 	}
 }
 
-// gather is how long changes are gathered before they are told, keepEvery the
-// least time between two writes of what is known.
+// debounce is how long changes are collected before they are reported, savePause the
+// least time between two saves.
 const (
-	gather    = 20 * time.Millisecond
-	keepEvery = time.Second
+	debounce  = 20 * time.Millisecond
+	savePause = time.Second
 )
 
-// spread reports changes and keeps what is known, until ctx ends.
-func (l *Chain) spread(ctx context.Context) {
-	defer saveLast(l.save)
+// publish reports changes and saves specs, until ctx ends.
+func (l *Chain) publish(ctx context.Context) {
+	defer saveAtEnd(l.save)
 	var retry statefile.Retry
-	keep := time.NewTicker(keepEvery)
+	keep := time.NewTicker(savePause)
 	defer keep.Stop()
 	for {
 		select {
@@ -439,17 +436,17 @@ func (l *Chain) spread(ctx context.Context) {
 				retry.Note(time.Now(), l.save())
 			}
 			continue
-		case <-l.woken:
+		case <-l.wake:
 		}
-		if !sleep.For(ctx, gather) {
+		if !sleep.For(ctx, debounce) {
 			return
 		}
-		l.tell()
+		l.notifyChanged()
 	}
 }
 
-// tell hands over what changed.
-func (l *Chain) tell() {
+// notifyChanged reports the changed pods.
+func (l *Chain) notifyChanged() {
 	l.mu.Lock()
 	changed := l.changed
 	l.changed = map[string]bool{}

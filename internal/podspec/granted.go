@@ -13,22 +13,21 @@ import (
 // maxDevices bounds the devices of one container.
 const maxDevices = 65536
 
-// maxCPU is more than any id of a CPU or a NUMA node is.
+// maxCPU is above any id of a CPU or a NUMA node.
 const maxCPU = 65536
 
-// given is what the PodResources API reports of one pod, by container.
-type given struct {
+// podGrants is what the PodResources API reports for one pod, by container.
+type podGrants struct {
 	devices map[string]lifecycle.DeviceGrant
 	static  map[string]lifecycle.StaticGrant
 }
 
-// grantsOf reads an answer of the PodResources API, by pod and container. Pods
-// and containers without devices are kept: that they have none is known. hasCPUs says
-// that a container without CPUs in the answer has none of its own, because the kubelet's
-// CPU manager gives CPUs away. unread are pods that cannot be read, by name; one without
-// a name may be any.
-func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]given, unread map[podName]error, err error) {
-	all, unread = map[podName]given{}, map[podName]error{}
+// grantsOf reads an answer of the PodResources API, by pod and container. It keeps pods
+// and containers without devices, because that is knowledge too. hasCPUs: the kubelet's
+// CPU manager assigns CPUs, so a container without CPUs in the answer has no exclusive
+// ones. unread are pods that cannot be read, by name; one without a name may be any.
+func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
+	all, unread = map[podName]podGrants{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}
@@ -44,7 +43,7 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all 
 			unread[name] = fmt.Errorf("two pods have the name %.80q", name.namespace+"/"+name.name)
 			continue
 		}
-		pod, err := givenTo(p, hasCPUs)
+		pod, err := podGrantsOf(p, hasCPUs)
 		if err != nil {
 			unread[name] = fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
 			continue
@@ -54,26 +53,26 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all 
 	return all, unread, nil
 }
 
-// givenTo reads what one pod was given.
-func givenTo(p *podresources.PodResources, hasCPUs bool) (given, error) {
-	pod := given{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
+// podGrantsOf reads the grants of one pod.
+func podGrantsOf(p *podresources.PodResources, hasCPUs bool) (podGrants, error) {
+	pod := podGrants{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
 	for _, c := range p.GetContainers() {
 		if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
-			return given{}, errors.New("a container has no name, or that of another, or there are too many")
+			return podGrants{}, errors.New("a container has no name, or the name of another one, or the pod has too many containers")
 		}
 		grant, err := grantOf(c)
 		if err != nil {
-			return given{}, err
+			return podGrants{}, err
 		}
 		pod.devices[c.GetName()] = grant
 	}
 	return pod, pod.readStatic(p, hasCPUs)
 }
 
-// readStatic reads the CPUs and memory nodes of a pod's containers. Those of the
-// pod as a whole (Kubernetes 1.36, PodLevelResourceManagers) list those of its
-// containers, too: a container that has none of its own shares what is left of them.
-func (g given) readStatic(p *podresources.PodResources, hasCPUs bool) error {
+// readStatic reads the CPUs and memory nodes of a pod's containers. Those of the pod as
+// a whole (Kubernetes 1.36, PodLevelResourceManagers) include those of its containers.
+// A container without its own shares the rest.
+func (g podGrants) readStatic(p *podresources.PodResources, hasCPUs bool) error {
 	shared, err := idsOf(p.GetCpuIds())
 	if err != nil {
 		return err
@@ -106,7 +105,7 @@ func (g given) readStatic(p *podresources.PodResources, hasCPUs bool) error {
 	return nil
 }
 
-// nodesOf lists the NUMA nodes of memory of all kinds, as the kubelet has them in
+// nodesOf lists the NUMA nodes of all kinds of memory, as the kubelet writes them to
 // cpuset.mems (Kubernetes 1.36, cm/memorymanager, GetMemoryNUMANodes).
 func nodesOf(blocks []*podresources.ContainerMemory) ([]int, error) {
 	var ids []int64
@@ -134,12 +133,12 @@ func idsOf(ids []int64) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-var errBadID = errors.New("a CPU or NUMA node has an id below 0 or too high, or there are too many")
+var errBadID = errors.New("the id of a CPU or NUMA node is below 0 or too high, or there are too many ids")
 
 func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
 	out := lifecycle.DeviceGrant{CDI: cdiOf(c)}
 	names := slices.Clone(out.CDI)
-	// A resource comes once for each NUMA node of its devices.
+	// The answer has one entry per NUMA node of a resource's devices.
 	for _, d := range c.GetDevices() {
 		resource := d.GetResourceName()
 		if out.IDs == nil {
@@ -148,7 +147,7 @@ func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) 
 		out.IDs[resource] = append(out.IDs[resource], d.GetDeviceIds()...)
 		names = append(append(names, resource), d.GetDeviceIds()...)
 		for _, n := range d.GetTopology().GetNodes() {
-			// A plugin that does not know says -1, if anything.
+			// A plugin that does not know the node reports -1, or no node.
 			if id := n.GetID(); id >= 0 && id <= maxNode && !slices.Contains(out.NUMA[resource], int(id)) {
 				if out.NUMA == nil {
 					out.NUMA = map[string][]int{}
@@ -176,7 +175,7 @@ func cdiOf(c *podresources.ContainerResources) []string {
 	return out
 }
 
-// maxNode is the highest NUMA node id of any kernel (NODES_SHIFT is 10 at most).
+// maxNode is the highest NUMA node id of any kernel (NODES_SHIFT is at most 10).
 const maxNode = 1023
 
-var errBadDevice = errors.New("a device without a name or with one too long, or too many devices")
+var errBadDevice = errors.New("a device has no name or a name that is too long, or there are too many devices")

@@ -22,57 +22,55 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// GrantsOptions are what Grants are made of.
+// GrantsOptions configure Grants.
 type GrantsOptions struct {
-	// Socket is that of the kubelet's PodResources API (v1); "" switches it off.
+	// Socket is the socket of the kubelet's PodResources API (v1); "" switches it off.
 	Socket string
-	// Wait is the longest a runtime is made to wait.
+	// Wait is the longest that a runtime's request waits.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose grants became known or changed,
-	// not on the path of any request.
+	// Changed is called with the UIDs of pods whose grants are new or changed. No request
+	// waits for it.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
-	// Remembered is what Save was given last by an earlier agent: CPUs and memory
-	// nodes that stand in for a kubelet that is away. Save is called off the path of
-	// any request, and may be nil.
+	// Remembered is what an earlier agent passed to Save last: CPUs and memory nodes that
+	// are used while the kubelet does not answer. No request waits for Save, which may be
+	// nil.
 	Remembered []byte
 	Save       func([]byte) error
-	// Retry is the first pause after a question without success, 1 s where 0.
+	// Retry is the first pause after a failed question; 0 means 1 s.
 	Retry time.Duration
 	// Dial connects to the socket; nil for the system's call.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// Grants knows which devices the kubelet gave the pods it was asked about, and
-// which CPUs and memory nodes its static managers. The kubelet allots all of them
-// before it makes the sandbox. A pod's devices stay its own for as long as it
-// lives; its CPUs may be others after a resize, so that each answer counts for
-// all pods.
+// Grants has the devices that the kubelet assigned to pods, and the CPUs and memory
+// nodes that its static managers assigned. The kubelet assigns all of them before it
+// creates the sandbox. A pod's devices never change. Its CPUs may change at a resize,
+// so each answer updates all pods.
 type Grants struct {
 	o     GrantsOptions
-	woken chan struct{}
-	ready chan struct{}    // closed once the kubelet was asked
-	turn  chan struct{}    // a lock: a goroutine that has put its token in may ask; guards conn
+	wake  chan struct{}
+	ready chan struct{}    // closed when the kubelet was asked once
+	turn  chan struct{}    // a lock: the goroutine whose token it holds may ask; guards conn
 	conn  *grpc.ClientConn // nil before the first question
 
 	mu        sync.Mutex // guards all below; never held across I/O
 	known     map[string]*lifecycle.KubeletGrants
-	before    map[string]*lifecycle.KubeletGrants // known to an earlier agent; used until the kubelet answers
-	dirty     bool                                // what is known is other than what was saved
+	before    map[string]*lifecycle.KubeletGrants // of an earlier agent; used until the kubelet answers
+	dirty     bool                                // known differs from what was saved
 	wanted    map[string]podName                  // by UID
 	changed   []string
 	slowUntil time.Time
 	asked     bool
 	up        bool
 	err       error
-	noCPUs    error // why its answers do not report CPUs; nil where they do
+	noCPUs    error // why its answers have no CPUs; nil if they have
 }
 
-// podName is what the PodResources API knows a pod by.
+// podName identifies a pod in the PodResources API.
 type podName struct{ namespace, name string }
 
-// NewGrants returns one that knows nothing. Nothing is asked before Run or
-// Await.
+// NewGrants returns Grants without any pods. It asks nothing before Run or Await.
 func NewGrants(o GrantsOptions) *Grants {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -80,20 +78,20 @@ func NewGrants(o GrantsOptions) *Grants {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	before, err := recallGrants(o.Remembered)
+	before, err := loadGrants(o.Remembered)
 	if err != nil {
 		o.Log.Warn("the saved grants of the kubelet cannot be read and are ignored", logkey.Err, err)
 	}
 	return &Grants{
 		before: before,
-		o:      o, woken: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
+		o:      o, wake: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
 		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
 		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
 	}
 }
 
-// Granted returns what is known of a pod at once, nil for nothing. What is not
-// known is asked for, off the caller's path.
+// Granted returns the known grants of a pod, without waiting; nil for none. It
+// schedules a question about an unknown pod.
 func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,12 +99,12 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 		return known
 	}
 	if g.wantLocked(pod) {
-		wake(g.woken)
+		signal(g.wake)
 	}
 	return g.before[pod.UID]
 }
 
-// Known returns what is known of a pod at once, without a request.
+// Known returns the known grants of a pod, and schedules no question.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,8 +122,8 @@ func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	return k
 }
 
-// wantLocked notes that a pod is to be asked for; false where it was noted, or
-// cannot be.
+// wantLocked schedules a question about a pod; false if that is scheduled already, or
+// impossible.
 func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	if _, noted := g.wanted[pod.UID]; noted || g.o.Socket == "" || pod.UID == "" || pod.Name == "" || len(g.wanted) == maxPods {
 		return false
@@ -134,19 +132,19 @@ func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	return true
 }
 
-// Invalidate says that what is known of a pod may be of before: it is asked for again,
-// and stands until there is an answer.
+// Invalidate schedules a question about a pod, because its grants may have changed. The
+// known ones stay until the answer.
 func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wantLocked(pod) {
-		wake(g.woken)
+		signal(g.wake)
 	}
 }
 
-// Await asks for pods that nothing is known of, or that are in doubt, for at most
-// as long as the options say. Where the kubelet does not answer, or was slow just
-// now, it returns at once.
+// Await asks for pods that are unknown or were invalidated, for at most
+// GrantsOptions.Wait. If the kubelet does not answer, or was slow just now, it returns
+// at once.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
 	wanted := false
@@ -163,7 +161,7 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 		return
 	}
 	if late || g.o.Wait <= 0 {
-		wake(g.woken)
+		signal(g.wake)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, g.o.Wait)
@@ -171,16 +169,16 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	if err := g.ask(limited); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
 			g.mu.Lock()
-			g.slowUntil = time.Now().Add(slow)
+			g.slowUntil = time.Now().Add(slowPause)
 			g.mu.Unlock()
 		}
-		g.o.Log.Debug("what the kubelet granted is not known in time", logkey.Err, err)
+		g.o.Log.Debug("the kubelet did not report its grants in time", logkey.Err, err)
 	}
-	wake(g.woken)
+	signal(g.wake)
 }
 
-// ask waits for its turn, then asks for all pods that are wanted by then. Where none
-// is, the answer to an earlier request had them.
+// ask waits for its turn, then asks for all wanted pods. If none is wanted any more,
+// the answer to another question had them.
 func (g *Grants) ask(ctx context.Context) error {
 	select {
 	case g.turn <- struct{}{}:
@@ -205,18 +203,19 @@ func (g *Grants) ask(ctx context.Context) error {
 	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
-			g.o.Log.Info("the kubelet does not report which devices it granted; none counts as granted", logkey.Err, err)
+			g.o.Log.Info("the kubelet does not report the devices it assigned; the agent assumes none", logkey.Err, err)
 		}
 		return err
 	}
 	if g.err = unreadNames(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
-		g.o.Log.Warn("what the kubelet granted some pods cannot be read; what was known of them stays", logkey.Err, g.err)
+		g.o.Log.Warn("cannot read the kubelet's grants of some pods; their known grants stay", logkey.Err, g.err)
 	}
 	g.takeLocked(wanted, answer, unread)
 	return nil
 }
 
-// unreadNames says how many pods could not be read, and why the first; nil for none.
+// unreadNames returns how many pods could not be read, and why the first could not; nil
+// for none.
 func unreadNames(unread map[podName]error) error {
 	var all []Unread
 	for _, err := range unread {
@@ -226,13 +225,13 @@ func unreadNames(unread map[podName]error) error {
 	return unreadError(all)
 }
 
-// takeLocked takes in an answer to a question for the wanted pods. A pod it
-// does not have is no longer the kubelet's. It reports no UIDs: of two pods that
-// had a name in turn only the later counts, and of two that are wanted at once
-// neither, until an answer is wanted for one of them alone. Of a pod that could not be
-// read what was known stays, and it is asked about again; so do all it does not have,
-// where one has no name.
-func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given, unread map[podName]error) {
+// takeLocked stores the answer to a question for the wanted pods. A pod that is not in
+// it is no longer the kubelet's. The answer has no UIDs. So of two pods that had the
+// same name one after the other only the later counts. Of two that are wanted at the
+// same time neither counts, until an answer is wanted for one of them only. For a pod
+// that could not be read, the known grants stay, and it is asked about again. If that
+// pod has no name, this applies to all pods that the answer lacks.
+func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {
 		_, listed := answer[name]
@@ -271,15 +270,15 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given,
 	}
 }
 
-// list asks the kubelet. The first error is why its answer has no CPUs, the second
-// why there is no answer; unread are pods that cannot be read.
-func (g *Grants) list(ctx context.Context) (all map[podName]given, unread map[podName]error, noCPUs, err error) {
+// list asks the kubelet. noCPUs is why its answer has no CPUs, err why there is no
+// answer; unread are pods that cannot be read.
+func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread map[podName]error, noCPUs, err error) {
 	answer, noCPUs, err := g.fetch(ctx)
 	if err == nil {
 		all, unread, err = grantsOf(answer, noCPUs == nil)
 	}
 	if err != nil {
-		err = g.because(err)
+		err = g.explain(err)
 		return nil, nil, err, err
 	}
 	return all, unread, noCPUs, nil
@@ -295,48 +294,46 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 		}
 	}
 	client := podresources.NewPodResourcesListerClient(g.conn)
-	noCPUs = g.tellsCPUs(ctx, client)
+	noCPUs = g.whyNoCPUs(ctx, client)
 	answer, err = client.List(ctx, &podresources.ListPodResourcesRequest{})
 	return answer, noCPUs, err
 }
 
-// tellsCPUs returns why a container of which the kubelet lists no CPUs may have
-// some alone. A CPU manager that gives none away says that none can be had; a
-// kubelet older than 1.23 is not asked, or lists none.
-func (g *Grants) tellsCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
+// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive
+// ones; nil if it cannot. A CPU manager that assigns no CPUs reports no allocatable
+// ones. A kubelet older than 1.23 does not have that call, or lists none.
+func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
 	knowsPolicy := g.up && g.noCPUs == nil
 	g.mu.Unlock()
-	if knowsPolicy { // the kubelet changes its policy only by a restart, and the agent notices that
+	if knowsPolicy { // the kubelet changes its policy only at a restart, which the agent notices
 		return nil
 	}
 	answer, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
-		return g.because(err)
+		return g.explain(err)
 	}
 	if len(answer.GetCpuIds()) == 0 {
-		return fmt.Errorf("%s lists no CPUs that can be given away: the kubelet's CPU manager has the policy none, or does not tell", g.o.Socket)
+		return fmt.Errorf("%s lists no allocatable CPUs: the kubelet's CPU manager has the policy none, or does not report them", g.o.Socket)
 	}
 	return nil
 }
 
-func (g *Grants) because(err error) error {
-	return because(err, g.o.Socket, "kubelets have it, and an agent in a container needs its directory mounted")
+func (g *Grants) explain(err error) error {
+	return connectionError(err, g.o.Socket, "kubelets have it, and an agent in a container needs its directory mounted")
 }
 
-// Ready returns once the kubelet was asked. It waits a short time at most.
-func (g *Grants) Ready(ctx context.Context) { awaitFirst(ctx, g.ready) }
+// AwaitFirst returns when the kubelet was asked once, at most after maxFirstWait.
+func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
-// State reports whether the kubelet answers, and of how many pods grants are
-// known.
+// State returns whether the kubelet answers, and for how many pods grants are known.
 func (g *Grants) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
 }
 
-// Run asks for pods that no request could wait for, and reports answers, until ctx
-// ends.
+// Run asks for pods that no request waited for, and reports answers, until ctx ends.
 func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
@@ -351,7 +348,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var retry statefile.Retry
-	keep := time.NewTicker(keepEvery) // of a save that failed
+	keep := time.NewTicker(savePause) // retries a failed save
 	defer keep.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -364,15 +361,15 @@ func (g *Grants) Run(ctx context.Context) error {
 			continue
 		case <-timer.C:
 			resting = false
-		case <-g.woken:
+		case <-g.wake:
 		}
-		if resting { // asked without success just now
+		if resting { // the last question failed just now
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 		err := g.ask(limited)
 		cancel()
-		g.tell()
+		g.notifyChanged()
 		if !retry.Resting(time.Now()) {
 			retry.Note(time.Now(), g.save())
 		}
@@ -386,11 +383,11 @@ func (g *Grants) Run(ctx context.Context) error {
 		timer.Reset(pause)
 		pause, resting = min(2*pause, maxRetry), true
 	}
-	saveLast(g.save)
+	saveAtEnd(g.save)
 	return g.end()
 }
 
-// end closes the connection once no request is under way.
+// end closes the connection when no request runs any more.
 func (g *Grants) end() error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
@@ -402,8 +399,8 @@ func (g *Grants) end() error {
 	return conn.Close()
 }
 
-// tell hands over whose grants became known or changed.
-func (g *Grants) tell() {
+// notifyChanged reports the pods whose grants are new or changed.
+func (g *Grants) notifyChanged() {
 	g.mu.Lock()
 	changed := g.changed
 	g.changed = nil

@@ -115,7 +115,7 @@ func TestGrants(t *testing.T) {
 	s.say(gpuPod("one", "a", "GPU-aa"), gpuPod("two", "a", "GPU-bb"))
 	stop := serveResources(t, socket, s)
 	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
-	g.Ready(t.Context())
+	g.AwaitFirst(t.Context())
 
 	g.Await(t.Context(), shopPod("u1", "one"))
 	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Containers: map[string]lifecycle.DeviceGrant{
@@ -180,7 +180,7 @@ func TestSlowGrants(t *testing.T) {
 	s := &resourcesServer{}
 	serveResources(t, socket, s)
 	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 30 * time.Millisecond})
-	g.Ready(t.Context())
+	g.AwaitFirst(t.Context())
 	s.mu.Lock()
 	s.hold = make(chan struct{})
 	s.mu.Unlock()
@@ -198,7 +198,7 @@ func TestSlowGrants(t *testing.T) {
 func TestNoGrants(t *testing.T) {
 	for socket, want := range map[string]string{"": "podResourcesSocket is empty", "/nonexistent/kubelet.sock": "is not there"} {
 		g := runGrants(t, GrantsOptions{Socket: socket, Wait: time.Hour})
-		g.Ready(t.Context())
+		g.AwaitFirst(t.Context())
 		g.Await(t.Context(), shopPod("u1", "one"))
 		if st := g.State(); g.Granted(shopPod("u1", "one")) != nil || st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), want) {
 			t.Errorf("%q: %+v", socket, st)
@@ -219,14 +219,14 @@ func TestGrantsOf(t *testing.T) {
 	if err != nil || len(unread) > 0 {
 		t.Fatal(err)
 	}
-	want := map[podName]given{
+	want := map[podName]podGrants{
 		{"shop", "one"}: {
 			devices: map[string]lifecycle.DeviceGrant{"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}, NUMA: map[string][]int{"nvidia.com/gpu": {1}}}},
 			static:  map[string]lifecycle.StaticGrant{"a": {}},
 		},
 		{"shop", "two"}: {devices: map[string]lifecycle.DeviceGrant{}, static: map[string]lifecycle.StaticGrant{}},
 	}
-	if d := cmp.Diff(want, all, cmp.AllowUnexported(given{})); d != "" {
+	if d := cmp.Diff(want, all, cmp.AllowUnexported(podGrants{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	twice := gpuPod("one", "a", "GPU-aa")

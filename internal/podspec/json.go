@@ -11,7 +11,7 @@ import (
 )
 
 // v1Pod is the part of a v1.Pod that is read. The types of k8s.io/api would add
-// megabytes to the binary for it.
+// megabytes to the binary.
 type v1Pod struct {
 	Metadata v1Metadata `json:"metadata"`
 	Spec     struct {
@@ -47,24 +47,24 @@ type v1Resources struct {
 	Limits   map[string]v1Quantity `json:"limits"`
 }
 
-// v1Quantity is a quantity as text, which JSON may have as a number, too.
+// v1Quantity is a quantity as a string. JSON may have it as a number.
 type v1Quantity string
 
-// UnmarshalJSON keeps the text.
+// UnmarshalJSON stores the text.
 func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 	*q = v1Quantity(strings.Trim(string(b), `"`))
 	return nil
 }
 
-// podList is what is read of a v1.PodList.
+// podList is the part of a v1.PodList that is read.
 type podList struct {
-	version string // of the list, where a watch begins
+	version string // of the list: where a watch begins
 	pods    []*lifecycle.PodSpec
 	unread  []Unread // pods that cannot be read
 }
 
-// decodeList reads a v1.PodList of a source, one pod after the other, so that the
-// text is never in memory as a whole. It lists pods that cannot be read as unread.
+// decodeList reads a v1.PodList of a source, one pod after the other, so that the whole
+// text is never in memory. unread are pods that cannot be read.
 func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 	var l podList
 	d := json.NewDecoder(r)
@@ -105,7 +105,7 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 		return podList{}, errors.New("text after the end")
 	}
 	if kind != "PodList" || !items {
-		return podList{}, fmt.Errorf("kind %.40q is no PodList with items", kind)
+		return podList{}, fmt.Errorf("kind %.40q is not a PodList with items", kind)
 	}
 	return l, nil
 }
@@ -116,14 +116,14 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 		return err
 	}
 	if start != json.Delim('[') {
-		return errors.New("items is no list")
+		return errors.New("items is not a list")
 	}
 	for d.More() {
 		if len(l.pods)+len(l.unread) == maxPods {
 			return fmt.Errorf("more than %d pods", maxPods)
 		}
 		var p v1Pod
-		// A text where a number should be is that pod's fault: the decoder has passed it.
+		// A string in place of a number is an error of that pod: the decoder has skipped it.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
 			return err
@@ -144,12 +144,12 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 func expect(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err == nil && got != want {
-		err = fmt.Errorf("%v where %v was expected", got, want)
+		err = fmt.Errorf("found %v, expected %v", got, want)
 	}
 	return err
 }
 
-// Parse reads what one v1.Pod says in the kubelet's words.
+// Parse reads one v1.Pod in the form in which the kubelet reports it.
 func Parse(text []byte) (*lifecycle.PodSpec, error) {
 	var p v1Pod
 	if err := json.Unmarshal(text, &p); err != nil {

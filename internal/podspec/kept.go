@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// keptPod is the stored form of what the kubelet's static managers gave a pod.
-// Devices are not kept: an old grant is no reason to give a container a device.
+// keptPod is the stored form of what the kubelet's static managers assigned to a pod.
+// Devices are not stored: an old grant must not give a container a device.
 type keptPod struct {
 	UID        string                `json:"uid"`
 	Namespace  string                `json:"namespace"`
@@ -25,10 +25,9 @@ type keptStatic struct {
 	Reported bool  `json:"told,omitempty"`
 }
 
-// recallGrants reads what an earlier agent knew. The error is of pods that are left
-// out.
-func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
-	pods, unread, err := recalled[keptPod](data)
+// loadGrants reads the grants of an earlier agent. The error is about pods that it skips.
+func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
+	pods, unread, err := loadStored[keptPod](data)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +59,14 @@ func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
 	return k, nil
 }
 
-// save keeps what is known of CPUs and memory nodes, where that changed.
+// save stores known CPUs and memory nodes, if they have changed.
 func (g *Grants) save() error {
 	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.keptLocked, func(err error) {
-		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
+		g.o.Log.Warn("cannot save the kubelet's grants; an agent that restarts while the kubelet does not answer would not have them", logkey.Err, err)
 	})
 }
 
-// keptLocked lists what is kept, by UID, including pods whose entry in the kubelet's
+// keptLocked lists what to store, by UID, including pods whose entry in the kubelet's
 // answer cannot be read.
 func (g *Grants) keptLocked() []keptPod {
 	out := []keptPod{}

@@ -18,28 +18,28 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// maxAnswer bounds the text of /pods: 110 pods of average size are about 1 MiB,
-// and no node runs pods enough for more than this.
+// maxAnswer bounds the text of /pods: 110 pods of average size are about 1 MiB, and no
+// node runs enough pods for this bound.
 const maxAnswer = 256 << 20
 
-// KubeletOptions say how to reach the kubelet's server.
+// KubeletOptions configure how to reach the kubelet's server.
 type KubeletOptions struct {
-	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only
-	// port, which no token is sent to.
+	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only port, which
+	// gets no token.
 	URL string
 	// TokenFile holds the bearer token; it is read again for each request.
 	TokenFile string
-	// CAFile holds the certificates the kubelet's is checked against; "" takes
-	// the system's. ServerName is the name in it, "" the URL's host.
+	// CAFile has the certificates that verify the kubelet's; "" means the system's.
+	// ServerName is the name in its certificate, "" means the URL's host.
 	CAFile, ServerName string
 	// CertFile and KeyFile are a client certificate of ours.
 	CertFile, KeyFile string
-	// SkipVerify takes any certificate.
+	// SkipVerify accepts any certificate.
 	SkipVerify bool
-	// Node is the node's name; "" takes whatever all pods agree on.
+	// Node is the node's name; "" accepts any name that all pods have in common.
 	Node string
-	// Every is the pause between two questions.
-	Every time.Duration
+	// Interval is the pause between two questions.
+	Interval time.Duration
 	// Dial connects to a host and port; nil for the system's call.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
@@ -48,39 +48,39 @@ type KubeletOptions struct {
 type Kubelet struct {
 	o      KubeletOptions
 	client *http.Client
-	kicked chan struct{}
-	secret sync.Mutex // guards making the TLS configuration
+	wake   chan struct{}
+	secret sync.Mutex // guards the creation of the TLS configuration
 
-	turn   chan struct{} // a lock: a goroutine that has put its token in may ask; guards all below
+	turn   chan struct{} // a lock: the goroutine whose token it holds may ask; guards all below
 	asked  time.Time
-	next   time.Time // not to ask before
+	next   time.Time // time of the next allowed question
 	answer *Update
 }
 
-// The kubelet makes a text of all its pods for each question: between two it is
-// left alone for some time, and for longer than the last one took.
+// The kubelet encodes all its pods for each question. So between two there is a pause
+// of at least minPause, and of pauseFactor times the duration of the last one.
 const (
-	spacing = 10 * time.Millisecond
-	duty    = 3
+	minPause    = 10 * time.Millisecond
+	pauseFactor = 3
 )
 
-// fetchTimeout bounds a request that no caller waits for.
+// fetchTimeout bounds a request that nobody waits for.
 const fetchTimeout = 10 * time.Second
 
-// NewKubelet returns a client. Files are read when they are needed, so that
-// they may come later and change.
+// NewKubelet returns a client. It reads files when it needs them, so that they may be
+// created later and change.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	k := &Kubelet{o: o, kicked: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k := &Kubelet{o: o, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	transport := &http.Transport{
 		MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
-		DisableCompression: true, // the bound is on what is read
+		DisableCompression: true, // maxAnswer bounds the uncompressed text
 	}
 	if o.Dial != nil {
 		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return o.Dial(ctx, address) }
 	}
 	k.client = &http.Client{
 		Transport: transport,
-		// A kubelet never redirects, and the token is for it alone.
+		// A kubelet never redirects, and only it may get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k
@@ -95,9 +95,9 @@ func (k *Kubelet) Close() error {
 	return nil
 }
 
-// Get asks for all pods, because one alone cannot be asked for. Who waits at the
-// same time shares an answer. Where it is too early to ask again it is done
-// soon, and ErrLater returned.
+// Get reads all pods, because the endpoint cannot return a single one. Callers that
+// wait at the same time share an answer. If it is too early to ask again, it returns
+// ErrLater, and Follow asks soon.
 func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	u, err := k.shared(ctx)
 	switch {
@@ -110,7 +110,7 @@ func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	return *u, nil
 }
 
-// shared returns an answer to a question that was asked after the call.
+// shared returns an answer to a question that was sent after the call began.
 func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 	arrived := time.Now()
 	select {
@@ -134,15 +134,15 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 	var err error
 	k.answer, err = k.list(ctx)
 	now := time.Now()
-	k.next = now.Add(max(spacing, duty*now.Sub(k.asked)))
+	k.next = now.Add(max(minPause, pauseFactor*now.Sub(k.asked)))
 	return k.answer, err
 }
 
-// Soon has Follow ask again as soon as the kubelet may be asked.
-func (k *Kubelet) Soon() { wake(k.kicked) }
+// Soon makes Follow ask as soon as it may.
+func (k *Kubelet) Soon() { signal(k.wake) }
 
-// Follow asks periodically, and soon after a caller waited without success. It
-// ends with the first request that is not answered.
+// Follow asks periodically, and soon after a caller waited in vain. It returns after
+// the first request without an answer.
 func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -151,7 +151,7 @@ func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-		case <-k.kicked:
+		case <-k.wake:
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 		u, err := k.shared(limited)
@@ -160,7 +160,7 @@ func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 			return err
 		}
 		tell(*u)
-		timer.Reset(k.o.Every)
+		timer.Reset(k.o.Interval)
 	}
 }
 
@@ -196,21 +196,20 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	return &Update{All: all, Full: true, Unread: append(list.unread, twice...)}, nil
 }
 
-// advice says what to do about a refusal.
+// advice returns what to do about a refusal.
 func advice(code int) string {
 	switch code {
 	case http.StatusUnauthorized:
-		return ": it wants a token (podspec.kubelet.tokenFile) or a client certificate that it knows"
+		return ": set podspec.kubelet.tokenFile, or a client certificate that the kubelet accepts"
 	case http.StatusForbidden:
 		return `: the token's account may not read it; a role needs "get" on nodes/pods, or nodes/proxy before Kubernetes 1.33`
 	case http.StatusNotFound:
-		return ": this is no kubelet"
+		return ": the server is not a kubelet"
 	}
 	return ""
 }
 
-// authorise adds the token, and brings the certificates up to date. A token is
-// sent over TLS only.
+// authorise adds the token, and updates the certificates. It sends a token only over TLS.
 func (k *Kubelet) authorise(req *http.Request) error {
 	if req.URL.Scheme != "https" {
 		return nil
@@ -232,8 +231,8 @@ func (k *Kubelet) authorise(req *http.Request) error {
 	return nil
 }
 
-// certificates reads the files once they are there; a client certificate is
-// read at each handshake, because it is renewed.
+// certificates reads the files when they exist. A client certificate is read at each
+// handshake, because it is renewed.
 func (k *Kubelet) certificates() error {
 	k.secret.Lock()
 	defer k.secret.Unlock()
@@ -243,7 +242,7 @@ func (k *Kubelet) certificates() error {
 	}
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: k.o.ServerName,
-		InsecureSkipVerify: k.o.SkipVerify, //nolint:gosec // an operator asked for it, and doctor says so
+		InsecureSkipVerify: k.o.SkipVerify, //nolint:gosec // the operator configured it, and trimtab doctor warns of it
 	}
 	if k.o.CAFile != "" {
 		pem, err := readBounded(k.o.CAFile)

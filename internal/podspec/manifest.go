@@ -17,11 +17,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Manifest is a pod as people write it, with what the API server and the kubelet would make of it.
+// Manifest is a pod of a YAML or JSON document, with the defaults that the API server
+// and the kubelet would add.
 type Manifest struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string
-	// Env is what each container's manifest sets, as NAME=value; values from elsewhere are left out.
+	// Env is what each container's manifest sets, as NAME=value, without values from other
+	// objects.
 	Env map[string][]string
 }
 
@@ -33,10 +35,11 @@ type manifest struct {
 	Items    []json.RawMessage `json:"items"`
 }
 
-// Manifests reads YAML or JSON documents: pods, lists of them, and workloads (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, ReplicationController, Job, CronJob), of which one pod is taken. Missing requests default to the limits,
-// as in the API server, and the QoS class follows from them. Objects of other kinds are passed over; passed has how many
-// of each kind, such as "2 Service". Errors name the document.
+// Manifests reads YAML or JSON documents: pods, lists of them, and workloads
+// (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
+// CronJob), one pod for each. As in the API server, missing requests default to the
+// limits, and the QoS class follows from them. It skips objects of other kinds; passed
+// has how many of each kind, such as "2 Service". Errors name the document.
 func Manifests(text []byte) (all []Manifest, passed []string, err error) {
 	others := map[string]int{}
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
@@ -63,9 +66,9 @@ func Manifests(text []byte) (all []Manifest, passed []string, err error) {
 	}
 	switch {
 	case len(all) == 0 && len(passed) > 0:
-		return nil, nil, fmt.Errorf("no pod and no workload in it, only %s", strings.Join(passed, ", "))
+		return nil, nil, fmt.Errorf("it has no pod and no workload, only %s; name a file with a pod", strings.Join(passed, ", "))
 	case len(all) == 0:
-		return nil, nil, errors.New("no pod in it")
+		return nil, nil, errors.New("it has no pod; name a file with one")
 	case len(all) > maxPods:
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}
@@ -167,8 +170,8 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 	return Manifest{Spec: s, Labels: meta.Labels, Annotations: meta.Annotations, Env: env}, nil
 }
 
-// defaulted are a container's requests with the limits for what it does not ask for (pkg/apis/core/v1/defaults.go,
-// SetDefaults_Pod, Kubernetes 1.36).
+// defaulted returns a container's requests, with the limits in place of missing ones
+// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod, Kubernetes 1.36).
 func defaulted(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	if len(c.Limits) == 0 {
 		return c.Requests
@@ -178,8 +181,8 @@ func defaulted(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	return all
 }
 
-// qos is the QoS class (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36, without resources of the pod as a
-// whole).
+// qos returns the QoS class (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes
+// 1.36, without resources of the pod as a whole).
 func qos(containers []lifecycle.ContainerSpec) string {
 	any, all := false, true
 	for _, c := range containers {
@@ -221,13 +224,14 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 	return env, nil
 }
 
-// Resources is what the kubelet sends the runtime for a container (pkg/kubelet/kuberuntime and
-// pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and MilliCPUToQuota, Kubernetes 1.36).
+// Resources returns what the kubelet sends to the runtime for a container
+// (pkg/kubelet/kuberuntime and pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and
+// MilliCPUToQuota, Kubernetes 1.36).
 func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
 	var r lifecycle.Resources
 	r.CPU.Shares = lifecycle.Some(shares(cmp.Or(c.Requests[lifecycle.ResourceCPU], c.Limits[lifecycle.ResourceCPU])))
 	if limit := c.Limits[lifecycle.ResourceCPU]; limit > 0 {
-		r.CPU.Quota, r.CPU.Period = lifecycle.Some(max(min(limit, mostMilli)*period/1000, 1000)), lifecycle.Some(uint64(period))
+		r.CPU.Quota, r.CPU.Period = lifecycle.Some(max(min(limit, maxMilli)*period/1000, 1000)), lifecycle.Some(uint64(period))
 	}
 	if limit := c.Limits[lifecycle.ResourceMemory]; limit > 0 {
 		r.Memory.Limit = lifecycle.Some(limit)
@@ -235,8 +239,9 @@ func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
 	return r
 }
 
-// PodResources is what the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod,
-// Kubernetes 1.36): what the pod asks for as a whole, or the sums of its containers, and its overhead.
+// PodResources returns what the kubelet sets on a pod's cgroup
+// (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod, Kubernetes 1.36): the
+// resources of the pod as a whole, or the sums of its containers, and its overhead.
 func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	if p.QoS == "BestEffort" {
 		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}
@@ -250,11 +255,11 @@ func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 
 const (
 	period = 100_000 // microseconds
-	// mostMilli is more milli-CPUs than any node has; with more, the formulae would overflow.
-	mostMilli = 1 << 40
+	// maxMilli is above the milli-CPUs of any node; above it, the formulae would overflow.
+	maxMilli = 1 << 40
 )
 
-// shares of milli-CPUs; the kernel takes 2 to 262144.
+// shares converts milli-CPUs; the kernel accepts 2 to 262144.
 func shares(milli int64) uint64 {
-	return uint64(min(max(min(milli, mostMilli)*1024/1000, 2), 262144))
+	return uint64(min(max(min(milli, maxMilli)*1024/1000, 2), 262144))
 }

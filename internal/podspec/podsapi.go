@@ -20,18 +20,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxMessage bounds one message of the kubelet. An object in the API server's
-// store has about 1.5 MiB at most.
+// maxMessage bounds one message of the kubelet. An object in the API server's store has
+// at most about 1.5 MiB.
 const maxMessage = 16 << 20
 
-// PodsAPI is the kubelet's local Pods API (v1alpha1), at a socket for root
-// alone.
+// PodsAPI is a client of the kubelet's local Pods API (v1alpha1), whose socket only
+// root can open.
 type PodsAPI struct {
 	socket string
-	conn   func() (*grpc.ClientConn, error) // the one connection, made at the first call
+	conn   func() (*grpc.ClientConn, error) // returns the one connection, made at the first call
 }
 
-// NewPodsAPI returns a client of the socket. Nothing is dialed yet.
+// NewPodsAPI returns a client of the socket. It does not connect yet.
 func NewPodsAPI(socket string) *PodsAPI {
 	return &PodsAPI{socket, sync.OnceValues(func() (*grpc.ClientConn, error) { return connect(socket, nil) })}
 }
@@ -45,12 +45,12 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	return pods.NewPodsClient(conn), nil
 }
 
-// connect makes a connection to a socket of the kubelet; by connects, nil for the
-// system's call. A kubelet that was restarted is back within seconds.
+// connect makes a connection to a socket of the kubelet; by connects, nil means the
+// system's call. A restarted kubelet answers again within seconds.
 func connect(socket string, by func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	redial := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 	target, options := "unix://"+socket, []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions protect it
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: 2 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	}
@@ -60,11 +60,11 @@ func connect(socket string, by func(context.Context, string) (net.Conn, error)) 
 	return grpc.NewClient(target, options...)
 }
 
-// because words an error of a connection to a socket for people. absent is the usual
-// reason why there is no such socket.
-func because(err error, socket, absent string) error {
+// connectionError makes a message for an error of a connection to a socket. absent is
+// the usual reason for a missing socket.
+func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is not there: %s", socket, absent)
+		return fmt.Errorf("%s does not exist: %s", socket, absent)
 	}
 	if s, ok := status.FromError(err); ok {
 		return fmt.Errorf("%s: %s", socket, s.Message())
@@ -84,7 +84,7 @@ func (p *PodsAPI) Close() error {
 	return conn.Close()
 }
 
-// Get asks for one pod.
+// Get reads one pod.
 func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	client, err := p.client()
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 		return Update{}, ErrUnknown
 	}
 	if err != nil {
-		return Update{}, p.because(err)
+		return Update{}, p.explain(err)
 	}
 	s, _, err := decodePod(answer.GetPod())
 	switch {
@@ -107,13 +107,13 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
 }
 
-// Soon does nothing: the kubelet reports by itself.
+// Soon does nothing: the kubelet's stream reports changes.
 func (*PodsAPI) Soon() {}
 
 // Follow reports all pods, and then each change, until the stream ends.
 func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	if _, err := os.Stat(p.socket); err != nil {
-		return p.because(err)
+		return p.explain(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,7 +123,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	}
 	stream, err := client.WatchPods(ctx, &pods.WatchPodsRequest{})
 	if err != nil {
-		return p.because(err)
+		return p.explain(err)
 	}
 	var first []*lifecycle.PodSpec
 	var unread []Unread
@@ -131,7 +131,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	for {
 		ev, err := stream.Recv()
 		if err != nil {
-			return p.because(err)
+			return p.explain(err)
 		}
 		switch ev.GetType() {
 		case pods.EventType_INITIAL_SYNC_COMPLETE:
@@ -144,7 +144,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 			continue
 		case pods.EventType_ADDED, pods.EventType_MODIFIED, pods.EventType_DELETED:
 		default:
-			continue // of a newer kubelet
+			continue // an event type of a newer kubelet
 		}
 		if err := p.change(ev, synced, &first, &unread, tell); err != nil {
 			return err
@@ -152,8 +152,8 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	}
 }
 
-// change takes one pod of the stream: into the first list until that is
-// complete. One that cannot be read is no reason to lose sight of the others.
+// change handles one pod of the stream: until the first list is complete it adds it
+// there. A pod that cannot be read does not end the stream.
 func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, unread *[]Unread, tell func(Update)) error {
 	s, uid, err := decodePod(ev.GetPod())
 	gone := ev.GetType() == pods.EventType_DELETED
@@ -177,10 +177,10 @@ func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecyc
 	return nil
 }
 
-// because says what an error of the connection means.
-func (p *PodsAPI) because(err error) error {
+// explain returns a message for an error of the connection.
+func (p *PodsAPI) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
-		return fmt.Errorf("%s speaks another version of the Pods API than v1alpha1", p.socket)
+		return fmt.Errorf("%s serves another version of the Pods API than v1alpha1", p.socket)
 	}
-	return because(err, p.socket, "kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI")
+	return connectionError(err, p.socket, "kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI")
 }

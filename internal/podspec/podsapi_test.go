@@ -178,7 +178,7 @@ func TestPodsAPI(t *testing.T) {
 			return slices.Contains(told, uid)
 		}
 	}
-	l.Ready(t.Context())
+	l.AwaitFirst(t.Context())
 	until(t, "the first pod is told of", heard("u1"))
 	if st := l.States()[0]; !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "1 pod cannot be read") {
 		t.Errorf("one of the first pods cannot be read: %+v", st)
@@ -231,7 +231,7 @@ func TestFirstRungWins(t *testing.T) {
 	k := serveKubelet(t)
 	socket := filepath.Join(t.TempDir(), "pods.sock")
 	ko := k.options(t)
-	ko.Every = 2 * time.Millisecond
+	ko.Interval = 2 * time.Millisecond
 	l := run(t, Options{Sources: []SpecSource{NewPodsAPI(socket), NewKubelet(ko)}})
 	until(t, "/pods answers", func() bool { s := l.Spec("u1"); return s != nil && s.From == lifecycle.FromKubelet })
 	s := &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)}

@@ -77,10 +77,10 @@ func TestBadLists(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                               "EOF",
 		`{"kind":"PodList","items":[`:    "EOF",
-		`[]`:                             "was expected",
-		`{"kind":"NodeList","items":[]}`: "no PodList",
-		`{"kind":"PodList"}`:             "no PodList with items",
-		`{"kind":"PodList","items":{}}`:  "no list",
+		`[]`:                             "expected {",
+		`{"kind":"NodeList","items":[]}`: "not a PodList",
+		`{"kind":"PodList"}`:             "not a PodList with items",
+		`{"kind":"PodList","items":{}}`:  "not a list",
 		listOf() + "x":                   "text after the end",
 		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "another node's",
 		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
@@ -110,8 +110,8 @@ func TestBadPods(t *testing.T) {
 		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":"node1","containers":[{"name":"a"}]%s}}`, uid, uid, more)
 	}
 	for text, want := range map[string]string{
-		pod("", ""): "without name, namespace or UID",
-		pod("1", `,"initContainers":[{"name":"a"}]`):                           "that of another",
+		pod("", ""): "has no name, namespace or UID",
+		pod("1", `,"initContainers":[{"name":"a"}]`):                           "name of another",
 		pod("1", `,"overhead":{"cpu":"lots"}`):                                 "is not a quantity",
 		pod("1", `,"overhead":{"memory":"99999999999E"}`):                      "is above",
 		pod("1", `,"nodeName":7`):                                              "cannot unmarshal number",
@@ -140,9 +140,9 @@ func TestBadPods(t *testing.T) {
 func TestOneBadPod(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
-	o.Every = 2 * time.Millisecond
+	o.Interval = 2 * time.Millisecond
 	l := run(t, Options{Sources: []SpecSource{NewKubelet(o)}})
-	l.Ready(t.Context())
+	l.AwaitFirst(t.Context())
 	absurd := strings.Replace(onePod, `"cpu":"250m"`, `"cpu":"9e99"`, 1)
 	other := `{"metadata":{"name":"other","namespace":"shop","uid":"u2"},"spec":{"nodeName":"node1","containers":[{"name":"a"}]}}`
 	s.say(200, listOf(absurd, other))
@@ -164,11 +164,11 @@ func TestOneBadPod(t *testing.T) {
 
 // TestOneBadMemory: one remembered pod that cannot be read does not lose the others.
 func TestOneBadMemory(t *testing.T) {
-	known, err := recall([]byte(`{"v":1,"pods":[{"UID":7},null,{"UID":"u1","Name":"web","Namespace":"shop"}]}`))
+	known, err := loadSpecs([]byte(`{"v":1,"pods":[{"UID":7},null,{"UID":"u1","Name":"web","Namespace":"shop"}]}`))
 	if err == nil || known["u1"] == nil || !known["u1"].Remembered || len(known) != 1 {
 		t.Errorf("%v, %v", known, err)
 	}
-	granted, err := recallGrants([]byte(`{"v":1,"pods":[{"uid":7},{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[-1]}}},
+	granted, err := loadGrants([]byte(`{"v":1,"pods":[{"uid":7},{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[-1]}}},
 		{"uid":"u1","namespace":"shop","name":"web","containers":{"a":{"cpus":[2],"told":true}}}]}`))
 	if err == nil || len(granted) != 1 || granted["u1"] == nil || !slices.Equal(granted["u1"].Static["a"].CPUs, []int{2}) {
 		t.Errorf("%v, %v", granted, err)
@@ -240,7 +240,7 @@ func (s *kubeletServer) options(t *testing.T) KubeletOptions {
 	t.Helper()
 	return KubeletOptions{
 		URL: s.URL, TokenFile: write(t, "token", "secret\n"), CAFile: write(t, "ca", pemOf(s.Certificate().Raw)),
-		ServerName: "example.com", Every: time.Hour,
+		ServerName: "example.com", Interval: time.Hour,
 	}
 }
 
@@ -333,9 +333,9 @@ func until(t *testing.T, what string, ok func() bool) {
 func TestBadAnswerLosesNothing(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
-	o.Every = 2 * time.Millisecond
+	o.Interval = 2 * time.Millisecond
 	l := run(t, Options{Sources: []SpecSource{NewKubelet(o)}})
-	l.Ready(t.Context())
+	l.AwaitFirst(t.Context())
 	if d := cmp.Diff(webSpec(lifecycle.FromKubelet), l.Spec("u1")); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)
 	}
@@ -357,7 +357,7 @@ func TestAwaitIsBounded(t *testing.T) {
 	s := serveKubelet(t)
 	const wait = 300 * time.Millisecond
 	l := run(t, Options{Sources: []SpecSource{NewKubelet(s.options(t))}, Wait: wait})
-	l.Ready(t.Context())
+	l.AwaitFirst(t.Context())
 	s.mu.Lock()
 	s.hold = make(chan struct{})
 	s.mu.Unlock()
@@ -376,7 +376,7 @@ func TestAwaitIsBounded(t *testing.T) {
 // TestAwaitWithoutAnybody returns at once: no source is up.
 func TestAwaitWithoutAnybody(t *testing.T) {
 	l := run(t, Options{Sources: []SpecSource{NewPodsAPI("/nonexistent/pods-api.sock")}, Wait: time.Hour})
-	l.Ready(t.Context())
+	l.AwaitFirst(t.Context())
 	l.Await(t.Context(), &lifecycle.Pod{UID: "u1"})
 	if st := l.States(); st[0].Up || !strings.Contains(st[0].Err.Error(), "feature gate PodsAPI") {
 		t.Errorf("%+v", st)
@@ -424,7 +424,7 @@ func TestRemembered(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()
-		l.Ready(ctx)
+		l.AwaitFirst(ctx)
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -505,17 +505,17 @@ func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 func TestLateAnswer(t *testing.T) {
 	l := New(Options{Sources: []SpecSource{NewKubelet(KubeletOptions{})}})
 	r := l.sources[0]
-	for n := range 3 * mostGone {
+	for n := range 3 * maxGone {
 		uid := fmt.Sprint("u-", n)
 		told := map[string]*lifecycle.PodSpec{uid: {UID: uid}}
-		l.take(r, Update{All: told})
-		l.take(r, Update{Gone: uid})
-		l.take(r, Update{All: told})
+		l.apply(r, Update{All: told})
+		l.apply(r, Update{Gone: uid})
+		l.apply(r, Update{All: told})
 	}
-	if len(r.pods) != 0 || len(l.changed) != 0 || len(l.gone.uids) != mostGone {
+	if len(r.pods) != 0 || len(l.changed) != 0 || len(l.gone.uids) != maxGone {
 		t.Errorf("%d specs and %d changes of pods that ended are kept; %d UIDs are remembered", len(r.pods), len(l.changed), len(l.gone.uids))
 	}
-	l.take(r, Update{All: map[string]*lifecycle.PodSpec{"u-1": {UID: "u-1"}}, Full: true})
+	l.apply(r, Update{All: map[string]*lifecycle.PodSpec{"u-1": {UID: "u-1"}}, Full: true})
 	if l.Spec("u-1") == nil {
 		t.Error("a pod of a whole list is not known")
 	}

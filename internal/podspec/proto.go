@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// message reads fields of a protobuf message by their numbers, which never change.
-// All others are passed over, and those that are not length-delimited.
+// message reads fields of a protobuf message by their numbers, which never change. It
+// skips all others, and those that are not length-delimited.
 type message map[protowire.Number]func([]byte) error
 
 func (m message) read(b []byte) error {
@@ -34,8 +34,8 @@ func (m message) read(b []byte) error {
 }
 
 // decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto,
-// v0.36), in which the Pods API hands pods over. Its UID is known also of one that
-// cannot be read, unless that is what cannot be.
+// v0.36), in which the Pods API sends pods. It returns the UID also for a pod that
+// cannot be read, unless the UID itself cannot be.
 func decodePod(data []byte) (s *lifecycle.PodSpec, uid string, err error) {
 	var p v1Pod
 	if err := p.message().read(data); err != nil {

@@ -12,19 +12,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// memory is the stored form of what is known of pods.
-type memory[P any] struct {
+// storedForm is the stored form of what is known of pods.
+type storedForm[P any] struct {
 	Version int `json:"v"`
 	Pods    []P `json:"pods"`
 }
 
-// recalled reads what was stored; none where nothing was. A pod that cannot be read
-// is left out.
-func recalled[P any](data []byte) (pods []P, unread []Unread, err error) {
+// loadStored reads what was stored; no pods for no data. unread are pods that it skips.
+func loadStored[P any](data []byte) (pods []P, unread []Unread, err error) {
 	if len(data) == 0 {
 		return nil, nil, nil
 	}
-	var m memory[json.RawMessage]
+	var m storedForm[json.RawMessage]
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, nil, err
 	}
@@ -42,9 +41,9 @@ func recalled[P any](data []byte) (pods []P, unread []Unread, err error) {
 	return pods, unread, nil
 }
 
-// recall reads what an earlier agent knew. The error is of pods that are left out.
-func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
-	pods, unread, err := recalled[lifecycle.PodSpec](data)
+// loadSpecs reads the specs of an earlier agent. The error is about pods that it skips.
+func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
+	pods, unread, err := loadStored[lifecycle.PodSpec](data)
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +63,14 @@ func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
 	return known, unreadError(append(unread, twice...))
 }
 
-// save keeps what is known, where that changed.
+// save stores the known specs, if they have changed.
 func (l *Chain) save() error {
 	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.keptLocked, func(err error) {
-		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
+		l.o.Log.Warn("cannot save pod specs; an agent that restarts while the kubelet does not answer would not have them", logkey.Err, err)
 	})
 }
 
-// keptLocked lists what is known, by UID.
+// keptLocked lists the known specs, by UID.
 func (l *Chain) keptLocked() []*lifecycle.PodSpec {
 	known := maps.Clone(l.remembered)
 	if known == nil {
@@ -87,8 +86,8 @@ func (l *Chain) keptLocked() []*lifecycle.PodSpec {
 	return out
 }
 
-// saveChanged saves what is known where it is dirty; mu guards both. It is dirty again,
-// and failed told, where that cannot be done. save is nil where nothing is kept.
+// saveChanged saves known() if dirty is set; mu guards both. If that fails it sets
+// dirty again and calls failed. save is nil if nothing is stored.
 func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, known func() []P, failed func(error)) error {
 	mu.Lock()
 	var pods []P
@@ -100,7 +99,7 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 	if !changed {
 		return nil
 	}
-	data, err := json.Marshal(memory[P]{Version: 1, Pods: pods})
+	data, err := json.Marshal(storedForm[P]{Version: 1, Pods: pods})
 	if err == nil {
 		err = save(data)
 	}
@@ -113,12 +112,12 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 	return err
 }
 
-// lastTries is how often a clean end tries to save.
-const lastTries = 3
+// finalSaveTries is how often an agent tries to save when it ends.
+const finalSaveTries = 3
 
-// saveLast saves at a clean end; save logs why where it cannot.
-func saveLast(save func() error) {
-	for range lastTries {
+// saveAtEnd saves when the agent ends; save itself logs an error.
+func saveAtEnd(save func() error) {
+	for range finalSaveTries {
 		if save() == nil {
 			return
 		}

@@ -2,11 +2,11 @@ package podspec
 
 import "slices"
 
-// mostGone is how many ended pods are remembered: answers that were on their way when
-// a pod ended come within seconds.
-const mostGone = 256
+// maxGone is how many ended pods are remembered: an answer that was sent before a pod
+// ended arrives within seconds.
+const maxGone = 256
 
-// ring holds the last UIDs that were added. The zero value is ready.
+// ring holds the last UIDs that were added. The zero value is ready for use.
 type ring struct {
 	uids []string
 	next int
@@ -15,10 +15,10 @@ type ring struct {
 func (r *ring) has(uid string) bool { return slices.Contains(r.uids, uid) }
 
 func (r *ring) add(uid string) {
-	if len(r.uids) < mostGone {
+	if len(r.uids) < maxGone {
 		r.uids = append(r.uids, uid)
 		return
 	}
 	r.uids[r.next] = uid
-	r.next = (r.next + 1) % mostGone
+	r.next = (r.next + 1) % maxGone
 }

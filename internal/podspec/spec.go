@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Bounds of what a kubelet reports. A kubelet runs 110 pods by default, and a
-// pod's object is at most about 1.5 MiB in the API server's store.
+// Bounds for answers of a kubelet. A kubelet runs 110 pods by default, and a pod's
+// object has at most about 1.5 MiB in the API server's store.
 const (
 	maxPods       = 16384
 	maxContainers = 4096
@@ -18,14 +18,14 @@ const (
 	maxName       = 1024
 )
 
-// mirrorAnnotation has, on the object that stands for a static pod in the API server,
-// the UID that the kubelet and the runtime know it by (pkg/kubelet/types,
+// mirrorAnnotation is the annotation of a static pod's mirror in the API server. Its
+// value is the UID that the kubelet and the runtime use (pkg/kubelet/types,
 // ConfigMirrorAnnotationKey, Kubernetes 1.36).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// uid is the UID that the runtime knows the pod by. Anyone who may create pods can
-// write the annotation, so it counts only where it cannot be the UID of a pod that the
-// API server made: a static pod's is a hash without dashes.
+// uid returns the UID that the runtime uses for the pod. Any author of pods can write
+// the annotation. So it counts only if it cannot be the UID of a pod that the API
+// server created: a static pod's UID is a hash without dashes.
 func (p *v1Pod) uid() string {
 	if hash := p.Metadata.Annotations[mirrorAnnotation]; len(hash) == 32 && strings.Trim(hash, "0123456789abcdef") == "" {
 		return hash
@@ -33,7 +33,7 @@ func (p *v1Pod) uid() string {
 	return p.Metadata.UID
 }
 
-// spec returns what is read of a pod, or what is wrong with it.
+// spec converts a pod, or returns what is wrong with it.
 func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	var wrong error
 	read := func(from map[string]v1Quantity) lifecycle.Amounts {
@@ -71,7 +71,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	return s, nil
 }
 
-// amounts reads resources; CPU is counted in milli-CPUs.
+// amounts converts resources; CPU in milli-CPUs.
 func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	var out lifecycle.Amounts
 	for name, q := range from {
@@ -84,7 +84,7 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 			return nil, fmt.Errorf("%.60q: %.40q %w", name, q, err)
 		}
 		if len(out) == maxAmounts || len(name) > maxName {
-			return nil, errors.New("too many resources, or a name too long")
+			return nil, errors.New("too many resources, or a name that is too long")
 		}
 		if out == nil {
 			out = lifecycle.Amounts{}
@@ -94,11 +94,11 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	return out, nil
 }
 
-// mostText bounds the text of one annotation: above what any dialect reads, so
-// that what is too long is still reported as too long.
-const mostText = lifecycle.MaxText + 1
+// maxAnnotation bounds the text of one annotation. It is longer than any dialect
+// accepts, so that a dialect still reports a text that is too long.
+const maxAnnotation = lifecycle.MaxText + 1
 
-// editable returns the labels or annotations whose edits count.
+// editable returns the labels or annotations that take effect when edited.
 func editable(all map[string]string) map[string]string {
 	var out map[string]string
 	for key, text := range all {
@@ -106,7 +106,7 @@ func editable(all map[string]string) map[string]string {
 			if out == nil {
 				out = map[string]string{}
 			}
-			out[key] = text[:min(len(text), mostText)]
+			out[key] = text[:min(len(text), maxAnnotation)]
 		}
 	}
 	return out
@@ -116,25 +116,25 @@ func editable(all map[string]string) map[string]string {
 func check(s *lifecycle.PodSpec) error {
 	switch {
 	case s.UID == "" || s.Name == "" || s.Namespace == "":
-		return errors.New("without name, namespace or UID")
+		return errors.New("it has no name, namespace or UID")
 	case len(s.UID) > maxName || len(s.Name) > maxName || len(s.Namespace) > maxName:
-		return errors.New("with a name too long")
+		return errors.New("a name is too long")
 	case len(s.Containers) > maxContainers:
-		return errors.New("with too many containers")
+		return errors.New("it has too many containers")
 	}
 	seen := map[string]bool{}
 	for _, c := range s.Containers {
 		if c.Name == "" || len(c.Name) > maxName || seen[c.Name] {
-			return errors.New("a container has no name, or that of another")
+			return errors.New("a container has no name, or the name of another one")
 		}
 		seen[c.Name] = true
 	}
 	return nil
 }
 
-// listed checks an answer that lists all pods of a node, and returns it by UID.
-// node is the name the pods' node must have; "" takes whatever they agree on. Of two
-// pods with one UID neither is believed.
+// listed checks an answer that lists all pods of a node, and returns them by UID. node
+// is the name that the pods' node must have; "" accepts any name they have in common.
+// Of two pods with the same UID it uses neither.
 func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []Unread, err error) {
 	out = make(map[string]*lifecycle.PodSpec, len(all))
 	twice := map[string]bool{}
@@ -158,14 +158,15 @@ func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.Po
 	return out, unread, nil
 }
 
-// Unread is a pod in the answer of a source that cannot be read; its UID is "" where
-// that cannot be read either.
+// Unread is a pod of an answer that cannot be read. Its UID is "" if that cannot be
+// read either.
 type Unread struct {
 	UID string
 	Err error
 }
 
-// unreadError says how many pods could not be read and why the first; nil for none.
+// unreadError returns how many pods could not be read and why the first could not; nil
+// for none.
 func unreadError(unread []Unread) error {
 	switch len(unread) {
 	case 0:

@@ -47,7 +47,7 @@ func TestStaticGrants(t *testing.T) {
 			t.Fatalf("nobody was told of %v", want)
 		}
 	}
-	g.Ready(t.Context())
+	g.AwaitFirst(t.Context())
 	g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
 	tells("u1", "u2")
 	wants := func(uid string, want lifecycle.StaticGrant) {
@@ -97,7 +97,7 @@ func TestStaticGrantsUntold(t *testing.T) {
 			c.s.say(staticPod("one", []int64{1}), staticPod("two", nil))
 			serveResources(t, socket, c.s)
 			g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
-			g.Ready(t.Context())
+			g.AwaitFirst(t.Context())
 			g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
 			if one, two := g.Known("u1").StaticOf("a"), g.Known("u2").StaticOf("a"); !one.Reported || two.Reported {
 				t.Errorf("one %+v, two %+v", one, two)
@@ -121,7 +121,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	saved := make(chan []byte, 8)
 	save := func(data []byte) error { saved <- data; return nil }
 	first := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Save: save})
-	first.Ready(t.Context())
+	first.AwaitFirst(t.Context())
 	first.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "gone"))
 	var kept []byte
 	select {
@@ -132,7 +132,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	stop()
 
 	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Remembered: kept})
-	g.Ready(t.Context())
+	g.AwaitFirst(t.Context())
 	g.Await(t.Context(), shopPod("u1", "one"))
 	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Static: map[string]lifecycle.StaticGrant{
 		"a": {CPUs: []int{1, 2}, Reported: true, Mems: []int{0}},
@@ -159,7 +159,7 @@ func FuzzRecallGrants(f *testing.F) {
 	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[` + strings.Repeat("1,", 60_000) + `1],"told":true}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer clock.Watch(t, len(data))()
-		all, _ := recallGrants(data)
+		all, _ := loadGrants(data)
 		for uid, k := range all {
 			for _, s := range k.Static {
 				for _, id := range append(s.CPUs, s.Mems...) {

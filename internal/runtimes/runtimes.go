@@ -27,15 +27,15 @@ type Call uint8
 
 // The calls.
 const (
-	// Create is the creation of a container: an adjustment, or CreateContainer.
+	// Create is the creation of a container: an NRI adjustment, or CreateContainer.
 	Create Call = iota
-	// Request is a kubelet's update of a container, whose resources we change.
+	// Request is a kubelet's update of a container, in which we change resources.
 	Request
 	// Push is an update of our own.
 	Push
 )
 
-// String names the call for people.
+// String names the call in messages.
 func (c Call) String() string {
 	return [...]string{"the creation of a container", "a kubelet's update", "an update of our own"}[c]
 }
@@ -51,27 +51,27 @@ const (
 	Drops
 )
 
-// String is the effect in a sentence.
+// String is the verb for messages.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit is what happens to -1, "no limit", if a rule has a least value.
+// NoLimit says how a rule with a least value treats -1, "no limit".
 type NoLimit bool
 
 // Taken says that -1 is accepted: it means no limit and not a small value.
 const Taken NoLimit = true
 
-// Rule is one thing that a runtime does not accept.
+// Rule is one value, or range of values, that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of this package
-	Unless  string // a runtime that the rule is not about if its release is known
-	// Since and Until limit the releases, the second exclusively; BeforeNRI limits
-	// those of the NRI library in it. Zero is no limit.
+	Unless  string // a runtime to which the rule does not apply if its release is known
+	// Since and Until limit the releases, Until exclusively; BeforeNRI limits the releases
+	// of the NRI library in it. Zero means no limit.
 	Since, Until, BeforeNRI Version
 	Ways                    []Way
 	Calls                   []Call
 	Field                   lifecycle.Field
-	// Least and Most are the smallest and the greatest number that the runtime accepts.
-	// If both are 0 it accepts no value.
+	// Least and Most are the smallest and the greatest number that the runtime accepts. If
+	// both are 0 it accepts no value.
 	Least, Most int64
 	NoLimit     NoLimit
 	Effect      Effect
@@ -81,7 +81,7 @@ type Rule struct {
 // Rules returns the table, for the docs.
 func Rules() []Rule { return slices.Clone(table) }
 
-// Releases says which releases of the runtime the rule is about.
+// Releases returns the releases to which the rule applies, for the docs.
 func (rule Rule) Releases() string {
 	var out []string
 	if rule.Since.Known() {
@@ -94,22 +94,22 @@ func (rule Rule) Releases() string {
 		out = append(out, "with NRI before "+rule.BeforeNRI.String())
 	}
 	if rule.Unless != "" {
-		out = append(out, "but for "+rule.Unless)
+		out = append(out, "except "+rule.Unless)
 	}
 	return cmp.Or(strings.Join(out, ", "), "all")
 }
 
-// Says is the effect of the rule, as a sentence without its subject.
+// Says returns the effect of the rule, as a sentence without its subject.
 func (rule Rule) Says() string {
 	switch {
 	case rule.Least == 0 && rule.Most == 0:
 		return rule.Effect.String() + " it"
 	case rule.Most != 0:
-		return fmt.Sprintf("%s what is below %d or above %d", rule.Effect, rule.Least, rule.Most)
+		return fmt.Sprintf("%s values below %d or above %d", rule.Effect, rule.Least, rule.Most)
 	case rule.NoLimit == Taken:
-		return fmt.Sprintf("%s what is below %d, but for -1, no limit", rule.Effect, rule.Least)
+		return fmt.Sprintf("%s values below %d, except -1 (no limit)", rule.Effect, rule.Least)
 	}
-	return fmt.Sprintf("%s what is below %d, and -1, no limit", rule.Effect, rule.Least)
+	return fmt.Sprintf("%s values below %d, and -1 (no limit)", rule.Effect, rule.Least)
 }
 
 // Runtime is one release of a runtime.
@@ -120,8 +120,8 @@ type Runtime struct {
 	about   string
 }
 
-// Of is the runtime that reports a name and a release. nri is the release of its
-// NRI library; zero if it is not known or not in use.
+// Of returns the runtime that reports a name and a release. nri is the release of its
+// NRI library; zero if that is unknown or not in use.
 func Of(name, release string, nri Version) Runtime {
 	return Runtime{
 		Name: cmp.Or(names[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
@@ -129,7 +129,7 @@ func Of(name, release string, nri Version) Runtime {
 	}
 }
 
-// Takes says why the runtime does not accept a value; "" if it does.
+// Takes returns why the runtime does not accept a value; "" if it does.
 func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
 	for i := range table {
 		rule := &table[i]
@@ -157,15 +157,15 @@ func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
 	case rule.Effect == Drops:
 		return text
 	case rule.Most != 0:
-		return fmt.Sprintf("%s: it takes %d to %d", text, rule.Least, rule.Most)
+		return fmt.Sprintf("%s: it accepts %d to %d", text, rule.Least, rule.Most)
 	case rule.NoLimit == Taken:
-		return fmt.Sprintf("%s: it takes %d and more, or -1 for no limit", text, rule.Least)
+		return fmt.Sprintf("%s: it accepts %d and more, or -1 for no limit", text, rule.Least)
 	}
-	return fmt.Sprintf("%s: it takes %d and more", text, rule.Least)
+	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Least)
 }
 
-// about reports whether the rule is about a call to a runtime. If the release is
-// not known, rules with a Since apply.
+// about reports whether the rule applies to a call to a runtime. If the release is
+// unknown, rules with a Since apply.
 func (rule *Rule) about(r Runtime, by Way, c Call) bool {
 	switch {
 	case !slices.Contains(rule.Ways, by), !slices.Contains(rule.Calls, c):

@@ -10,8 +10,7 @@ const (
 	Docker     = "Docker with cri-dockerd"
 	Embedded   = "the embedded runtime"
 	Unknown    = "any other runtime"
-	// Every stands for all runtimes: what the kernel and the OCI runtimes below
-	// them refuse.
+	// Every means all runtimes: what the kernel and the OCI runtimes refuse.
 	Every = "every runtime"
 )
 
@@ -23,7 +22,7 @@ var names = map[string]string{
 
 const mebi = 1 << 20
 
-// The calls a rule is about.
+// The calls and protocols of rules.
 var (
 	creations = []Call{Create}
 	all       = []Call{Create, Request, Push}
@@ -57,7 +56,7 @@ var table = []Rule{
 	},
 	{
 		Runtime: CRIO, Since: Version{1, 34, 0}, Ways: overCRI, Calls: []Call{Push}, Field: lifecycle.MemoryLimit, Least: 1, Effect: Refuses,
-		Source: "as for the kubelet's updates: it is the same call",
+		Source: "as for the kubelet's updates, which use the same call",
 	},
 	{
 		Runtime: ISulad, Ways: overAny, Calls: all, Field: lifecycle.MemoryLimit, Least: 4 * mebi, Effect: Refuses,
@@ -69,7 +68,7 @@ var table = []Rule{
 	},
 	{
 		Runtime: Unknown, Ways: overAny, Calls: all, Field: lifecycle.MemoryLimit, Least: 12 * mebi, Effect: Refuses,
-		Source: "not known: the strictest of the others is assumed",
+		Source: "unknown: the strictest rule of the others is assumed",
 	},
 	{
 		Runtime: Docker, Ways: overCRI, Calls: all, Field: lifecycle.Unified, Effect: Drops,
@@ -93,7 +92,7 @@ var table = []Rule{
 	},
 	{
 		Runtime: Containerd, Since: Version{2, 0, 0}, Until: Version{2, 1, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.CDIDevice, Effect: Drops,
-		Source: "containerd change 11675 is in 2.1.0; 2.0 was refused it (12651)",
+		Source: "containerd change 11675 is in 2.1.0; the backport to 2.0 was rejected (12651)",
 	},
 	{
 		Runtime: Containerd, Until: Version{2, 0, 0}, Ways: overCRI, Calls: creations, Field: lifecycle.CDIDevice, Effect: Drops,

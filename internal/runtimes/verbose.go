@@ -3,8 +3,8 @@ package runtimes
 import "slices"
 
 // The annotations in which CRI-O has what containerd puts under "info" of a pod's
-// verbose status: its cgroup, and its requested resources as JSON of the CRI's
-// LinuxContainerResources. Recorded from 1.36.3; up to 1.35 the latter two have
+// verbose status: the cgroup, and the requested resources as JSON of the CRI's
+// LinuxContainerResources. Recorded from 1.36.3. Up to 1.35 the two for resources have
 // other names (pkg/annotations of CRI-O).
 var (
 	crioCgroupParent = []string{"io.kubernetes.cri-o.CgroupParent"}
@@ -12,8 +12,8 @@ var (
 	crioOverhead     = []string{"pod-linux-overhead.crio.io", "io.kubernetes.cri-o.PodLinuxOverhead"}
 )
 
-// Annotated is what the annotations of a sandbox's OCI spec say of its pod; empty
-// if they say nothing.
+// Annotated is the pod's part of the annotations in a sandbox's OCI spec; empty if they
+// have none.
 type Annotated struct {
 	CgroupParent string
 	// Resources and Overhead are JSON of LinuxContainerResources.
@@ -21,8 +21,8 @@ type Annotated struct {
 }
 
 // AnnotatedOf reads the annotations of a sandbox's OCI spec. CRI-O adds a pod's own
-// annotations and labels to them: it does not read what a pod's author wrote under
-// one of these keys.
+// annotations and labels to them; own has these, because a key that the pod's author
+// wrote must not count.
 func AnnotatedOf(annotations map[string]string, own ...map[string]string) Annotated {
 	theirs := func(k string) bool {
 		return slices.ContainsFunc(own, func(m map[string]string) bool { _, has := m[k]; return has })

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Version is a release; its zero value is an unknown one.
+// Version is a release; the zero value means unknown.
 type Version struct{ Major, Minor, Patch int }
 
-// ParseVersion reads "v0.12.5", "0.6.1" or what builders make of either, such as
-// "1.7.24~ds1".
+// ParseVersion reads "v0.12.5", "0.6.1" and forms of distributions such as "1.7.24~ds1".
 func ParseVersion(s string) Version {
 	core := strings.TrimPrefix(s, "v")
 	if i := strings.IndexAny(core, "-+~"); i >= 0 {

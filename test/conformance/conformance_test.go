@@ -115,8 +115,8 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
 		Out: shown, Log: log,
-		Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
-		Alter: m.alter, First: p.Attachment.First, Also: m.check,
+		Agent: NewAgent, KeepState: !p.Attachment.CarriesRecords() || differs,
+		Alter: m.alter, First: p.Attachment.AtStart, Also: m.check,
 	}
 	if p.Connector != nil {
 		o.Connector = p.Connector()
@@ -144,7 +144,7 @@ func (m *match) alter(s *scenario.Step) {
 			m.differs[l.Differs] = true
 		}
 	}
-	m.p.Attachment.Alter(s)
+	m.p.Attachment.RemoveUnsupported(s)
 	if fails != "" {
 		s.Rejected = fails
 	}

@@ -114,7 +114,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 		}
 		got[v.Field] = v.Value
 		f := want.Fields[v.Field]
-		way, _ := c.a.Brings(f, lifecycle.OfContainer)
+		way, _ := c.a.Delivers(f, lifecycle.OfContainer)
 		_, initial := want.Initial[v.Field]
 		switch {
 		case v.Applied:
@@ -137,7 +137,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 // states compares effective states field by field. A field that the attachment cannot carry must be empty.
 func (c *comparison) states(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	brings := func(f lifecycle.Field) bool {
-		way, _ := c.a.Brings(f, of)
+		way, _ := c.a.Delivers(f, of)
 		return way != parity.Never
 	}
 	same := func(f lifecycle.Field, what string, w, g any) {

@@ -55,7 +55,7 @@ func TestOlderRuntimes(t *testing.T) {
 func playWithRuntime(t *testing.T, load func(*testing.T) *scenario.Scenario, p Player, kind sim.Kind) {
 	t.Helper()
 	r := kind.Runtime(p.Attachment.Name == "nri")
-	p.Attachment = p.Attachment.Beside(r)
+	p.Attachment = p.Attachment.With(r)
 	var sent sentTo
 	shown := &strings.Builder{}
 	s := load(t)

@@ -43,14 +43,14 @@ func Players() []Player {
 		{
 			Attachment: parity.Named("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
 			Shows: []Shown{
-				{Limit: parity.Beside, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
-				{Limit: parity.Beside, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
+				{Limit: parity.RefusedUpdates, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
+				{Limit: parity.RefusedUpdates, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},
 		},
 		{Attachment: parity.Named("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
 		{
 			Attachment: parity.Named("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
-			Shows: []Shown{{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
+			Shows: []Shown{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
 		},
 	}
 }

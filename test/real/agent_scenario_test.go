@@ -99,7 +99,7 @@ func playScenarios(t *testing.T, attach string, o ...real.Option) {
 			p.a.run()
 			p.back()
 			for i := range s.Steps {
-				p.at.Alter(&s.Steps[i])
+				p.at.RemoveUnsupported(&s.Steps[i])
 				p.step(&s.Steps[i])
 			}
 			t.Logf("%d steps, %d wants", len(s.Steps), p.wants)
@@ -166,7 +166,7 @@ func (p *player) step(s *scenario.Step) {
 			p.t.Errorf("step %s: %s: %v [%s]", s.Name, ref, err, want.From)
 		}
 		if slices.Contains(p.fresh, ref) {
-			if err := p.checkFirst(ref, p.at.First(want)); err != nil {
+			if err := p.checkFirst(ref, p.at.AtStart(want)); err != nil {
 				p.t.Errorf("step %s: %s at its first instruction: %v [%s]", s.Name, ref, err, want.From)
 			}
 		}

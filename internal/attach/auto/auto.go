@@ -1,6 +1,6 @@
-// Package auto makes bypass the fallback of NRI. It decides which of the two is
-// active. Exactly one is at any moment: it drops the events of the other, so nothing
-// is decided twice. It does not know how either works.
+// Package auto makes bypass the fallback of NRI. It decides which of the two is active.
+// At most one is at any time: it drops the events of the other, so that nothing is
+// decided twice. It uses only the interfaces that both have.
 package auto
 
 import (
@@ -36,8 +36,7 @@ type Recorder interface {
 	Ignored(mode string)
 }
 
-// Runner is an attachment as far as it is run. The fallback is run again each
-// time it is needed.
+// Runner is an attachment that can be run. The fallback is run again each time it is needed.
 type Runner interface {
 	Name() string
 	Run(ctx context.Context) error
@@ -48,80 +47,80 @@ type Options struct {
 	Handler  conductor.Handler
 	Log      *slog.Logger
 	Recorder Recorder
-	// Patience is how long the preferred attachment may take at the start before
-	// the fallback runs; default: 1 s.
-	Patience time.Duration
+	// PreferredTimeout is how long the preferred attachment may take to connect at the
+	// start before the fallback runs; default: 1 s.
+	PreferredTimeout time.Duration
 }
 
-// errOver is why the fallback is detached.
-var errOver = errors.New("the preferred attachment is back")
+// errPreferredBack is why the fallback is detached.
+var errPreferredBack = errors.New("the preferred attachment is back")
 
-// Switch makes the preferred attachment active whenever it works, and the
+// Failover makes the preferred attachment active whenever it is connected, and the
 // fallback at all other times.
-type Switch struct {
+type Failover struct {
 	o Options
 
 	mu   sync.Mutex // guards all below; not held while events are decided
 	side Side
-	// tried: the preferred attachment has been away at least once, so that
-	// nothing is to be waited for.
+	// tried: the preferred attachment was unconnected at least once, so there is no first
+	// connection to wait for.
 	tried bool
 	why   string
 	since time.Time
 	names [3]string
-	// busy are events of the fallback that are being decided.
+	// busy counts events of the fallback that are being decided.
 	busy sync.WaitGroup
-	// seated is the fallback while the conductor counts it as attached.
-	seated conductor.Carrier
-	stop   context.CancelFunc // ends the fallback's run; nil while it does not
-	wake   chan struct{}
+	// attachedFallback is the fallback while the conductor counts it as attached.
+	attachedFallback conductor.Carrier
+	stop             context.CancelFunc // ends the fallback's run; nil while it does not run
+	wake             chan struct{}
 }
 
 // New returns a Switch in which neither attachment is active yet.
-func New(o Options) *Switch {
-	if o.Patience <= 0 {
-		o.Patience = time.Second
+func New(o Options) *Failover {
+	if o.PreferredTimeout <= 0 {
+		o.PreferredTimeout = time.Second
 	}
-	return &Switch{o: o, why: "the agent has just started", since: time.Now(), names: [3]string{"none", "", ""}, wake: make(chan struct{}, 1)}
+	return &Failover{o: o, why: "the agent has just started", since: time.Now(), names: [3]string{"none", "", ""}, wake: make(chan struct{}, 1)}
 }
 
-// Preferred returns the handler the preferred attachment is made with.
-func (s *Switch) Preferred() conductor.Handler { return preferred{s} }
+// Preferred returns the handler for the preferred attachment.
+func (s *Failover) Preferred() conductor.Handler { return preferred{s} }
 
-// Fallback returns the handler the other attachment is made with.
-func (s *Switch) Fallback() conductor.Handler { return fallback{s} }
+// Fallback returns the handler for the fallback.
+func (s *Failover) Fallback() conductor.Handler { return fallback{s} }
 
-// InForce returns which attachment is active, why, and since when.
-func (s *Switch) InForce() (side Side, why string, since time.Time) {
+// Active returns which attachment is active, why, and since when.
+func (s *Failover) Active() (side Side, why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.side, s.why, s.since
 }
 
-// Away is called when the preferred attachment is not connected, and says why.
-// It may be called again and again.
-func (s *Switch) Away(why error) {
+// Away reports that the preferred attachment is not connected, and why. It may be
+// called repeatedly.
+func (s *Failover) Away(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = true
-	s.why = fmt.Sprintf("%s is away: %v", s.names[Preferred], why)
+	s.why = fmt.Sprintf("%s is not connected: %v", s.names[Preferred], why)
 	if s.side == Preferred {
 		s.enter(Neither)
 	}
-	connect.Poke(s.wake) // Run looks again
+	connect.Wake(s.wake) // Run checks again
 }
 
 // enter changes sides; the lock is held.
-func (s *Switch) enter(to Side) {
+func (s *Failover) enter(to Side) {
 	from := s.side
 	s.side, s.since = to, time.Now()
 	s.o.Recorder.Switched(s.names[from], s.names[to])
 	s.o.Log.Info("the attachment in force changes", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.why)
 }
 
-// take makes the preferred attachment active. It returns when no event of the
-// fallback is being decided any more.
-func (s *Switch) take() {
+// activatePreferred makes the preferred attachment active. It returns when no event of
+// the fallback is being decided any more.
+func (s *Failover) activatePreferred() {
 	s.mu.Lock()
 	if s.side == Preferred {
 		s.mu.Unlock()
@@ -135,16 +134,16 @@ func (s *Switch) take() {
 	s.mu.Unlock()
 	s.busy.Wait()
 	s.mu.Lock()
-	seated := s.seated
-	s.seated = nil
+	seated := s.attachedFallback
+	s.attachedFallback = nil
 	s.mu.Unlock()
 	if seated != nil {
-		s.o.Handler.Detached(seated, errOver)
+		s.o.Handler.Detached(seated, errPreferredBack)
 	}
 }
 
-// admit counts an event of the fallback in, unless the preferred attachment is active.
-func (s *Switch) admit() bool {
+// admit counts an event of the fallback, unless the preferred attachment is active.
+func (s *Failover) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.side == Preferred {
@@ -157,9 +156,9 @@ func (s *Switch) admit() bool {
 	return true
 }
 
-// Run runs both attachments until ctx ends: the preferred one always, the other
-// whenever the preferred one is away.
-func (s *Switch) Run(ctx context.Context, first, second Runner) error {
+// Run runs both attachments until ctx ends: the preferred one always, the fallback
+// while the preferred one is not connected.
+func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	s.mu.Lock()
 	s.names[Preferred], s.names[Fallback] = first.Name(), second.Name()
 	s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Switch) Run(ctx context.Context, first, second Runner) error {
 		defer cancel() // Run returned because ctx ended, or because it failed
 		ended <- first.Run(ctx)
 	}()
-	patience := time.NewTimer(s.o.Patience)
+	patience := time.NewTimer(s.o.PreferredTimeout)
 	defer patience.Stop()
 	for ctx.Err() == nil {
 		if s.needed() {
@@ -181,31 +180,31 @@ func (s *Switch) Run(ctx context.Context, first, second Runner) error {
 		case <-ctx.Done():
 		case <-s.wake:
 		case <-patience.C:
-			s.endPatience()
+			s.preferredTimedOut()
 		}
 	}
 	return <-ended
 }
 
-// needed reports whether the fallback is to run.
-func (s *Switch) needed() bool {
+// needed reports whether the fallback should run.
+func (s *Failover) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.side != Preferred && s.tried
 }
 
-// endPatience ends the wait for the preferred attachment's first connection.
-func (s *Switch) endPatience() {
+// preferredTimedOut ends the wait for the preferred attachment's first connection.
+func (s *Failover) preferredTimedOut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.tried {
 		s.tried = true
-		s.why = fmt.Sprintf("%s is not connected after %v", s.names[Preferred], s.o.Patience)
+		s.why = fmt.Sprintf("%s is not connected after %v", s.names[Preferred], s.o.PreferredTimeout)
 	}
 }
 
 // runFallback runs the fallback until the preferred attachment takes over.
-func (s *Switch) runFallback(ctx context.Context, second Runner) {
+func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -221,16 +220,16 @@ func (s *Switch) runFallback(ctx context.Context, second Runner) {
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		s.o.Log.Error("the fallback attachment has ended; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
-		sleep.For(ctx, s.o.Patience)
+		sleep.For(ctx, s.o.PreferredTimeout)
 	}
 }
 
-// preferred passes everything on, and with its first event takes over.
-type preferred struct{ s *Switch }
+// preferred passes all events on. Its first event makes it active.
+type preferred struct{ s *Failover }
 
-// Handle takes over and decides.
+// Handle makes the preferred attachment active and decides.
 func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
-	p.s.take()
+	p.s.activatePreferred()
 	return p.s.o.Handler.Handle(ctx, from, ev)
 }
 
@@ -246,18 +245,17 @@ func (p preferred) Wants() []lifecycle.Kind { return p.s.o.Handler.Wants() }
 
 // Attached reports the connection.
 func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
-	p.s.take()
+	p.s.activatePreferred()
 	p.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports that it is gone. The fallback learns it from Away.
+// Detached reports that the connection has ended. Away starts the fallback.
 func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.Detached(from, err) }
 
-// fallback passes everything on while the preferred attachment is away.
-type fallback struct{ s *Switch }
+// fallback passes events on while the preferred attachment is not connected.
+type fallback struct{ s *Failover }
 
-// Handle decides, unless the preferred attachment is active: that has got, or will
-// get, the same event.
+// Handle decides, unless the preferred attachment is active, which gets the same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admit() {
 		i.s.o.Recorder.Ignored(from.Name())
@@ -277,16 +275,16 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	}
 	defer i.s.busy.Done()
 	i.s.mu.Lock()
-	i.s.seated = from
+	i.s.attachedFallback = from
 	i.s.mu.Unlock()
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports that it is gone, once.
+// Detached reports, once, that the connection has ended.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
-	seated := i.s.seated != nil
-	i.s.seated = nil
+	seated := i.s.attachedFallback != nil
+	i.s.attachedFallback = nil
 	if i.s.side == Fallback {
 		i.s.why = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
 		i.s.enter(Neither)

@@ -129,7 +129,7 @@ func TestSwitch(t *testing.T) {
 				}
 				seated = false
 			}
-			if got, why, _ := s.InForce(); got != side || why == "" {
+			if got, why, _ := s.Active(); got != side || why == "" {
 				t.Fatalf("in force is %v because %q, want %v", got, why, side)
 			}
 			if d.attached["bypass"] != seated {
@@ -186,21 +186,21 @@ func TestNeverBoth(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()
 		time.Sleep(2 * time.Second) // longer than its patience
-		if side, why, _ := s.InForce(); side != Fallback {
+		if side, why, _ := s.Active(); side != Fallback {
 			t.Fatalf("%v is in force at the start: %s", side, why)
 		}
 		const rounds = 50
 		for i := range rounds {
 			connected.Store(true)
 			time.Sleep(20 * time.Millisecond)
-			if side, why, _ := s.InForce(); side != Preferred {
+			if side, why, _ := s.Active(); side != Preferred {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 			connected.Store(false)
 			time.Sleep(10 * time.Millisecond) // its last event is answered
 			s.Away(errAway)
 			time.Sleep(20 * time.Millisecond)
-			if side, why, _ := s.InForce(); side != Fallback {
+			if side, why, _ := s.Active(); side != Fallback {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 		}

@@ -29,7 +29,7 @@ const (
 	StateLost         = connect.Lost
 )
 
-// ErrDetached is the error of Update while no runtime is there.
+// ErrDetached is the error of Update while no runtime is connected.
 var ErrDetached = errors.New("no runtime attached")
 
 // defaultProc is where procfs is mounted.
@@ -39,29 +39,29 @@ const defaultProc = "/proc"
 // required.
 type Options struct {
 	Endpoint string // of the CRI, as "unix:///run/containerd/containerd.sock"
-	// CgroupRoot is the kubelet's --cgroup-root; "" and "/" are the hierarchy's.
+	// CgroupRoot is the kubelet's --cgroup-root; "" and "/" mean the root of the hierarchy.
 	CgroupRoot string
 	Tree       *cgroup.Tree
-	// Proc is the directory procfs is mounted on; default: /proc.
+	// Proc is the directory where procfs is mounted; default: /proc.
 	Proc string
 	// Watch starts watching the tree's files.
 	Watch   func() (cgroup.Watcher, error)
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// Resync is how often everything is listed, whatever was reported; default: 60 s.
+	// Resync is how often everything is listed, in addition to events; default: 60 s.
 	Resync time.Duration
-	// Look is how often each container's resources are asked for: no runtime
+	// PollInterval is how often each container's resources are read, because no runtime
 	// reports that the kubelet changed them in place; default: 10 s.
-	Look    time.Duration
-	Backoff connect.Backoff // default: 0.2 s to 10 s
-	// Admit is asked before each connection; an error keeps the attachment out,
-	// in StateStandby, until there is none. nil admits always.
+	PollInterval time.Duration
+	Backoff      connect.Backoff // default: 0.2 s to 10 s
+	// Admit is called before each connection. While it returns an error, the attachment
+	// stays unconnected, in StateStandby. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }
 
-// Attachment is Trimtab beside a runtime. It is a conductor.Carrier that carries
-// nothing, and, while connected, a conductor.Runtime.
+// Attachment works beside a runtime. It is a conductor.Carrier that carries nothing,
+// and, while connected, a conductor.Runtime.
 type Attachment struct {
 	o       Options
 	state   connect.State
@@ -81,7 +81,7 @@ func New(o Options) (*Attachment, error) {
 		return nil, err
 	}
 	o.Proc = cmp.Or(o.Proc, defaultProc)
-	o.Resync, o.Look = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.Look, 0), pollAgain)
+	o.Resync, o.PollInterval = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.PollInterval, 0), containerPollPause)
 	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
 	a := &Attachment{o: o}
 	a.runtime.Store(&criclient.Runtime{})
@@ -91,21 +91,21 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Capabilities are nothing but updates: nobody waits for our answer, and the CRI's
+// Capabilities are only updates: no request waits for our answer, and the CRI's
 // UpdateContainerResources writes the runtime's stored copy of a container.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copiedFields, Takes: a.takes}
+	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, Takes: a.takes}
 }
 
-// Carries is what every Attachment of this package says.
+// Carries reports false: no Attachment of this package carries a field.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// takes says why the runtime does not take a value in a call; "" where it does.
+// takes returns why the runtime does not support a value in a call; "" if it does.
 func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
 	return a.runtime.Load().Kind.Takes(runtimes.CRI, c, v)
 }
 
-// About names the runtime and its version; empty while there is none.
+// About names the runtime and its version; empty before the first connection.
 func (a *Attachment) About() string { return a.runtime.Load().About }
 
 // Status returns the state of the connection, the runtime it is or was last
@@ -120,8 +120,8 @@ func States() []string {
 	return []string{StateIdle, StateStandby, StateDialing, StateListing, StateSynchronised, StateLost}
 }
 
-// Update gives the runtime's stored copies new values, one container after
-// another, and returns the ids it refused.
+// Update writes values to the runtime's stored copies, one container after another, and
+// returns the ids whose update failed.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	s := a.live.Load()
 	if s == nil {
@@ -140,16 +140,16 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// Look has one container's resources asked for again, for instance after another
-// program wrote to its cgroup.
-func (a *Attachment) Look(id string) {
+// Poll reads one container's resources again, for instance after another program wrote
+// to its cgroup.
+func (a *Attachment) Poll(id string) {
 	if s := a.live.Load(); s != nil {
 		s.hintContainer(id, askStatus)
 	}
 }
 
-// Run keeps the attachment connected until ctx ends; it then returns nil. It may
-// be called again when it has returned.
+// Run keeps the attachment connected until ctx ends, and then returns nil. It may be
+// called again after it has returned.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	connect.Attempts{
@@ -159,8 +159,8 @@ func (a *Attachment) Run(ctx context.Context) error {
 	return nil
 }
 
-// attempt serves one connection until it is lost. It reports whether it got as
-// far as synchronising; the error is never nil.
+// attempt serves one connection until it is lost. worked reports whether it
+// synchronised; the error is never nil.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	s, err := newSession(ctx, a)
@@ -175,11 +175,11 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.live.Store(s)
 	a.enter(StateSynchronised, nil)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
-	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
+	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	err = s.serve()
 	a.live.Store(nil)
 	s.finish()
-	s.contain("Detached", func() { a.o.Handler.Detached(a, err) })
+	s.recoverPanic("Detached", func() { a.o.Handler.Detached(a, err) })
 	return true, fmt.Errorf("connection to the runtime: %w", err)
 }
 

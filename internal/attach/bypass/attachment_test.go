@@ -158,9 +158,9 @@ func TestKubeletUpdate(t *testing.T) {
 		if err != nil || len(failed) > 0 {
 			t.Fatalf("update: %v, %v", failed, err)
 		}
-		a.Look(id)
+		a.Poll(id)
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Quota = new(int64(80000)) })
-		a.Look(id)
+		a.Poll(id)
 		attachtest.Until(t, "update", func() bool { return h.count("UpdateContainer one") == 1 })
 		want := &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(80000))}}
 		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
@@ -168,13 +168,13 @@ func TestKubeletUpdate(t *testing.T) {
 		}
 		// Somebody's own value of a field we changed before.
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
-		a.Look(id)
+		a.Poll(id)
 		attachtest.Until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
 		// Back to what we had given, and to what it was created with.
 		r.set(func() {
 			*r.ctrs[id].spec.Linux.Resources.CPU.Shares, *r.ctrs[id].spec.Linux.Resources.CPU.Quota = 512, 50000
 		})
-		a.Look(id)
+		a.Poll(id)
 		attachtest.Until(t, "third update", func() bool { return h.count("UpdateContainer one") == 3 })
 		want = &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(512)), Quota: lifecycle.Some(int64(50000))}}
 		if diff := cmp.Diff(want, h.asked[len(h.asked)-1]); diff != "" {
@@ -362,7 +362,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p, err := newPlaces(&cgroup.Tree{FS: files, Version: cgroup.V2}, w, "")
+	p, err := newDirWatcher(&cgroup.Tree{FS: files, Version: cgroup.V2}, w, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestWatch(t *testing.T) {
 		select {
 		case n := <-w.Notices():
 			if n.Change == cgroup.Made {
-				for id, dir := range p.made(n.Path) {
+				for id, dir := range p.created(n.Path) {
 					found[id] = dir
 				}
 			}
@@ -412,7 +412,7 @@ func TestWatch(t *testing.T) {
 	}
 	attachtest.Until(t, "gone", func() bool {
 		n := <-w.Notices()
-		dir, _ := p.gone(n.Path)
+		dir, _ := p.removed(n.Path)
 		return n.Change == cgroup.Removed && dir == "kubepods/burstable/podb"
 	})
 }
@@ -451,8 +451,8 @@ func TestExit(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	given, ended := make(chan error, 1), make(chan error, 1)
-	go func() { given <- exit(ctx, cmd.Process.Pid) }()
-	go func() { ended <- exit(t.Context(), cmd.Process.Pid) }()
+	go func() { given <- awaitExit(ctx, cmd.Process.Pid) }()
+	go func() { ended <- awaitExit(t.Context(), cmd.Process.Pid) }()
 	cancel()
 	if err := <-given; err == nil {
 		t.Error("a wait that was given up says that the process ended")
@@ -469,7 +469,7 @@ func TestExit(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := exit(t.Context(), cmd.Process.Pid); err != nil {
+	if err := awaitExit(t.Context(), cmd.Process.Pid); err != nil {
 		t.Errorf("the process is gone: %v", err)
 	}
 }
@@ -513,8 +513,8 @@ func TestPodsEnd(t *testing.T) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		starting := 0
-		s.starts.waking.Range(func(any, any) bool { starting++; return true })
-		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.kept), ", directories ", len(x.byDir), ", starting ", starting,
+		s.startWatcher.wakeChans.Range(func(any, any) bool { starting++; return true })
+		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.indexed), ", directories ", len(x.byDir), ", starting ", starting,
 			", unknown ", len(x.unknown))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
@@ -524,7 +524,7 @@ func TestPodsEnd(t *testing.T) {
 	s.tasks.fail(errors.New("planted")) // places are of one goroutine
 	attachtest.Until(t, "the session ended", func() bool { return a.live.Load() != s })
 	s.finish()
-	if n := len(s.places.pods) + len(s.places.learned); n > 0 {
+	if n := len(s.dirs.pods) + len(s.dirs.learned); n > 0 {
 		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)
 	}
 }

@@ -14,35 +14,35 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer brings what was reported of a container in line with what the
-// runtime says of it now.
-func (s *session) checkContainer(p *pod, id string, w why) error {
+// checkContainer compares what was reported of a container with the runtime's current
+// answer, and reports the difference.
+func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	c := p.ctrs[id]
 	if c == nil {
-		return s.meetContainer(p, id)
+		return s.addContainer(p, id)
 	}
 	if w&runs != 0 {
-		s.nowRunning(p, c)
+		s.confirmRunning(p, c)
 	}
 	if c.reported.Undescribed != "" && p.reported.Undescribed == "" {
 		if err := s.reread(p, c); err != nil {
 			return err
 		}
 	}
-	if w&(askStatus|cgroupGone) != 0 {
+	if w&(askStatus|cgroupRemoved) != 0 {
 		if gone, err := s.checkStatus(p, c, w); gone || err != nil {
 			return err
 		}
 	}
-	if w&cgroupMade != 0 && c.waiting == nil && !c.running && !c.hasEnded() {
+	if w&cgroupCreated != 0 && c.startWatch == nil && !c.running && !c.hasEnded() {
 		s.begin(p, c)
 	}
 	return nil
 }
 
-// meetContainer asks about a container not reported yet, and reports it. One that has
-// ended already is never reported.
-func (s *session) meetContainer(p *pod, id string) error {
+// addContainer reads a container that was not reported yet, and reports it, unless it
+// has already ended.
+func (s *session) addContainer(p *pod, id string) error {
 	found, err := s.c.Container(s.ctx, id, p.id)
 	if criclient.Gone(err) || p.stopped {
 		return nil
@@ -51,15 +51,15 @@ func (s *session) meetContainer(p *pod, id string) error {
 		return err
 	}
 	if c := newCtr(found, s.index.foundDir(id)); !c.hasEnded() {
-		s.takeIn(p, c)
+		s.reportNew(p, c)
 	}
 	return nil
 }
 
-// takeIn reports a container that was not reported yet.
-func (s *session) takeIn(p *pod, c *ctr) {
+// reportNew reports a container that was not reported yet.
+func (s *session) reportNew(p *pod, c *ctr) {
 	if c.reported.CgroupsPath == "" {
-		return // of a runtime that does not report it; its cgroup will
+		return // the runtime does not report the path; the cgroup's creation will
 	}
 	p.ctrs[c.id] = c
 	s.keep(p, c)
@@ -72,7 +72,7 @@ func (s *session) takeIn(p *pod, c *ctr) {
 	}
 }
 
-// reconcile has what is decided written to the kernel, whatever others wrote.
+// reconcile writes the decided values to the kernel, over what others wrote.
 func (s *session) reconcile(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -86,9 +86,9 @@ func (s *session) reconcile(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: kind, Pod: p.reported, Container: c.reported})
 }
 
-// nowRunning takes in that the runtime says that a container runs. What it wrote
-// for that is over: this reconciles it permanently.
-func (s *session) nowRunning(p *pod, c *ctr) {
+// confirmRunning notes that the runtime reports a container as running. It writes no
+// more for the start, so this reconciles the container for good.
+func (s *session) confirmRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
 	}
@@ -106,20 +106,20 @@ func (c *ctr) hasEnded() bool {
 	return c.ended
 }
 
-// endWatch ends what begin began.
+// endWatch ends the watch that begin started.
 func (c *ctr) endWatch() {
-	if c.waiting == nil {
-		c.waiting = make(chan struct{})
+	if c.startWatch == nil {
+		c.startWatch = make(chan struct{})
 	}
 	select {
-	case <-c.waiting:
+	case <-c.startWatch:
 	default:
-		close(c.waiting)
+		close(c.startWatch)
 	}
 }
 
-// checkStatus asks the runtime about a known container.
-func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
+// checkStatus reads the status of a known container.
+func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) {
 	state, requested, err := s.status(c)
 	switch {
 	case criclient.Gone(err):
@@ -140,30 +140,31 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 	case lifecycle.StateStopped:
 		s.end(p, c)
 	case lifecycle.StateRunning:
-		s.nowRunning(p, c)
+		s.confirmRunning(p, c)
 	}
-	if w&cgroupGone != 0 && !c.hasEnded() {
+	if w&cgroupRemoved != 0 && !c.hasEnded() {
 		s.waitForEnd(p, c)
 	}
 	return false, nil
 }
 
-// maxVanish bounds how often a runtime is asked whether a container whose cgroup
-// went has ended: it notes an exit a moment later. After that the lists show.
-const maxVanish = 8
+// maxExitPolls bounds how often the runtime is asked whether a container whose cgroup
+// was removed has ended: it notes an exit a moment later. After that the next list
+// shows the end.
+const maxExitPolls = 8
 
 func (s *session) waitForEnd(p *pod, c *ctr) {
 	if s.a.o.Tree.Has(c.dir) {
-		c.vanish = 0
+		c.exitPolls = 0
 		return
 	}
-	if c.vanish++; c.vanish <= maxVanish {
-		s.tasks.later(time.Duration(10<<c.vanish)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupGone) })
+	if c.exitPolls++; c.exitPolls <= maxExitPolls {
+		s.tasks.later(time.Duration(10<<c.exitPolls)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupRemoved) })
 	}
 }
 
-// resources asks for a container's state, and for what the runtime has stored of it; nil
-// where it does not report.
+// resources reads a container's state, and the resources that the runtime has stored
+// for it; nil if it does not report them.
 func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
 	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
 	if has == nil {
@@ -173,8 +174,8 @@ func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
 	return state, &now, nil
 }
 
-// status asks for state and resources. It returns the resources where another client
-// has changed them.
+// status reads state and resources. It returns the resources if another client has
+// changed them.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
@@ -182,11 +183,11 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	if err != nil || now == nil {
 		return state, nil, err
 	}
-	if c.blank { // what it was asked for before is not known
+	if c.blank { // its resources before are unknown
 		c.blank, c.seen = false, *now
 		return state, nil, nil
 	}
-	requested := asked(*now, c.seen, c.ours)
+	requested := foreignChanges(*now, c.seen, c.ours)
 	c.seen = *now
 	if requested != nil {
 		c.ours.drop(requested)
@@ -207,28 +208,28 @@ func (s *session) end(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.reported, Container: c.reported})
 }
 
-// errWiden refuses an update by which the runtime would write CPUs that the
-// kernel has taken away from the container.
-var errWiden = errors.New("the runtime would give back CPUs that the kernel has taken away")
+// errReturnsCPUs refuses an update with which the runtime would write CPUs that the
+// keeper has taken from the container.
+var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has taken from the container")
 
-// errAsked refuses an update that would overwrite what another client has put into
-// the runtime's copy since it was read.
-var errAsked = errors.New("another client has changed the runtime's copy meanwhile; the agent reads it first")
+// errCopyChanged refuses an update that would overwrite what another client has written
+// to the runtime's copy since it was read.
+var errCopyChanged = errors.New("another client has changed the runtime's copy meanwhile; the agent reads it first")
 
-// update gives the runtime's copy of one container new values. The runtime
-// writes them to the kernel too, with all else it has stored: CPUs that the
-// kernel does not have must not be among them.
+// update writes values to the runtime's copy of one container. The runtime then writes
+// the whole copy to the kernel, so the values must not have CPUs that the container's
+// cgroup has lost.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	k, ok := s.index.of(w.Container)
 	c := k.c
 	s.copies.Lock()
 	defer s.copies.Unlock()
 	if !ok {
-		return fmt.Errorf("update container %s: the runtime does not have it", w.Container)
+		return fmt.Errorf("update container %s: the runtime does not list it", w.Container)
 	}
-	if _, now, err := s.resources(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
+	if _, now, err := s.resources(c); err == nil && now != nil && foreignChanges(*now, c.seen, c.ours) != nil {
 		s.hint(k.p.id, c.id, askStatus)
-		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
+		return fmt.Errorf("update container %s: %w", w.Container, errCopyChanged)
 	}
 	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.takes(runtimes.Push, v) != "" })
 	if len(w.Values) == 0 {
@@ -238,10 +239,10 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if left := next.put(w.Values); len(left) > 0 {
 		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
 	}
-	if err := narrow(s.a.o.Tree, c, next[rowOf(lifecycle.CPUSetCPUs)].text); err != nil {
+	if err := checkCPUs(s.a.o.Tree, c, next[rowOf(lifecycle.CPUSetCPUs)].text); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
-	c.ours.put(w.Values) // even of a call that fails halfway
+	c.ours.put(w.Values) // also if the call fails halfway
 	err := s.c.Update(ctx, w.Container, request(w.Values))
 	if err == nil {
 		c.seen.put(w.Values)
@@ -249,14 +250,14 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	return err
 }
 
-// narrow reports whether all of a list is what the kernel has already.
-func narrow(tree *cgroup.Tree, c *ctr, cpus string) error {
+// checkCPUs returns an error if the list has CPUs that the container's cgroup does not have.
+func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 	if cpus == "" || c.dir == "" {
 		return nil
 	}
 	text, err := tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
 	if cgroup.Gone(err) {
-		return nil // not started: the runtime stores it, and nothing else
+		return nil // not started: the runtime only stores it
 	}
 	if err != nil {
 		return err
@@ -270,7 +271,7 @@ func narrow(tree *cgroup.Tree, c *ctr, cpus string) error {
 		return err
 	}
 	if !has.Contains(gets) && !has.Empty() {
-		return fmt.Errorf("%w: %s, and it has %s", errWiden, cpus, text)
+		return fmt.Errorf("%w: the update has CPUs %s, its cgroup has %s", errReturnsCPUs, cpus, text)
 	}
 	return nil
 }

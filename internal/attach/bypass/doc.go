@@ -1,6 +1,6 @@
-// Package bypass attaches beside the runtime: it asks the CRI what runs, watches
-// the kubelet's cgroups, and turns both into lifecycle events. Nothing is in the
-// request path, so nothing is carried in-line: what is decided goes to the
-// kernel's files as soon as a container's cgroup exists. It never writes a
-// kernel file itself.
+// Package bypass works beside the runtime. It asks the CRI for pods and containers,
+// watches the kubelet's cgroups, and turns both into lifecycle events. No request
+// passes through it, so no answer carries values: the keeper writes them to the kernel
+// as soon as a container's cgroup exists. The package itself never writes a kernel
+// file.
 package bypass

@@ -7,19 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
-// index finds by id what the runtime is known to have. Its mutex guards fields of pods, too.
+// index finds known pods and containers by id. Its mutex also guards fields of pods.
 type index struct {
-	mu       sync.Mutex
-	pods     map[string]*pod
-	kept     map[string]kept // by container id
-	byDir    map[string]string
-	unknown  map[string]string // directories by ids that are being resolved
-	turn     []string          // containers to be asked about, in turn
-	turnedAt time.Time
+	mu        sync.Mutex
+	pods      map[string]*pod
+	indexed   map[string]indexed // by container id
+	byDir     map[string]string
+	unknown   map[string]string // directories of cgroups that are being resolved, by id
+	pollQueue []string          // containers to poll, in this order
+	polledAt  time.Time
 }
 
 func newIndex() index {
-	return index{pods: map[string]*pod{}, kept: map[string]kept{}, byDir: map[string]string{}, unknown: map[string]string{}}
+	return index{pods: map[string]*pod{}, indexed: map[string]indexed{}, byDir: map[string]string{}, unknown: map[string]string{}}
 }
 
 func (x *index) isPod(id string) bool {
@@ -28,15 +28,15 @@ func (x *index) isPod(id string) bool {
 	return x.pods[id] != nil
 }
 
-// of finds a container.
-func (x *index) of(id string) (kept, bool) {
+// of returns the container of an id.
+func (x *index) of(id string) (indexed, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	k, ok := x.kept[id]
+	k, ok := x.indexed[id]
 	return k, ok
 }
 
-// at finds the container whose cgroup is at a directory.
+// at returns the container whose cgroup is the directory.
 func (x *index) at(dir string) (id string, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -44,8 +44,8 @@ func (x *index) at(dir string) (id string, ok bool) {
 	return id, ok
 }
 
-// hint notes one for a pod's worker. It returns the pod where no worker is at it.
-func (x *index) hint(podID, id string, w why) *pod {
+// hint adds a hint for a pod's worker. It returns the pod if it has no worker now.
+func (x *index) hint(podID, id string, w reasons) *pod {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p := x.pods[podID]
@@ -65,7 +65,7 @@ func (x *index) hint(podID, id string, w why) *pod {
 	return p
 }
 
-// take takes a worker's hints. Where there are none, it is not at the pod any more.
+// take returns a worker's hints. If there are none, the pod has no worker any more.
 func (x *index) take(p *pod) hints {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,11 +74,11 @@ func (x *index) take(p *pod) hints {
 	return h
 }
 
-// keep makes a container findable.
+// keep adds a container to the index.
 func (x *index) keep(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.kept[c.id] = kept{p, c}
+	x.indexed[c.id] = indexed{p, c}
 	if c.dir != "" {
 		x.byDir[c.dir] = c.id
 	}
@@ -87,13 +87,13 @@ func (x *index) keep(p *pod, c *ctr) {
 	}
 }
 
-// end notes that a container has ended. It stays findable: its removal is still to come.
+// end notes that a container has ended. It stays in the index until its removal.
 func (x *index) end(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forgetLocked(c)
 	delete(p.runs, c.id)
-	x.kept[c.id] = kept{p, c}
+	x.indexed[c.id] = indexed{p, c}
 }
 
 func (x *index) forget(c *ctr) {
@@ -103,13 +103,13 @@ func (x *index) forget(c *ctr) {
 }
 
 func (x *index) forgetLocked(c *ctr) {
-	delete(x.kept, c.id)
+	delete(x.indexed, c.id)
 	if x.byDir[c.dir] == c.id {
 		delete(x.byDir, c.dir)
 	}
 }
 
-// drop forgets a pod and its containers.
+// drop removes a pod and its containers.
 func (x *index) drop(p *pod) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,61 +121,60 @@ func (x *index) drop(p *pod) {
 	}
 }
 
-// found takes in that a cgroup of that id is there. It returns the pod of a container
-// that is known, "" for others, and whether the runtime is to be asked what it is for.
+// found notes that a cgroup with this id exists. It returns the pod of a known
+// container, "" for others, and whether to ask the runtime what the cgroup is for.
 func (x *index) found(id, dir string) (podID string, ask bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if k, known := x.kept[id]; known {
+	if k, known := x.indexed[id]; known {
 		return k.p.id, false
 	}
 	if x.pods[id] != nil || x.unknown[id] != "" {
 		return "", false
 	}
-	if len(x.unknown) < maxUnknown {
+	if len(x.unknown) < maxResolving {
 		x.unknown[id] = dir
 	}
 	return "", true
 }
 
-// foundDir is where a cgroup of that id appeared that nobody knew.
+// foundDir returns the directory of an unknown cgroup with this id.
 func (x *index) foundDir(id string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.unknown[id]
 }
 
-// resolved ends what found began.
+// resolved ends what found started.
 func (x *index) resolved(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.unknown, id)
 }
 
-// next is the container to be asked about in turn; "" for none. Turns are so far apart.
+// next returns the container to poll now; "" for none. Two polls are at least apart apart.
 func (x *index) next(apart time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.turn) == 0 {
-		if time.Since(x.turnedAt) < apart {
+	if len(x.pollQueue) == 0 {
+		if time.Since(x.polledAt) < apart {
 			return ""
 		}
-		x.turnedAt = time.Now()
-		for id := range x.kept {
-			x.turn = append(x.turn, id)
+		x.polledAt = time.Now()
+		for id := range x.indexed {
+			x.pollQueue = append(x.pollQueue, id)
 		}
 	}
-	n := len(x.turn)
+	n := len(x.pollQueue)
 	if n == 0 {
 		return ""
 	}
-	id := x.turn[n-1]
-	x.turn = x.turn[:n-1]
+	id := x.pollQueue[n-1]
+	x.pollQueue = x.pollQueue[:n-1]
 	return id
 }
 
-// compare returns the pods, and the containers, that lists show otherwise than they are
-// known.
+// compare returns the pods and the containers whose list entries differ from what is known.
 func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []criclient.Listed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -200,11 +199,11 @@ func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []c
 			continue
 		}
 		live[l.ID] = true
-		if k, known := x.kept[l.ID]; !known || l.State == criclient.Running && !k.p.runs[l.ID] {
+		if k, known := x.indexed[l.ID]; !known || l.State == criclient.Running && !k.p.runs[l.ID] {
 			differ = append(differ, l)
 		}
 	}
-	for id, k := range x.kept {
+	for id, k := range x.indexed {
 		if !live[id] {
 			differ = append(differ, criclient.Listed{ID: id, Pod: k.p.id})
 		}

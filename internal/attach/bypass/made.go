@@ -13,64 +13,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress says whether the OCI runtime still sets up the cgroup of a new container.
-type progress int
+// setupState says whether the OCI runtime still sets up the cgroup of a new container.
+type setupState int
 
 const (
-	unclear progress = iota // no process of it can be seen
-	making                  // the OCI runtime is at work on its cgroup
-	ready                   // that is over; the workload waits, or runs
+	setupUnknown  setupState = iota // no process of the container is visible
+	settingUp                       // the OCI runtime still writes to its cgroup
+	setupFinished                   // the OCI runtime is done; the workload waits, or runs
 )
 
-// progress reports whether the OCI runtime still works on a fresh cgroup, and
-// which process that is. The cgroup must be left alone until it has ended: runc
-// reads back what it wrote and fails the container where another program wrote meanwhile
-// (cpu.shares of version 1, opencontainers cgroups 0.1.0), and sets memory and
-// swap in an order that depends on what it finds. The first process of a
-// container is a child of the program that creates it until that has ended; by
-// the OCI runtimes' common command line (runc, crun, youki) it was called to
-// create. The child's own name says nothing: it has several, one after another.
-func (s *starts) progress(dir string) (p progress, creator int) {
+// setupState returns whether the OCI runtime still writes to a new cgroup, and the
+// process that does. Nothing may be written to the cgroup until that process has ended.
+// runc reads back what it wrote, and fails the container if another program wrote
+// meanwhile (cpu.shares of version 1, opencontainers cgroups 0.1.0). It sets memory and
+// swap in an order that depends on their present values.
+//
+// Until it has ended, that process is the parent of the container's first process. The
+// common command line of OCI runtimes (runc, crun, youki) shows that it was called to
+// create. The child's own name changes several times.
+func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	text, err := s.tree.FS.ReadFile(path.Join(fileOf(s.tree, dir), procsFile))
 	if err != nil {
-		return unclear, 0
+		return setupUnknown, 0
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(first)
-	if err != nil || pid <= 0 { // 0: of a PID namespace that is not ours to see
-		return unclear, 0
+	if err != nil || pid <= 0 { // 0: the process is in a PID namespace that is invisible here
+		return setupUnknown, 0
 	}
 	stat := s.process(pid, "stat")
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // comm may hold anything
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // comm may contain any character
 	if len(fields) < 2 {
-		return unclear, 0
+		return setupUnknown, 0
 	}
 	parent, err := strconv.Atoi(fields[1])
 	if err != nil {
-		return unclear, 0
+		return setupUnknown, 0
 	}
 	line := s.process(parent, "cmdline")
 	args := strings.Split(line, "\x00")
 	switch {
 	case line == "":
-		return unclear, 0
+		return setupUnknown, 0
 	case slices.Contains(args[1:], "create"), slices.Contains(args[1:], "run"):
-		return making, parent
+		return settingUp, parent
 	}
-	return ready, 0
+	return setupFinished, 0
 }
 
-// made reports whether the OCI runtime is done with a cgroup. The container may
-// be called created for ever: of a start that the runtime did not live to see.
-func (s *starts) made(dir string) bool {
-	at, _ := s.progress(dir)
-	return at == ready
+// setupDone reports whether the OCI runtime is done with a cgroup. The container's
+// state may stay "created" for ever, if the runtime ended during the start.
+func (s *startWatcher) setupDone(dir string) bool {
+	at, _ := s.setupState(dir)
+	return at == setupFinished
 }
 
 // procsFile names the file with the processes of a cgroup.
 const procsFile = "cgroup.procs"
 
-func (s *starts) process(pid int, file string) string {
+func (s *startWatcher) process(pid int, file string) string {
 	data, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), file))
 	if err != nil {
 		return ""
@@ -78,9 +79,9 @@ func (s *starts) process(pid int, file string) string {
 	return string(data)
 }
 
-// exit waits until a process has ended; the error says why that cannot be
-// waited for (kernels before 5.10, or a procfs that is not this machine's).
-func exit(ctx context.Context, pid int) error {
+// awaitExit waits until a process has ended. It returns an error where it cannot wait
+// (kernels before 5.10, or a procfs of another machine).
+func awaitExit(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err == unix.ESRCH { //nolint:errorlint // a system call's plain number
 		return nil

@@ -12,29 +12,27 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// places is what is watched of a cgroup tree: the directories above pods, and
-// pods. One goroutine uses it.
-type places struct {
+// dirWatcher watches the directories of a cgroup tree: those above pods, and those of
+// pods. Only one goroutine uses it.
+type dirWatcher struct {
 	tree  *cgroup.Tree
 	watch cgroup.Watcher
-	// tops are where a kubelet's cgroups may be, whether they are there or not.
-	tops []string
-	// learned are directories of pods that the runtime lists and that are not below
-	// the tops.
+	// roots are the possible directories of a kubelet's cgroups, existing or not.
+	roots []string
+	// learned are directories of pods that the runtime lists and that are not below the roots.
 	learned map[string]bool
-	above   map[string]bool // watched for a top to appear
+	above   map[string]bool // watched for the creation of a root
 	groups  map[string]bool // watched: kubepods and its classes
 	pods    map[string]bool // watched
-	// blind is why a directory could not be watched; "" where all are.
-	blind string
-	// trusts: a pod's directory that is watched need not be listed to know what
-	// is in it.
+	// watchError is why a directory could not be watched; "" if all are.
+	watchError string
+	// trusts: a watched directory of a pod need not be listed to know what it contains.
 	trusts bool
 }
 
-// topsBelow returns where the kubelet puts its cgroups below its --cgroup-root,
-// by either driver (kubelet 1.36, pkg/kubelet/cm: a systemd slice lives where
-// its name says, and dashes in names become underscores).
+// topsBelow returns where the kubelet puts its cgroups below its --cgroup-root, for
+// both drivers (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice has its path,
+// and dashes in names become underscores).
 func topsBelow(root string) ([]string, error) {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	var parts []string
@@ -50,19 +48,19 @@ func topsBelow(root string) ([]string, error) {
 	return slices.Compact([]string{path.Join(root, "kubepods"), slice, path.Join(root, "kubepods.slice")}), nil
 }
 
-func newPlaces(tree *cgroup.Tree, w cgroup.Watcher, root string) (*places, error) {
+func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, root string) (*dirWatcher, error) {
 	tops, err := topsBelow(root)
 	if err != nil {
 		return nil, err
 	}
-	return &places{
-		tree: tree, watch: w, tops: tops,
+	return &dirWatcher{
+		tree: tree, watch: w, roots: tops,
 		learned: map[string]bool{}, above: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
 	}, nil
 }
 
-// fileOf is the path of a cgroup in the hierarchy that shows pods and
-// containers: that of the cpuset, which runtimes make first.
+// fileOf returns the path of a cgroup in the hierarchy where pods and containers are
+// watched: the cpuset's, which runtimes create first.
 func fileOf(tree *cgroup.Tree, dir string) string {
 	if tree.Version == cgroup.V1 {
 		return path.Join("cpuset", dir)
@@ -70,8 +68,8 @@ func fileOf(tree *cgroup.Tree, dir string) string {
 	return dir
 }
 
-// dir is the inverse of fileOf, in any hierarchy: the cgroup a path is about.
-func (p *places) dir(file string) (string, bool) {
+// dir is the inverse of fileOf, in any hierarchy: the cgroup of a path.
+func (p *dirWatcher) dir(file string) (string, bool) {
 	if p.tree.Version == cgroup.V2 {
 		return file, true
 	}
@@ -79,40 +77,40 @@ func (p *places) dir(file string) (string, bool) {
 	return dir, ok
 }
 
-// scan watches what is there and returns the directories of containers, by id.
-// It is called at the start, and whenever notices may have been lost.
-func (p *places) scan() map[string]string {
-	p.blind = ""
+// scan watches existing directories and returns those of containers, by id. It is
+// called at the start, and whenever notices may have been lost.
+func (p *dirWatcher) scan() map[string]string {
+	p.watchError = ""
 	for _, kind := range []map[string]bool{p.pods, p.groups, p.above} {
 		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // its notice may have been lost
 	}
 	found := map[string]string{}
-	for _, top := range p.tops {
+	for _, top := range p.roots {
 		if !p.tree.Has(top) {
 			p.await(top)
 			continue
 		}
-		p.group(top, found, 0)
+		p.addGroup(top, found, 0)
 	}
 	for dir := range p.learned {
 		if !p.tree.Has(dir) {
 			delete(p.learned, dir)
 			continue
 		}
-		p.pod(dir, found)
+		p.addPod(dir, found)
 	}
 	return found
 }
 
-// rescan is scan where no notice was lost: it skips directories that are watched.
-func (p *places) rescan() map[string]string {
+// rescan is scan for the case that no notice was lost: it skips watched directories.
+func (p *dirWatcher) rescan() map[string]string {
 	p.trusts = true
 	defer func() { p.trusts = false }()
 	return p.scan()
 }
 
-// await watches the nearest directory above a top that is not there yet.
-func (p *places) await(top string) {
+// await watches the nearest existing directory above a root that does not exist yet.
+func (p *dirWatcher) await(top string) {
 	for dir := path.Dir(top); ; dir = path.Dir(dir) {
 		if dir == "." || p.tree.Has(dir) {
 			p.add(dir, p.above)
@@ -121,29 +119,29 @@ func (p *places) await(top string) {
 	}
 }
 
-// group takes in a directory above pods.
-func (p *places) group(dir string, found map[string]string, depth int) {
+// addGroup adds a directory above pods.
+func (p *dirWatcher) addGroup(dir string, found map[string]string, depth int) {
 	if !p.add(dir, p.groups) {
 		return
 	}
-	names, _ := p.tree.Children(dir, "cpuset") // gone meanwhile
+	names, _ := p.tree.Children(dir, "cpuset") // removed meanwhile
 	for _, name := range names {
-		p.child(path.Join(dir, name), found, depth)
+		p.addChild(path.Join(dir, name), found, depth)
 	}
 }
 
-func (p *places) child(dir string, found map[string]string, depth int) {
+func (p *dirWatcher) addChild(dir string, found map[string]string, depth int) {
 	switch cgroup.ParseName(dir).Kind {
 	case cgroup.QoSDir:
 		if depth == 0 {
-			p.group(dir, found, depth+1)
+			p.addGroup(dir, found, depth+1)
 		}
 	case cgroup.PodDir:
-		p.pod(dir, found)
+		p.addPod(dir, found)
 	}
 }
 
-func (p *places) pod(dir string, found map[string]string) {
+func (p *dirWatcher) addPod(dir string, found map[string]string) {
 	if p.trusts && p.pods[dir] || !p.add(dir, p.pods) {
 		return
 	}
@@ -153,7 +151,7 @@ func (p *places) pod(dir string, found map[string]string) {
 	}
 }
 
-// note notes the directory of a container.
+// note adds the directory of a container to found.
 func note(dir string, found map[string]string) {
 	if n := cgroup.ParseName(dir); n.Kind == cgroup.ContainerDir {
 		found[n.ID] = dir
@@ -161,20 +159,20 @@ func note(dir string, found map[string]string) {
 }
 
 // learn watches a pod's directory that the runtime has reported.
-func (p *places) learn(dir string) map[string]string {
+func (p *dirWatcher) learn(dir string) map[string]string {
 	found := map[string]string{}
 	if p.pods[dir] {
 		return found
 	}
-	if !slices.ContainsFunc(p.tops, func(top string) bool { return strings.HasPrefix(dir, top+"/") }) {
+	if !slices.ContainsFunc(p.roots, func(top string) bool { return strings.HasPrefix(dir, top+"/") }) {
 		p.learned[dir] = true
 	}
-	p.pod(dir, found)
+	p.addPod(dir, found)
 	return found
 }
 
-// made takes in a directory that appeared and returns the containers below it.
-func (p *places) made(file string) map[string]string {
+// created handles the creation of a directory and returns the containers below it.
+func (p *dirWatcher) created(file string) map[string]string {
 	dir, ok := p.dir(file)
 	if !ok {
 		return nil
@@ -182,10 +180,10 @@ func (p *places) made(file string) map[string]string {
 	above := path.Dir(dir)
 	found := map[string]string{}
 	switch {
-	case !p.real(dir):
-		// A file, a link, or gone already.
+	case !p.isDir(dir):
+		// A file, a link, or already removed.
 	case p.groups[above]:
-		p.child(dir, found, strings.Count(dir, "/")-p.level(dir)-1)
+		p.addChild(dir, found, strings.Count(dir, "/")-p.level(dir)-1)
 	case p.pods[above]:
 		note(dir, found)
 	case p.above[above]:
@@ -194,9 +192,9 @@ func (p *places) made(file string) map[string]string {
 	return found
 }
 
-// level is how deep the top is that dir is below.
-func (p *places) level(dir string) int {
-	for _, top := range p.tops {
+// level returns how many levels dir is below its root.
+func (p *dirWatcher) level(dir string) int {
+	for _, top := range p.roots {
 		if strings.HasPrefix(dir, top+"/") {
 			return strings.Count(top, "/")
 		}
@@ -204,15 +202,14 @@ func (p *places) level(dir string) int {
 	return strings.Count(dir, "/")
 }
 
-// real reports whether a directory is one itself: listing the one above shows
-// no links.
-func (p *places) real(dir string) bool {
+// isDir reports whether a path is a directory and no link: listing its parent shows no links.
+func (p *dirWatcher) isDir(dir string) bool {
 	names, err := p.tree.Children(path.Dir(dir), "cpuset")
 	return err == nil && slices.Contains(names, path.Base(dir))
 }
 
-// gone forgets a directory. It returns it, as a container's may have gone.
-func (p *places) gone(file string) (dir string, ok bool) {
+// removed forgets a directory. It returns it, because it may be a container's.
+func (p *dirWatcher) removed(file string) (dir string, ok bool) {
 	if dir, ok = p.dir(file); ok {
 		delete(p.pods, dir)
 		delete(p.groups, dir)
@@ -221,8 +218,8 @@ func (p *places) gone(file string) (dir string, ok bool) {
 	return dir, ok
 }
 
-// add watches a directory, and reports whether it is there.
-func (p *places) add(dir string, kind map[string]bool) bool {
+// add watches a directory, and reports whether it exists.
+func (p *dirWatcher) add(dir string, kind map[string]bool) bool {
 	if kind[dir] {
 		return true
 	}
@@ -231,9 +228,8 @@ func (p *places) add(dir string, kind map[string]bool) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err != nil:
-		// Read nevertheless: what is there now is known, what comes is found by
-		// the next scan of everything.
-		p.blind = fmt.Sprintf("%s cannot be watched: %v", dir, err)
+		// Read it nevertheless: the next full scan finds what is created in it later.
+		p.watchError = fmt.Sprintf("%s cannot be watched: %v", dir, err)
 		return true
 	}
 	kind[dir] = true

@@ -13,29 +13,29 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// why says what a hint about a container is for.
-type why uint8
+// reasons says why a hint about a container was given.
+type reasons uint8
 
 const (
-	askStatus  why = 1 << iota // the runtime may know something new
-	cgroupMade                 // its cgroup is there
-	cgroupGone                 // its cgroup went
-	runs                       // the runtime has reported its start
+	askStatus     reasons = 1 << iota // its status may have changed
+	cgroupCreated                     // its cgroup was created
+	cgroupRemoved                     // its cgroup was removed
+	runs                              // the runtime has reported its start
 )
 
-// hints are what a pod's worker is to check.
+// hints are what a pod's worker should check.
 type hints struct {
 	sandbox bool
-	ctrs    map[string]why
-	order   []string // in which these were first heard of
+	ctrs    map[string]reasons
+	order   []string // of their first hints
 }
 
 func (h hints) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
 
 // add adds a hint about a container.
-func (h *hints) add(id string, w why) {
+func (h *hints) add(id string, w reasons) {
 	if h.ctrs == nil {
-		h.ctrs = map[string]why{}
+		h.ctrs = map[string]reasons{}
 	}
 	if _, waits := h.ctrs[id]; !waits {
 		h.order = append(h.order, id)
@@ -46,7 +46,7 @@ func (h *hints) add(id string, w why) {
 // pod is a sandbox and what was reported of it.
 type pod struct {
 	id string
-	// Of its worker alone:
+	// Used only by its worker:
 	reported *lifecycle.Pod
 	stopped  bool
 	gone     bool // nothing more is reported of it
@@ -55,21 +55,21 @@ type pod struct {
 	// Guarded by index.mu:
 	inbox hints
 	busy  bool
-	lacks bool            // it was not reported yet, or the runtime could not describe it
+	lacks bool            // it is not reported yet, or the runtime cannot describe it
 	runs  map[string]bool // containers known to run
 }
 
-// ctr is a container and what was reported of it. All that is not guarded is of its
-// pod's worker.
+// ctr is a container and what was reported of it. Only the pod's worker uses the fields
+// without a lock.
 type ctr struct {
-	id       string
-	reported *lifecycle.Container
-	dir      string        // of its cgroup; "" where it is not known
-	running  bool          // the runtime says so, and it was reconciled since
-	waiting  chan struct{} // closed when who follows its start can stop; nil before
-	vanish   int           // how often it was asked about since its cgroup went
+	id         string
+	reported   *lifecycle.Container
+	dir        string        // of its cgroup; "" if it is unknown
+	running    bool          // the runtime reports it as running, and it was reconciled since
+	startWatch chan struct{} // closed to stop the watch of its start; nil before
+	exitPolls  int           // how often it was polled since its cgroup was removed
 
-	reporting sync.Mutex // over reports, and what is reported at most once
+	reporting sync.Mutex // held during reports; guards what is reported at most once
 	started   bool       // StartContainer was reported
 	ended     bool
 
@@ -79,8 +79,8 @@ type ctr struct {
 	blank      bool // the runtime has never reported its resources
 }
 
-// kept is a container that can be found by its id.
-type kept struct {
+// indexed is a container in the index.
+type indexed struct {
 	p *pod
 	c *ctr
 }
@@ -89,8 +89,8 @@ func newPod(id string) *pod {
 	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, lacks: true}
 }
 
-// newCtr is a container as the runtime describes it. Its cgroup is at dir; "" where none
-// was found.
+// newCtr makes a container from the runtime's description. dir is its cgroup; "" if
+// none was found.
 func newCtr(d criclient.Container, dir string) *ctr {
 	if d.StateUnknown && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
@@ -115,28 +115,28 @@ func (p *pod) dir() (string, bool) {
 
 func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// hint notes what a pod's worker is to check, and starts one where none is at it.
-func (s *session) hint(podID, id string, w why) {
+// hint adds what a pod's worker should check, and starts a worker if there is none.
+func (s *session) hint(podID, id string, w reasons) {
 	if s.tasks.over() {
 		return
 	}
 	if p := s.index.hint(podID, id, w); p != nil {
-		s.tasks.run(func() { s.attend(p) })
+		s.tasks.run(func() { s.processHints(p) })
 	}
 }
 
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer is hint about a container that was reported. Another's pod
-// is not known, and the lists will tell.
-func (s *session) hintContainer(id string, w why) {
+// hintContainer is hint for a reported container. For others the pod is unknown, and
+// the next lists report them.
+func (s *session) hintContainer(id string, w reasons) {
 	if k, ok := s.index.of(id); ok {
 		s.hint(k.p.id, id, w)
 	}
 }
 
-// attend works through the hints about one pod.
-func (s *session) attend(p *pod) {
+// processHints checks all hints about one pod.
+func (s *session) processHints(p *pod) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-s.ctx.Done():
@@ -148,16 +148,16 @@ func (s *session) attend(p *pod) {
 		if h.empty() || s.tasks.over() {
 			return
 		}
-		s.contain("pod", func() { s.check(p, h) })
+		s.recoverPanic("pod", func() { s.check(p, h) })
 	}
 }
 
-// maxAsks bounds how often a question that failed is put again.
+// maxAsks bounds how often a failed question is repeated.
 const maxAsks = 5
 
-// check looks at what the hints are about. What could not be asked is asked
-// again, within bounds; then it is reported as it is listed, and the next comparison of
-// lists asks again.
+// check processes hints. A question that failed is repeated, at most maxAsks times.
+// Then the object is reported from its list entry, and the next comparison of lists
+// asks again.
 func (s *session) check(p *pod, h hints) {
 	left, err := s.checkPod(p, h)
 	switch {
@@ -165,7 +165,7 @@ func (s *session) check(p *pod, h hints) {
 	case criclient.Away(s.ctx, err):
 		s.tasks.fail(err)
 	default:
-		again, over, tries := p.again(left)
+		again, over, tries := p.splitRetries(left)
 		if tries > 0 {
 			s.tasks.later(time.Duration(tries*tries)*20*time.Millisecond, func() {
 				if again.sandbox {
@@ -177,19 +177,19 @@ func (s *session) check(p *pod, h hints) {
 			})
 		}
 		if !over.empty() {
-			s.takeUnread(p, over, err)
+			s.reportUnread(p, over, err)
 		}
 	}
 }
 
-// checkPod returns the hints that could not be followed, and why. One container that
-// the runtime cannot describe holds up none of the others.
+// checkPod returns the hints that failed, and why. A container that the runtime cannot
+// describe delays no other.
 func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	switch {
 	case p.gone:
 		return left, nil // hints from before its end was reported
 	case p.reported == nil:
-		if ok, err := s.meet(p); !ok || err != nil {
+		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
 		}
 	case h.sandbox:
@@ -216,8 +216,8 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	return left, err
 }
 
-// meet asks about a pod not reported yet, and reports it.
-func (s *session) meet(p *pod) (ok bool, err error) {
+// addPod reads a pod that was not reported yet, and reports it.
+func (s *session) addPod(p *pod) (ok bool, err error) {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.Gone(err) {
 		s.drop(p)
@@ -230,9 +230,9 @@ func (s *session) meet(p *pod) (ok bool, err error) {
 	return true, nil
 }
 
-// reportPod reports a pod as it is known now.
+// reportPod reports a pod in its current state.
 func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // who watches their starts reports it, too
+	for _, id := range sortedIDs(p.ctrs) { // the watch of a start reports it, too
 		c := p.ctrs[id]
 		c.reporting.Lock()
 		defer c.reporting.Unlock()
@@ -250,13 +250,13 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	}
 }
 
-// drop forgets a pod there is nothing to report of.
+// drop forgets a pod that has nothing to report.
 func (s *session) drop(p *pod) {
 	p.gone = true
 	s.index.drop(p)
 }
 
-// checkSandbox asks how a known pod is, and reports its end.
+// checkSandbox reads the state of a known pod, and reports its end.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	if p.reported.Undescribed != "" {
 		if err := s.rereadPod(p); err != nil {
@@ -281,7 +281,7 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	return false, nil
 }
 
-// endPod reports the end of a pod and of the containers that end with it.
+// endPod reports the end of a pod and of its containers.
 func (s *session) endPod(p *pod) {
 	for _, id := range sortedIDs(p.ctrs) {
 		s.end(p, p.ctrs[id])
@@ -292,13 +292,13 @@ func (s *session) endPod(p *pod) {
 	}
 }
 
-// keep makes a container findable.
+// keep adds a container to the index.
 func (s *session) keep(p *pod, c *ctr) {
 	dir, err := cgroup.Path(p.reported.CgroupParent, c.reported.CgroupsPath)
 	if err == nil {
 		c.dir = dir
 	} else {
-		s.a.o.Log.Warn("a container's cgroup is not known", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
+		s.a.o.Log.Warn("a container's cgroup is unknown; its values are not written", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
 	s.index.keep(p, c)

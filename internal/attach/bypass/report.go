@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// report hands one event to the conductor.
+// report passes one event to the conductor.
 func (s *session) report(ev lifecycle.Event) {
-	s.contain(ev.Kind.String(), func() {
+	s.recoverPanic(ev.Kind.String(), func() {
 		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
 		var no *conductor.Rejection
 		if errors.As(err, &no) {
@@ -23,5 +23,5 @@ func (s *session) report(ev lifecycle.Event) {
 	})
 }
 
-// contain keeps a panic of what it calls from ending the agent.
-func (s *session) contain(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
+// recoverPanic runs f and logs a panic in it, so that the agent goes on.
+func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }

@@ -9,13 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// amount is what is stored of one field: a number, or a text.
+// amount is the stored value of one field: a number or a string.
 type amount struct {
 	n    int64
 	text string
 }
 
-// amountOf reads a value. An unlimited one is -1 or 0, of which comparing knows no difference.
+// amountOf converts a value. Unlimited is -1 or 0, which compare as equal.
 func amountOf(v lifecycle.Value) amount {
 	switch {
 	case !v.Field.Numeric():
@@ -31,33 +31,33 @@ func (a amount) valueOf(f lifecycle.Field) lifecycle.Value {
 	return lifecycle.Value{Field: f, Int: a.n, Text: a.text}
 }
 
-// copied are the fields that a CRI update can change and that are compared.
-var copied = [6]lifecycle.Field{
+// copyFields are the fields that a CRI update can change and that are compared.
+var copyFields = [6]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems,
 }
 
-// rowOf finds a field in copied; -1 for none.
-func rowOf(f lifecycle.Field) int { return slices.Index(copied[:], f) }
+// rowOf returns the index of a field in copyFields; -1 for none.
+func rowOf(f lifecycle.Field) int { return slices.Index(copyFields[:], f) }
 
-var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return rowOf(f) >= 0 })
+var copyFieldSet = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return rowOf(f) >= 0 })
 
-// stored are the resources of a container that the CRI can change, as its
-// stored copy has them, by the rows of copied. 0 and "" are "not said".
-type stored [len(copied)]amount
+// stored are the resources in the runtime's stored copy that the CRI can change, in the
+// order of copyFields. 0 and "" mean unset.
+type stored [len(copyFields)]amount
 
 func storedOf(r *lifecycle.Resources) (s stored) {
-	for i, f := range copied {
+	for i, f := range copyFields {
 		v, _ := r.Of(f, "")
 		s[i] = amountOf(v)
 	}
 	return s
 }
 
-// asked returns what another client put into the runtime's copy since it was read:
-// what differs from then and is not ours. nil where nothing does.
-func asked(now, seen, ours stored) *lifecycle.Resources {
+// foreignChanges returns what another client has written to the runtime's copy since it
+// was read: what differs from seen and from ours. nil if nothing does.
+func foreignChanges(now, seen, ours stored) *lifecycle.Resources {
 	r, differs := &cri.LinuxContainerResources{}, false
-	for i, f := range copied {
+	for i, f := range copyFields {
 		if now[i] != seen[i] && now[i] != ours[i] {
 			differs = criclient.Put(r, now[i].valueOf(f)) || differs
 		}
@@ -68,7 +68,7 @@ func asked(now, seen, ours stored) *lifecycle.Resources {
 	return criclient.Resources(r)
 }
 
-// put lays values over a copy, as far as the CRI has a field for them.
+// put merges values into a copy, and returns those that the CRI has no field for.
 func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
 		if i := rowOf(v.Field); i >= 0 {
@@ -80,17 +80,17 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
-// drop takes out what another client asked for since: asking for what was there
-// before is a request again.
+// drop removes what another client has requested since, so that a request for the
+// earlier value counts as a request again.
 func (s *stored) drop(r *lifecycle.Resources) {
-	for i, f := range copied {
+	for i, f := range copyFields {
 		if _, set := r.Of(f, ""); set {
 			s[i] = amount{}
 		}
 	}
 }
 
-// request asks for values, and for nothing else: 0 is "leave it" to runtimes.
+// request makes an update with only these values: runtimes leave a field of 0 unchanged.
 func request(values []lifecycle.Value) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{}
 	for _, v := range values {

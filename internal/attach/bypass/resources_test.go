@@ -34,11 +34,11 @@ func TestStored(t *testing.T) {
 		if left := now.put(values); len(left) > 0 {
 			t.Errorf("%s: no field for it", c.value.Field)
 		}
-		theirs := asked(now, seen, ours)
+		theirs := foreignChanges(now, seen, ours)
 		if theirs == nil || storedOf(theirs)[rowOf(c.value.Field)] != now[rowOf(c.value.Field)] {
 			t.Errorf("%s: another client requested %+v", c.value.Field, theirs)
 		}
-		if asked(now, now, ours) != nil || asked(now, seen, now) != nil {
+		if foreignChanges(now, now, ours) != nil || foreignChanges(now, seen, now) != nil {
 			t.Errorf("%s: what was seen, or is ours, was asked for", c.value.Field)
 		}
 		ours = now
@@ -57,7 +57,7 @@ func TestStored(t *testing.T) {
 func TestStateUnknown(t *testing.T) {
 	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
 		c := newCtr(criclient.Container{
-			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime says that its state is unknown"}, StateUnknown: true,
+			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime reports its state as CONTAINER_UNKNOWN"}, StateUnknown: true,
 		}, dir)
 		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.blank != c.running {
 			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.blank, want)

@@ -20,35 +20,35 @@ import (
 )
 
 const (
-	// workers bounds the pods that are asked about at once.
+	// workers bounds the pods that are checked at once.
 	workers = 16
-	// pollEvery is the least pause between two questions for the resources of
-	// containers in turn, and pollAgain that between two for the same. Where the
-	// conductor keeps a value, a write to it is noticed sooner.
-	pollEvery = time.Second
-	pollAgain = 10 * time.Second
+	// minPollPause is the least pause between two polls of container resources, and
+	// containerPollPause that between two polls of one container. A write to a value that
+	// the keeper watches is noticed sooner.
+	minPollPause       = time.Second
+	containerPollPause = 10 * time.Second
 )
 
-// session is one connection to a runtime and what was reported of it since. All
-// that is learned, by whichever way, becomes a hint for the pod it is about;
-// its worker then asks the runtime for the current state and tells the difference.
-// So nothing is reported twice, and nothing that was missed stays unreported.
+// session is one connection to a runtime and what was reported since. Events, lists and
+// cgroup changes all become hints for a pod. Its worker then asks the runtime for the
+// current state and reports the difference. So nothing is reported twice, and a missed
+// event is made good.
 type session struct {
-	a       *Attachment
-	ctx     context.Context // of everything this connection runs; ends with it
-	c       *criclient.Client
-	streams atomic.Bool // the runtime sends its events
-	tasks   *tasks
-	watcher cgroup.Watcher
-	places  *places       // of one goroutine: who synchronises, then who serves
-	learn   chan string   // directories of pods for places
-	slots   chan struct{} // one for each pod that is being asked about
-	index   index
-	starts  starts
-	once    sync.Once
+	a            *Attachment
+	ctx          context.Context // of everything this connection runs; canceled when it ends
+	c            *criclient.Client
+	streams      atomic.Bool // the runtime sends events to all listeners
+	tasks        *tasks
+	watcher      cgroup.Watcher
+	dirs         *dirWatcher   // used by one goroutine: synchronise, then serve
+	learn        chan string   // directories of pods, for dirs
+	slots        chan struct{} // one for each pod that is being checked
+	index        index
+	startWatcher startWatcher
+	once         sync.Once
 
-	// copies is held while the runtime's copy of resources is asked for or
-	// changed by us, so that our own change is never taken for another client's.
+	// copies is held while we read or change the runtime's copy of resources, so that our
+	// own change is never mistaken for another client's.
 	copies sync.Mutex
 }
 
@@ -68,13 +68,13 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 		s.watcher, err = a.o.Watch()
 	}
 	if err == nil {
-		s.places, err = newPlaces(a.o.Tree, s.watcher, a.o.CgroupRoot)
+		s.dirs, err = newDirWatcher(a.o.Tree, s.watcher, a.o.CgroupRoot)
 	}
 	if err != nil {
 		s.finish()
 		return nil, err
 	}
-	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher}
+	s.startWatcher = startWatcher{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher}
 	return s, nil
 }
 
@@ -88,7 +88,7 @@ func (s *session) finish() {
 	})
 }
 
-// serve turns what happens into hints until the connection is lost.
+// serve turns events into hints until the connection is lost.
 func (s *session) serve() error {
 	s.tasks.run(func() {
 		if err := s.c.Watch(s.ctx, s.relist); err != nil {
@@ -100,7 +100,7 @@ func (s *session) serve() error {
 	}
 	resync := time.NewTicker(s.a.o.Resync)
 	defer resync.Stop()
-	poll := time.NewTicker(min(pollEvery, s.a.o.Look))
+	poll := time.NewTicker(min(minPollPause, s.a.o.PollInterval))
 	defer poll.Stop()
 	for {
 		select {
@@ -111,10 +111,10 @@ func (s *session) serve() error {
 		case n := <-s.watcher.Notices():
 			s.notice(n)
 		case dir := <-s.learn:
-			s.appeared(s.places.learn(dir))
+			s.cgroupsCreated(s.dirs.learn(dir))
 		case <-resync.C:
-			s.appeared(s.places.rescan())
-			s.logBlind()
+			s.cgroupsCreated(s.dirs.rescan())
+			s.logUnwatched()
 			s.tasks.run(s.relist)
 		case <-poll.C:
 			s.pollNext()
@@ -122,43 +122,42 @@ func (s *session) serve() error {
 	}
 }
 
-func (s *session) logBlind() {
-	if s.places.blind != "" {
-		s.a.o.Log.Warn("not every cgroup is watched; containers there are found later", logkey.Reason, s.places.blind, logkey.After, s.a.o.Resync)
+func (s *session) logUnwatched() {
+	if s.dirs.watchError != "" {
+		s.a.o.Log.Warn("a cgroup directory is not watched; new containers in it are found later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
 	}
 }
 
-// notice takes in one change of the cgroup tree.
+// notice handles one change of the cgroup tree.
 func (s *session) notice(n cgroup.Notice) {
 	switch n.Change {
 	case cgroup.Made:
-		s.appeared(s.places.made(n.Path))
+		s.cgroupsCreated(s.dirs.created(n.Path))
 	case cgroup.Removed:
-		if dir, ok := s.places.gone(n.Path); ok {
-			s.vanished(dir)
+		if dir, ok := s.dirs.removed(n.Path); ok {
+			s.cgroupRemovedAt(dir)
 		}
 	case cgroup.Written:
-		s.starts.written(n.Path)
+		s.startWatcher.wakeWatcher(n.Path)
 	case cgroup.Overflow:
-		s.a.o.Log.Warn("changes of cgroups were lost; looking at all of them")
-		s.appeared(s.places.scan())
+		s.a.o.Log.Warn("inotify lost changes of cgroups; the agent scans all of them")
+		s.cgroupsCreated(s.dirs.scan())
 		s.tasks.run(s.relist)
 	}
 }
 
-// eventsAfter is how long after a stream was opened a runtime surely tells on
-// it. None says when it begins to, so what came between the lists and that moment
-// is searched for once.
-const eventsAfter = 500 * time.Millisecond
+// streamStart is the time after which an opened stream surely delivers events. No
+// runtime reports when a stream begins to, so lists are compared once after this time.
+const streamStart = 500 * time.Millisecond
 
-// watchEvents listens to the runtime's events. They are hints as all others: losing
-// the stream costs time, not truth.
+// watchEvents reads the runtime's events. They are only hints: if the stream is lost,
+// changes are found later, by lists.
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
 		stream, err := s.c.Events(s.ctx)
 		if err == nil {
-			s.tasks.later(eventsAfter, s.relist)
+			s.tasks.later(streamStart, s.relist)
 		}
 		for err == nil {
 			var e *cri.ContainerEventResponse
@@ -192,7 +191,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
-		why = runs // no question needed: the runtime is busy as it is
+		why = runs // needs no question, which would cost the busy runtime time
 	}
 	switch {
 	case e.ContainerId == "":
@@ -207,10 +206,10 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 	}
 }
 
-// pollNext asks for the resources of one running container: the kubelet
-// changes them in place, and no runtime reports.
+// pollNext reads the resources of one running container, because no runtime reports
+// that the kubelet changed them in place.
 func (s *session) pollNext() {
-	id := s.index.next(s.a.o.Look)
+	id := s.index.next(s.a.o.PollInterval)
 	if id != "" {
 		s.hintContainer(id, askStatus)
 	}

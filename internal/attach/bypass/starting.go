@@ -15,63 +15,63 @@ import (
 )
 
 const (
-	// calm is how long a fresh cgroup must have been left in peace before values
-	// are written; mostCalm is how long that is waited for.
-	calm     = time.Millisecond
-	mostCalm = 5 * time.Millisecond
-	// pollFresh is how often a cgroup that is being made is polled. The OCI
-	// runtime takes some 20 ms from its end to the first instruction.
-	pollFresh = 4 * time.Millisecond
-	// mostStart is how long a container may take from its cgroup to its first
-	// instruction; after that the agent watches its files no longer.
-	mostStart = 30 * time.Second
+	// quietTime is how long a new cgroup must be without writes before values are written;
+	// maxQuietWait bounds that wait.
+	quietTime    = time.Millisecond
+	maxQuietWait = 5 * time.Millisecond
+	// setupPoll is how often a cgroup is polled while it is set up. From the end of its
+	// setup to the first instruction runc takes some 20 ms.
+	setupPoll = 4 * time.Millisecond
+	// maxStartTime is how long a container may take from its cgroup to its first
+	// instruction; then the agent stops watching its files.
+	maxStartTime = 30 * time.Second
 )
 
-// begin follows a container from the moment its cgroup is there until the
-// runtime says that it runs: what the runtime writes into the fresh cgroup must
-// not have the last word.
+// begin watches a container from the creation of its cgroup until the runtime reports
+// it as running, so that the agent's values replace what the runtime writes to the new
+// cgroup.
 func (s *session) begin(p *pod, c *ctr) {
-	c.waiting = make(chan struct{})
-	f := &fresh{
-		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.waiting, watched: map[string]bool{},
+	c.startWatch = make(chan struct{})
+	f := &newCgroup{
+		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.startWatch, watched: map[string]bool{},
 	}
 	s.tasks.run(func() { f.watch(p, c) })
 }
 
-// watch reconciles a starting container once the OCI runtime has done its part,
-// and again whenever its cgroup is written to, until the runtime says that it
-// runs. Where no process can be seen, it is reconciled only then.
-func (f *fresh) watch(p *pod, c *ctr) {
+// watch reconciles a starting container when the OCI runtime has set it up, and again
+// after each write to its cgroup, until the runtime reports it as running. If no
+// process is visible, it reconciles only then.
+func (f *newCgroup) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer f.close()
-	end := time.NewTimer(mostStart)
+	end := time.NewTimer(maxStartTime)
 	defer end.Stop()
-	// How long to wait before the runtime is asked whether it runs. One that tells its
-	// events needs no asking, but may lose one.
+	// again is how long to wait before the runtime is asked whether the container runs. A
+	// runtime that sends events need not be asked, but may lose one.
 	again := 10 * time.Millisecond
 	if s.streams.Load() {
 		again = 200 * time.Millisecond
 	}
 	ask := time.NewTimer(again)
 	defer ask.Stop()
-	poll := time.NewTicker(pollFresh)
+	poll := time.NewTicker(setupPoll)
 	defer poll.Stop()
 	for dirty := true; ; {
 		f.open()
-		at, creator := unclear, 0
+		at, creator := setupUnknown, 0
 		if dirty {
-			at, creator = s.starts.progress(f.dir)
+			at, creator = s.startWatcher.setupState(f.dir)
 		}
-		if at == ready {
-			f.calm()
+		if at == setupFinished {
+			f.awaitQuiet()
 			s.reconcile(p, c)
 			dirty = false
 		}
 		polls := poll.C
-		if at == making && f.awaits(ctx, creator) || !dirty && f.complete {
-			polls = nil // we are woken
+		if at == settingUp && f.awaits(ctx, creator) || !dirty && f.complete {
+			polls = nil // the watch wakes us
 		}
 		select {
 		case <-s.ctx.Done():
@@ -92,70 +92,70 @@ func (f *fresh) watch(p *pod, c *ctr) {
 	}
 }
 
-// awaits reports whether we are woken when a process ends, and sees to it.
-func (f *fresh) awaits(ctx context.Context, pid int) bool {
+// awaits reports whether the end of the process wakes us, and arranges that.
+func (f *newCgroup) awaits(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
-		return false // processes of another machine
+		return false // procfs is another machine's
 	}
 	if f.awaited != pid {
 		f.awaited = pid
 		f.waits.Store(true)
 		f.s.tasks.run(func() {
-			_ = exit(ctx, pid) // where it cannot be waited for we poll
+			_ = awaitExit(ctx, pid) // on an error we poll
 			f.waits.Store(false)
-			connect.Poke(f.wake)
+			connect.Wake(f.wake)
 		})
 	}
 	return f.waits.Load()
 }
 
-// fresh is a cgroup that a runtime is filling.
-type fresh struct {
+// newCgroup is a cgroup that a runtime sets up.
+type newCgroup struct {
 	s        *session
 	dir      string
 	wake     chan struct{}
 	done     <-chan struct{}
 	watched  map[string]bool
-	complete bool        // all of it is watched
-	awaited  int         // the process that was waited for last
-	waits    atomic.Bool // it is waited for
+	complete bool        // all its directories are watched
+	awaited  int         // the last process that was waited for
+	waits    atomic.Bool // its end is being waited for
 }
 
-// files are the directories whose files report what the runtime sets: in version
-// 1 each controller has its own, made one after another.
-func (f *fresh) files() []string {
+// files are the directories to watch for the runtime's writes: in version 1 each
+// controller has its own, created one after another.
+func (f *newCgroup) files() []string {
 	if f.s.a.o.Tree.Version == cgroup.V2 {
 		return []string{f.dir}
 	}
 	return []string{path.Join("cpuset", f.dir), path.Join("cpu", f.dir), path.Join("memory", f.dir)}
 }
 
-// open watches what is there and not watched yet.
-func (f *fresh) open() {
+// open watches the existing directories that are not watched yet.
+func (f *newCgroup) open() {
 	f.complete = true
 	for _, dir := range f.files() {
-		f.watched[dir] = f.watched[dir] || f.s.starts.watch(dir, f.wake)
+		f.watched[dir] = f.watched[dir] || f.s.startWatcher.watch(dir, f.wake)
 		f.complete = f.complete && f.watched[dir]
 	}
 }
 
-func (f *fresh) close() {
+func (f *newCgroup) close() {
 	for dir := range f.watched {
-		f.s.starts.unwatch(dir)
+		f.s.startWatcher.unwatch(dir)
 	}
 }
 
-// calm waits until nobody has written for a while.
-func (f *fresh) calm() {
-	most := time.NewTimer(mostCalm)
+// awaitQuiet waits until the cgroup was not written to for quietTime.
+func (f *newCgroup) awaitQuiet() {
+	most := time.NewTimer(maxQuietWait)
 	defer most.Stop()
-	still := time.NewTimer(calm)
+	still := time.NewTimer(quietTime)
 	defer still.Stop()
 	for {
 		select {
 		case <-f.wake:
 			f.open()
-			still.Reset(calm)
+			still.Reset(quietTime)
 		case <-still.C:
 			return
 		case <-most.C:
@@ -168,37 +168,35 @@ func (f *fresh) calm() {
 	}
 }
 
-// starts are the cgroups that are watched while runtimes fill them, in the tree and by
-// its processes.
-type starts struct {
+// startWatcher watches cgroups while runtimes set them up.
+type startWatcher struct {
 	tree    *cgroup.Tree
 	proc    string
 	watcher cgroup.Watcher
 
-	waking sync.Map // channels that are woken when a file below a directory is written
+	wakeChans sync.Map // channels to send on when a file in a directory is written
 }
 
-// watch reports whether a directory is watched from now on.
-func (s *starts) watch(dir string, wake chan struct{}) bool {
-	s.waking.Store(dir, wake)
+// watch reports whether the directory can be watched.
+func (s *startWatcher) watch(dir string, wake chan struct{}) bool {
+	s.wakeChans.Store(dir, wake)
 	return s.watcher.Add(dir) == nil
 }
 
-func (s *starts) unwatch(dir string) {
-	s.waking.Delete(dir)
+func (s *startWatcher) unwatch(dir string) {
+	s.wakeChans.Delete(dir)
 	s.watcher.Remove(dir)
 }
 
-// written wakes who follows the start of a container.
-func (s *starts) written(file string) {
-	wake, _ := s.waking.Load(path.Dir(file))
+// wakeWatcher wakes the watch of a container's start.
+func (s *startWatcher) wakeWatcher(file string) {
+	wake, _ := s.wakeChans.Load(path.Dir(file))
 	if to, waits := wake.(chan struct{}); waits && settings[path.Base(file)] {
-		connect.Poke(to)
+		connect.Wake(to)
 	}
 }
 
-// settings are the files of which the runtime's writes matter, that of the
-// processes it moves there among them.
+// settings are the files whose writes by the runtime matter, cgroup.procs among them.
 var settings = settingFiles()
 
 func settingFiles() map[string]bool {
@@ -209,53 +207,53 @@ func settingFiles() map[string]bool {
 	return files
 }
 
-// appeared takes in cgroups of containers that are there.
-func (s *session) appeared(found map[string]string) {
+// cgroupsCreated handles new cgroups of containers.
+func (s *session) cgroupsCreated(found map[string]string) {
 	for id, dir := range found {
 		switch podID, ask := s.index.found(id, dir); {
 		case podID != "":
-			s.hint(podID, id, cgroupMade)
+			s.hint(podID, id, cgroupCreated)
 		case ask:
 			s.tasks.run(func() { s.resolve(id, dir) })
 		}
 	}
 }
 
-// vanished takes in that a directory went.
-func (s *session) vanished(dir string) {
+// cgroupRemovedAt handles the removal of a directory.
+func (s *session) cgroupRemovedAt(dir string) {
 	id, ok := s.index.at(dir)
 	n := cgroup.ParseName(dir)
 	switch {
 	case ok:
-		s.hintContainer(id, cgroupGone)
+		s.hintContainer(id, cgroupRemoved)
 	case n.Kind == cgroup.ContainerDir && s.index.isPod(n.ID):
-		s.tasks.run(func() { s.sandboxEnds(n.ID) })
+		s.tasks.run(func() { s.pollSandboxEnd(n.ID) })
 	case n.Kind == cgroup.PodDir:
 		s.tasks.run(s.relist)
 	}
 }
 
-// sandboxEnds asks about a pod whose sandbox has lost its cgroup. Runtimes note
-// the end a moment later; after that the lists show.
-func (s *session) sandboxEnds(id string) {
-	for n := 0; n < maxVanish && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
+// pollSandboxEnd asks about a pod whose sandbox has lost its cgroup. Runtimes note the
+// end a moment later; after that the next list shows it.
+func (s *session) pollSandboxEnd(id string) {
+	for n := 0; n < maxExitPolls && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
 	}
 }
 
 const (
-	// maxUnknown bounds the cgroups that are asked about at once.
-	maxUnknown = 1024
-	// mostUnknown is how long the runtime may take to know what a cgroup is for.
-	mostUnknown = 15 * time.Second
+	// maxResolving bounds the cgroups that are resolved at once.
+	maxResolving = 1024
+	// maxResolveTime is how long the runtime may take to list the container of a new cgroup.
+	maxResolveTime = 15 * time.Second
 )
 
-// resolve asks the runtime what a cgroup is for that bears a container's name.
-// A cgroup appears before who made it knows it by name, so it asks again.
+// resolve asks the runtime for the container of a cgroup with a container's name. The
+// cgroup exists before the runtime lists the container, so it asks repeatedly.
 func (s *session) resolve(id, dir string) {
 	defer s.index.resolved(id)
-	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < mostUnknown; delay = min(2*delay, time.Second) {
-		if known, err := s.whose(id); known || criclient.Away(s.ctx, err) {
+	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < maxResolveTime; delay = min(2*delay, time.Second) {
+		if known, err := s.findPod(id); known || criclient.Away(s.ctx, err) {
 			return
 		}
 		if !sleep.For(s.ctx, delay) || !s.a.o.Tree.Has(dir) {
@@ -263,17 +261,17 @@ func (s *session) resolve(id, dir string) {
 		}
 		waited += delay
 	}
-	s.a.o.Log.Info("a cgroup has a container's name and the runtime knows none; it is left alone", logkey.File, dir)
+	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change it", logkey.File, dir)
 }
 
-// whose finds the pod of an id and hints at it.
-func (s *session) whose(id string) (bool, error) {
+// findPod finds the pod of an id and gives it a hint.
+func (s *session) findPod(id string) (bool, error) {
 	c, err := s.c.ListedContainer(s.ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if c != nil {
-		s.hint(c.PodSandboxId, id, askStatus|cgroupMade)
+		s.hint(c.PodSandboxId, id, askStatus|cgroupCreated)
 		return true, nil
 	}
 	p, err := s.c.ListedPod(s.ctx, id)

@@ -9,11 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// synchronise reports all that exists. The tree is watched before anything is
-// listed, so that nothing falls between.
+// synchronise reports everything that exists. It watches the tree before it lists, so
+// that nothing is missed in between.
 func (s *session) synchronise() error {
-	found := s.places.scan()
-	s.logBlind()
+	found := s.dirs.scan()
+	s.logUnwatched()
 	pods, ctrs, err := s.c.All(s.ctx)
 	if err != nil {
 		return fmt.Errorf("synchronise: %w", err)
@@ -31,8 +31,8 @@ func (s *session) synchronise() error {
 	}
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
-		if c.hasEnded() || !c.running && dir != "" && !s.starts.made(dir) {
-			continue // its cgroup must be left alone, and it is reported by itself
+		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
+			continue // its cgroup must not be written to yet; its start reports it
 		}
 		c.started = c.running
 		known[l.PodID].ctrs[c.id] = c
@@ -53,14 +53,14 @@ func (s *session) synchronise() error {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
-			s.appeared(s.places.learn(dir))
+			s.cgroupsCreated(s.dirs.learn(dir))
 		}
 	}
-	s.appeared(found) // pods that are being created are not in the list yet
+	s.cgroupsCreated(found) // pods that are being created are not in the list yet
 	return nil
 }
 
-// relist compares the runtime's lists with what was reported, and hints at the
+// relist compares the runtime's lists with what was reported, and gives hints about the
 // differences.
 func (s *session) relist() {
 	pods, ctrs, err := s.c.List(s.ctx)

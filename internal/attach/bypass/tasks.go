@@ -12,7 +12,7 @@ import (
 type tasks struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	failed chan error // why the connection is to end
+	failed chan error // why the connection must end
 
 	mu    sync.Mutex
 	ended bool
@@ -25,7 +25,7 @@ func newTasks(ctx context.Context) *tasks {
 	return t
 }
 
-// run does something beside the loop; it ends with the connection.
+// run runs f on a goroutine that ends with the connection.
 func (t *tasks) run(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,7 +34,7 @@ func (t *tasks) run(f func()) {
 	}
 }
 
-// later does something after a while, unless the connection ended.
+// later runs f after a while, unless the connection has ended.
 func (t *tasks) later(d time.Duration, f func()) {
 	t.run(func() {
 		if sleep.For(t.ctx, d) {
@@ -58,7 +58,8 @@ func (t *tasks) over() bool {
 	return t.ended
 }
 
-// end ends all, what hangs by having the connection closed, and waits for it.
+// end ends all goroutines and waits for them; closing ends those that block on the
+// connection.
 func (t *tasks) end(closing func()) {
 	t.mu.Lock()
 	t.ended = true

@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// again says which hints are to be followed once more, and after how many tries at
-// least, and which have been often enough.
-func (p *pod) again(left hints) (again, over hints, tries int) {
+// splitRetries returns the hints to try again, the least number of their tries so far,
+// and the hints that were tried often enough.
+func (p *pod) splitRetries(left hints) (again, over hints, tries int) {
 	count := func(id string) bool {
 		if p.tries == nil {
 			p.tries = map[string]int{}
@@ -39,10 +39,10 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 	return again, over, tries
 }
 
-// takeUnread takes in, as they are listed, a pod and containers that the runtime could
-// not describe again and again: they run, and must be kept from what others own. Who
-// was reported before is asked about with all others.
-func (s *session) takeUnread(p *pod, left hints, why error) {
+// reportUnread reports a pod and containers from their list entries, because the
+// runtime repeatedly could not describe them: they run, and CPUs that others own must
+// be kept from them. Those reported before are polled like all others.
+func (s *session) reportUnread(p *pod, left hints, why error) {
 	if p.reported == nil {
 		now, err := s.c.UnreadPod(s.ctx, p.id, why)
 		if now == nil || err != nil {
@@ -64,15 +64,15 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 		if above, ok := p.dir(); ok && dir == "" {
 			dir, _ = s.a.o.Tree.Find(above, id)
 		}
-		s.takeIn(p, newCtr(criclient.Container{Container: now}, dir))
+		s.reportNew(p, newCtr(criclient.Container{Container: now}, dir))
 	}
 }
 
-// rereadPod asks about a pod again that the runtime could not describe.
+// rereadPod reads a pod again that the runtime could not describe.
 func (s *session) rereadPod(p *pod) error {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.Gone(err) {
-		return nil // its status says so, too
+		return nil // checkSandbox reports that, too
 	}
 	if err != nil {
 		return err
@@ -86,11 +86,11 @@ func (s *session) rereadPod(p *pod) error {
 	return nil
 }
 
-// reread asks about a container again that the runtime could not describe.
+// reread reads a container again that the runtime could not describe.
 func (s *session) reread(p *pod, c *ctr) error {
 	now, err := s.c.Container(s.ctx, c.id, p.id)
 	if criclient.Gone(err) {
-		return nil // its end is seen by its status
+		return nil // checkStatus reports its end
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *session) reread(p *pod, c *ctr) error {
 	c.running = c.running || n.running
 	s.keep(p, c)
 	if !c.running {
-		return nil // its start tells
+		return nil // its start reports it
 	}
 	c.reporting.Lock()
 	defer c.reporting.Unlock()

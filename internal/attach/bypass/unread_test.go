@@ -49,7 +49,7 @@ func TestUnread(t *testing.T) {
 				}
 				r.bad = map[string]error{badly: err, bad: err}
 				h := &recorder{}
-				run(t, r, h, func(o *Options) { o.Look = 20 * time.Millisecond })
+				run(t, r, h, func(o *Options) { o.PollInterval = 20 * time.Millisecond })
 				checkSync(t, h, badly, inner, bad)
 				// All others are decided as ever.
 				next := r.create(r.pod("next", "uid-next", nil, nil), "next", nil)
@@ -102,7 +102,7 @@ func TestUnreadLater(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
 		h := &recorder{}
-		run(t, r, h, func(o *Options) { o.Look, o.Resync = 20*time.Millisecond, 50*time.Millisecond })
+		run(t, r, h, func(o *Options) { o.PollInterval, o.Resync = 20*time.Millisecond, 50*time.Millisecond })
 		r.set(func() { r.bad = map[string]error{} })
 		pod := r.pod("web", "uid-web", nil, nil)
 		attachtest.Until(t, "the handler has the pod", func() bool { return h.count("RunPodSandbox web") == 1 })

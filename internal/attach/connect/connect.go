@@ -1,6 +1,6 @@
-// Package connect is what every attachment does about its connection: the state that
-// people are shown, pauses that grow between attempts, and calls of the handler that a
-// panic does not end the agent by. It knows no protocol.
+// Package connect has what every attachment needs for its connection: a state for
+// Status, pauses that grow between attempts, and calls that recover from a panic. It
+// knows no protocol.
 package connect
 
 import (
@@ -22,26 +22,26 @@ const (
 	Idle         = "not running"
 	Standby      = "standby" // another agent decides
 	Lost         = "connection lost"
-	Synchronised = "synchronised" // it is known what runs
+	Synchronised = "synchronised" // the running containers are known
 )
 
-// AdmitAgain is the pause before an attachment asks again whether it may decide.
-const AdmitAgain = 200 * time.Millisecond
+// AdmitInterval is the pause between two calls of Admit.
+const AdmitInterval = 200 * time.Millisecond
 
-// settle is the least pause between two attempts: a socket that just appeared
-// is bound a moment before it listens.
-const settle = 20 * time.Millisecond
+// minPause is the least pause between two attempts: a new socket is bound a moment
+// before it listens.
+const minPause = 20 * time.Millisecond
 
-// State is how an attachment stands to its runtime; Idle at first.
+// State is the state of an attachment; Idle at first.
 type State struct {
 	mu  sync.Mutex
 	now string
 	err error
 }
 
-// Enter moves to a state. A new error replaces the last one, a working connection clears
-// it, and all else leaves it for people to read. It returns the error that is left; the
-// change is logged as that of what.
+// Enter moves to a state. A new error replaces the last one, Synchronised clears it,
+// and all other states keep it for Status. It returns the error that is kept, and logs
+// a change with what as its message.
 func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	s.mu.Lock()
 	changed := cmp.Or(s.now, Idle) != now
@@ -68,7 +68,7 @@ func (s *State) Get() (now string, err error) {
 // Max, with jitter, and starts over after a connection that worked.
 type Backoff struct{ Min, Max time.Duration }
 
-// Or returns bounds with those that are not set taken from others.
+// Or returns b with bounds that are 0 taken from other.
 func (b Backoff) Or(other Backoff) Backoff {
 	if b.Min <= 0 {
 		b.Min = other.Min
@@ -82,21 +82,21 @@ func (b Backoff) Or(other Backoff) Backoff {
 // Attempts makes one connection after another.
 type Attempts struct {
 	Backoff
-	// Enter moves to a state, for a reason or none.
+	// Enter moves to a state; err may be nil.
 	Enter func(state string, err error)
-	// Absent returns why no attempt is made yet, or nil where the runtime is there. The
-	// function may be nil: then attempts are always made.
+	// Absent returns why no attempt can be made yet; nil if the runtime's socket exists. A
+	// nil function: attempts are always made.
 	Absent func() error
-	// Admit is why this agent may not decide yet: it is in Standby until there is no
-	// error, and asks again every Again (AdmitAgain where 0). nil admits always.
-	Admit func() error
-	Again time.Duration
-	// Attempt serves one connection until it is lost. It reports whether it worked; the
-	// error is never nil.
+	// Admit returns why this agent may not decide yet: the state is then Standby, and it is
+	// called again after AdmitInterval (the constant if 0). nil always admits.
+	Admit         func() error
+	AdmitInterval time.Duration
+	// Attempt serves one connection until it is lost. worked reports whether it
+	// synchronised; the error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Failed takes the error of an attempt, where the last one had another.
+	// Failed is called with an attempt's error if it differs from the last one.
 	Failed func(err error)
-	// Wake ends pauses: the runtime may be there again. nil never does.
+	// Wake ends pauses: the runtime's socket may exist again. A nil channel never does.
 	Wake <-chan struct{}
 }
 
@@ -114,14 +114,14 @@ func (a Attempts) Run(ctx context.Context) {
 			return
 		}
 		a.Enter(Lost, err)
-		if worked || err.Error() != last { // once, not at every attempt
+		if worked || err.Error() != last { // once per error, not at every attempt
 			a.Failed(err)
 		}
 		last = err.Error()
 		if worked {
 			delay = a.Min
 		}
-		// Jitter spreads agents that lost their runtimes together.
+		// Jitter spreads the attempts of agents that lost their runtimes at the same time.
 		if a.pause(ctx, delay/2+rand.N(delay/2+1)) {
 			delay = a.Min
 		} else {
@@ -130,7 +130,7 @@ func (a Attempts) Run(ctx context.Context) {
 	}
 }
 
-// wait is how long to wait before an attempt is made at all; 0 where it can be made.
+// wait returns how long to wait before an attempt; 0: none.
 func (a Attempts) wait() time.Duration {
 	if a.Absent != nil && a.Absent() != nil {
 		return a.Max
@@ -143,24 +143,25 @@ func (a Attempts) wait() time.Duration {
 		return 0
 	}
 	a.Enter(Standby, err)
-	return cmp.Or(a.Again, AdmitAgain)
+	return cmp.Or(a.AdmitInterval, AdmitInterval)
 }
 
-// pause waits, and reports whether there is a reason to connect at once.
+// pause waits, and reports whether Wake ended the pause.
 func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
-	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, settle)
+	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, minPause)
 }
 
-// Poke sends on a channel of capacity 1 without waiting. It does nothing if a value waits there.
-func Poke(wake chan<- struct{}) {
+// Wake sends on a channel of capacity 1 without blocking. It does nothing if a value is
+// already in the channel.
+func Wake(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
 	default:
 	}
 }
 
-// RecoverPanic keeps a panic of what it calls from ending the agent. It reports whether
-// there was none.
+// RecoverPanic runs f and logs a panic in it, so that the agent goes on. It reports
+// whether there was none.
 func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -22,8 +22,8 @@ func TestAttempts(t *testing.T) {
 		failed := 0
 		Attempts{
 			Backoff: Backoff{Min: time.Second, Max: 3 * time.Second}, Wake: wake,
-			Enter: func(state string, _ error) { entered = append(entered, state) },
-			Again: time.Minute, Admit: func() error {
+			Enter:         func(state string, _ error) { entered = append(entered, state) },
+			AdmitInterval: time.Minute, Admit: func() error {
 				if time.Since(begun) == 0 {
 					return errors.New("another agent decides")
 				}
@@ -50,7 +50,7 @@ func TestAttempts(t *testing.T) {
 				t.Errorf("pause %d is %v, want %v to %v", i, pause, most/2, most)
 			}
 		}
-		if pause := at[5] - at[4]; pause != settle {
+		if pause := at[5] - at[4]; pause != minPause {
 			t.Errorf("woken after %v", pause)
 		}
 	})

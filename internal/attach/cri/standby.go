@@ -18,7 +18,7 @@ func openWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
-			sleep.For(ctx, connect.AdmitAgain)
+			sleep.For(ctx, connect.AdmitInterval)
 			continue
 		}
 		if err == nil && waited {
@@ -40,7 +40,7 @@ func (a *Attachment) synchroniseFirst(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		sleep.For(ctx, connect.AdmitAgain)
+		sleep.For(ctx, connect.AdmitInterval)
 	}
 }
 

@@ -297,6 +297,6 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 // InheritUnread marks the container of an unread pod as unread.
 func InheritUnread(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
-		c.Undescribed = "its pod:  " + p.Undescribed
+		c.Undescribed = "its pod's status: " + p.Undescribed
 	}
 }

@@ -110,7 +110,7 @@ var (
 func New(o Options) *Attachment {
 	o.Socket, o.Name, o.Index = cmp.Or(o.Socket, api.DefaultSocketPath), cmp.Or(o.Name, "trimtab"), cmp.Or(o.Index, "50")
 	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
-	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.AdmitAgain)
+	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.AdmitInterval)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}

@@ -38,7 +38,7 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 		watching.Go(func() { w.run(ctx, a.o.Log) })
 	}
 	connect.Attempts{
-		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, Again: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
+		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
 		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },
 	}.Run(ctx)
 	return nil

@@ -58,7 +58,7 @@ func (w *socketWatch) poll() {
 		return
 	}
 	if w.last == nil || !os.SameFile(now, w.last) || !now.ModTime().Equal(w.last.ModTime()) {
-		connect.Poke(w.appeared)
+		connect.Wake(w.appeared)
 	}
 	w.last = now
 }

@@ -6,67 +6,66 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Hook is asked about one held call before the backend has its message. It is
-// given the message without prefix and uncompressed, which is its own until it
-// returns, and must not panic. Its context ends when the caller gives the call
-// up, when the call has been answered, or with the connection.
+// Hook decides one held call before the backend gets its message. It gets the message
+// uncompressed and without its prefix, may keep it only until it returns, and must not
+// panic. Its context ends when the caller cancels the call, when the call is answered,
+// or with the connection.
 type Hook func(ctx context.Context, msg []byte) Verdict
 
-// Held says how a call is held. The zero Held lets it pass.
+// Held says how a call is held. The zero Held passes it.
 type Held struct {
-	// Hook runs on a goroutine of its own and may block, unless the call is Quick.
+	// Hook runs on its own goroutine and may block, unless Quick is set.
 	Hook Hook
-	// Quick: the hook returns at once. The goroutine that reads the connection may
-	// call it: the message then goes on with the frames around it.
+	// Quick: the hook returns at once. The goroutine that reads the connection may run it;
+	// the message is then forwarded together with the frames around it.
 	Quick bool
 }
 
-// Pick says how calls are held, by their path. It must not block.
+// Pick decides by its path how a call is held. It must not block.
 type Pick func(path string) Held
 
-// Status ends a call instead of the backend.
+// Status ends a call in place of the backend's answer.
 type Status struct {
 	Code codes.Code
 	Text string
 }
 
-// Verdict is what becomes of a held call.
+// Verdict is what a hook decides for a held call.
 type Verdict struct {
-	// Message goes to the backend in place of the original; nil has the original
-	// go on as it came, byte for byte.
+	// Message replaces the original; nil forwards the original byte for byte.
 	Message []byte
-	// More follows the original message, where Message is nil. Encodings in which
-	// what comes later counts, as protobuf's, are changed so without being made
+	// More is appended to the original message, if Message is nil. In encodings such as
+	// protobuf, where a later occurrence counts, that changes a message without encoding it
 	// again.
 	More []byte
-	// Refuse, where not nil, answers the call; the backend does nothing.
+	// Refuse, if not nil, answers the call; the backend does nothing.
 	Refuse *Status
-	// Done, where not nil, is called once with the outcome of the call, before the
-	// caller gets it. It must not block.
+	// Done, if not nil, is called once with the outcome of the call, before the caller gets
+	// the answer. It must not block.
 	Done func(Outcome)
 }
 
-// Outcome is what became of a call.
+// Outcome is how a call ended.
 type Outcome struct {
-	// Sent: the backend was given the message, at least in part.
+	// Sent: the backend got the message, at least in part.
 	Sent bool
-	// Answered: the backend's status was seen. Without it a call that was sent
-	// may or may not have been done.
+	// Answered: the backend's status was received. Without it, a call that was sent may or
+	// may not have had an effect.
 	Answered bool
 	Code     codes.Code
-	// Message is the first message of the answer, without prefix; nil where
-	// there was none that could be read.
+	// Message is the first message of the answer, without prefix; nil if there was no
+	// readable one.
 	Message []byte
 }
 
 // The stages of a held call's request.
 const (
-	collecting = iota // its message is not whole
-	deciding          // the hook is asked
-	sending           // the verdict goes to the backend
-	flowing           // what comes, goes on
+	collecting = iota // the message is incomplete
+	deciding          // the hook runs
+	sending           // the verdict is sent to the backend
+	forwarding        // frames are forwarded
 	refusing          // the relay has reset the call at the backend
-	over              // answered or given up; what still comes is dropped
+	over              // answered or cancelled; further frames are dropped
 )
 
 // call is one held call. The connection's mutex guards it.
@@ -79,15 +78,15 @@ type call struct {
 	flow     flow
 
 	stage int
-	// held are bytes of DATA frames the backend has not got; room is where they
-	// lay at first.
-	held, room []byte
-	kept       int  // bytes of the connection's that are this call's request
-	asked      bool // its hook has not returned, which reads held
-	// callerDone: the caller has ended its side.
+	// held are bytes of DATA frames that the backend has not got; buf is where they were
+	// stored first.
+	held, buf []byte
+	kept      int  // bytes of this call that count towards the connection's maxKept
+	asked     bool // its hook, which reads held, has not returned
+	// callerDone: the caller has ended its side of the stream.
 	callerDone bool
 
-	// What the backend said so far.
+	// What the backend has sent so far.
 	begun         bool
 	replyEncoding string
 	reply         []byte
@@ -97,14 +96,14 @@ type call struct {
 	refusal       *Status
 }
 
-// busy answers a call beyond maxStreams, by its address: a stream that is refused, and no
-// status of gRPC's.
-var busy = &Status{Code: codes.Unavailable}
+// tooManyCalls marks a call beyond maxStreams: its stream is refused, without a gRPC
+// status. It is compared by address.
+var tooManyCalls = &Status{Code: codes.Unavailable}
 
-// full answers a call whose message does not fit into maxKept.
-var full = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages"}
+// tooManyBytes answers a call whose message does not fit into maxKept.
+var tooManyBytes = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages"}
 
-// outcome says what is known now.
+// outcome returns what is known of the call now.
 func (c *call) outcome(limit int) Outcome {
 	o := Outcome{Sent: c.sent}
 	if n, whole := messageSize(c.reply); whole && !c.replyLost {

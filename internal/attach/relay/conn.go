@@ -14,22 +14,22 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// Options are what a relayed connection is made of.
+// Options configure a relayed connection.
 type Options struct {
 	// Pick says which calls are held; nil holds none.
 	Pick Pick
-	// MaxMessage bounds the message of a held call, in bytes: a greater one
-	// passes as it is. Default: 16 MiB, what the kubelet itself takes.
+	// MaxMessage bounds the message of a held call, in bytes. A longer one passes
+	// unchanged. Default: 16 MiB, the kubelet's own limit.
 	MaxMessage int
-	// Patience is how long one write to either end may take before the connection is
-	// given up. Default: DefaultPatience.
-	Patience time.Duration
-	// Idle is how long the connection may be without a call before the caller is asked
-	// to close it. Default: DefaultIdle.
+	// WriteTimeout is how long one write to either end may take before the connection is
+	// closed. Default: DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	// Idle is how long the connection may have no call before the caller is asked to close
+	// it. Default: DefaultIdle.
 	Idle time.Duration
 }
 
-// DefaultMaxMessage is the greatest message kubelet and runtimes take.
+// DefaultMaxMessage is the longest message that kubelet and runtimes accept.
 const DefaultMaxMessage = 16 << 20
 
 // Conn is one caller's connection relayed to a backend.
@@ -37,51 +37,51 @@ type Conn struct {
 	o       Options
 	caller  side
 	backend side
-	// ctx ends with the connection, hooks run under it.
+	// ctx ends with the connection; hooks run with it.
 	ctx    context.Context
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// last is the greatest stream the caller opened; only Drain reads it beside.
+	// last is the highest stream that the caller opened. Besides its reader only Drain reads it.
 	last atomic.Uint32
 
 	mu      sync.Mutex // guards all below; never held across I/O
-	changed sync.Cond  // windows, stages, the end
+	changed sync.Cond  // signals changes of windows, stages and dead
 	calls   map[uint32]*call
-	spare   [][]byte // room that held messages have left, for the next
+	spare   [][]byte // buffers of earlier held messages, to be reused
 	flow    flow     // of the connection, towards the backend
-	initial int64    // a new stream's window, as the backend said
+	initial int64    // a new stream's window, from the backend's SETTINGS
 	streams streams
 	use     use
-	// acks says for each SETTINGS frame the backend has not acknowledged whether
-	// it was ours, and which call it ends.
+	// acks has an entry for each SETTINGS frame that the backend has not acknowledged: the
+	// call that a frame of ours ends, nil for a frame of the caller's.
 	acks []*call
 
 	drain   drain
 	dead    bool
-	stalled error // why a write ended the connection
+	stalled error // the failed write that ended the connection
 
-	opening sync.Mutex // one compressed message is opened at a time
+	opening sync.Mutex // only one message is decompressed at a time
 }
 
-// drain is how far a connection is drained.
+// drain is the state of Drain.
 type drain struct {
-	// closing: streams above limit are not relayed any more.
+	// closing: streams above limit are not relayed.
 	closing bool
 	limit   uint32
 	why     string
-	// greeted: the backend's first frames have gone to the caller, who takes no
-	// other before them.
-	greeted bool
+	// sentFirst: the backend's first frames were sent to the caller, who accepts no other
+	// before them.
+	sentFirst bool
 }
 
-// New makes a relayed connection of the two. Run serves and closes both.
+// New makes a relayed connection of the two. Run serves it and closes both.
 func New(caller, backend net.Conn, o Options) *Conn {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = DefaultMaxMessage
 	}
-	if o.Patience <= 0 {
-		o.Patience = DefaultPatience
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
 	}
 	if o.Idle <= 0 {
 		o.Idle = DefaultIdle
@@ -90,20 +90,19 @@ func New(caller, backend net.Conn, o Options) *Conn {
 		o.Pick = func(string) Held { return Held{} }
 	}
 	c := &Conn{
-		o: o, caller: side{Conn: caller, in: newReader(caller, o.Patience), blocks: newBlocks(), within: o.Patience},
-		backend: side{Conn: backend, in: newReader(backend, o.Patience), blocks: newBlocks(), within: o.Patience},
+		o: o, caller: side{Conn: caller, in: newReader(caller, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
+		backend: side{Conn: backend, in: newReader(backend, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
 		streams: streams{open: map[uint32]uint8{}, since: time.Now()},
 		calls:   map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
 	}
 	c.changed.L = &c.mu
-	c.caller.fail = func(err error) { c.unwritten("caller", err) }
-	c.backend.fail = func(err error) { c.unwritten("backend", err) }
+	c.caller.fail = func(err error) { c.writeFailed("caller", err) }
+	c.backend.fail = func(err error) { c.writeFailed("backend", err) }
 	return c
 }
 
-// Run relays until either end closes the connection, ctx ends, or a frame is
-// malformed. It returns nil where the connection just ended, and when all hooks
-// have returned.
+// Run relays until either end closes the connection, ctx ends, or a frame is malformed.
+// It returns when all hooks have returned, and nil if the connection ended normally.
 func (c *Conn) Run(ctx context.Context) error {
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()
@@ -115,7 +114,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	first, same, err := c.caller.in.begins(preface)
 	switch {
 	case err != nil:
-		up = c.protest(&direction{in: c.caller.in}, err)
+		up = c.sendGoAway(&direction{in: c.caller.in}, err)
 	case same:
 		both.Go(c.watch)
 		both.Go(func() {
@@ -131,20 +130,20 @@ func (c *Conn) Run(ctx context.Context) error {
 	}
 	c.close()
 	both.Wait()
-	c.abandon()
+	c.endAllCalls()
 	c.hooks.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(ended("caller", up), ended("backend", down), c.stalled)
+	return errors.Join(endError("caller", up), endError("backend", down), c.stalled)
 }
 
-// copy passes bytes of what is not HTTP/2, such as the HTTP/1 that CRI-O serves on the same
-// socket.
+// copy passes bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O
+// serves on the same socket.
 func (c *Conn) copy(to *side, from net.Conn) {
 	defer c.close()
 	b := make([]byte, smallFrame)
 	for {
-		_ = from.SetReadDeadline(time.Now().Add(c.o.Idle)) // of a closed connection, which the read finds
+		_ = from.SetReadDeadline(time.Now().Add(c.o.Idle)) // fails only on a closed connection, which the read reports
 		n, err := from.Read(b)
 		if werr := to.write(b[:n]); err != nil || werr != nil {
 			return
@@ -152,18 +151,18 @@ func (c *Conn) copy(to *side, from net.Conn) {
 	}
 }
 
-// unwritten ends the connection: a write to one end failed. That an end which is there
-// did not read is worth a log line.
-func (c *Conn) unwritten(who string, err error) {
+// writeFailed ends the connection after a failed write. It keeps the error for the log
+// if the end exists but does not read.
+func (c *Conn) writeFailed(who string, err error) {
 	c.mu.Lock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.dead && c.stalled == nil {
-		c.stalled = fmt.Errorf("%s reads nothing: %w", who, err)
+		c.stalled = fmt.Errorf("the %s does not read: %w", who, err)
 	}
 	c.mu.Unlock()
 	c.close()
 }
 
-// close ends both connections and whatever waits for them.
+// close closes both connections and wakes all that wait for them.
 func (c *Conn) close() {
 	c.mu.Lock()
 	first := !c.dead
@@ -177,20 +176,20 @@ func (c *Conn) close() {
 	}
 }
 
-// Drain tells the caller to open no more calls on this connection: those it has
-// go on, and it closes the connection after the last. Calls it opens meanwhile
-// are safe for it to repeat on another connection. An end that reads nothing from
-// then on is waited for a moment, and then its connection is closed.
-func (c *Conn) Drain() { c.end("trimtab hands over") }
+// Drain asks the caller, by GOAWAY, to open no more calls on this connection. Running
+// calls go on, and the caller closes the connection after the last. It can safely
+// repeat newer calls on another connection. An end that does not read is waited for
+// during drainTimeout, and then its connection is closed.
+func (c *Conn) Drain() { c.end("trimtab ends this connection; open another") }
 
-// end drains the connection for a reason.
+// end drains the connection; why goes into the GOAWAY.
 func (c *Conn) end(why string) {
-	c.caller.hurry()
-	c.backend.hurry()
+	c.caller.shortenTimeout()
+	c.backend.shortenTimeout()
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	again, greeted := c.drain.closing, c.drain.greeted
+	again, greeted := c.drain.closing, c.drain.sentFirst
 	c.drain.closing = true
 	if !again {
 		c.drain.limit, c.drain.why = c.last.Load(), why
@@ -201,17 +200,17 @@ func (c *Conn) end(why string) {
 	}
 }
 
-// greet hands the backend's first frames on, and what had to be kept back until
-// then.
-func (c *Conn) greet(first []byte) error {
+// sendFirstFrames sends the backend's first frames to the caller, and then the frames
+// that had to wait for them.
+func (c *Conn) sendFirstFrames(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	c.drain.greeted = true
+	c.drain.sentFirst = true
 	closing := c.drain.closing
 	first = slices.Clip(first)
 	for _, k := range c.calls {
-		first = append(first, c.grants(k)...)
+		first = append(first, c.windowUpdates(k)...)
 	}
 	c.mu.Unlock()
 	if closing {
@@ -220,7 +219,7 @@ func (c *Conn) greet(first []byte) error {
 	return c.caller.writeLocked(first)
 }
 
-// Holding reports whether a held call is not at its end.
+// Holding reports whether a held call has not ended.
 func (c *Conn) Holding() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +231,8 @@ func (c *Conn) Holding() bool {
 	return false
 }
 
-// abandon tells the hooks of calls that will never be answered.
-func (c *Conn) abandon() {
+// endAllCalls ends the held calls that will get no answer.
+func (c *Conn) endAllCalls() {
 	c.mu.Lock()
 	var left []*call
 	for id, k := range c.calls {
@@ -246,8 +245,7 @@ func (c *Conn) abandon() {
 	}
 }
 
-// finish ends a call permanently. Where the hook still runs, its verdict finds the call
-// over.
+// finish ends a call for good. A hook that still runs finds the call over.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = over
@@ -265,8 +263,9 @@ func (c *Conn) finish(k *call, o Outcome) {
 	}
 }
 
-// ended tells the ways a connection just ends from those worth a log line.
-func ended(who string, err error) error {
+// endError returns nil for an error by which a connection ends normally, and otherwise
+// an error to log.
+func endError(who string, err error) error {
 	if f := (*fault)(nil); !errors.As(err, &f) {
 		return nil
 	}

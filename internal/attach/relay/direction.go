@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// direction is one of a connection's two.
+// direction is one of a connection's two directions.
 type direction struct {
-	c      *Conn
-	in     *reader
-	out    *side
-	blocks *blocks
-	run    []byte             // what of the reader's buffer goes on unchanged, and has not been written
-	greet  func([]byte) error // writes the first frames, where that is not like all others
+	c         *Conn
+	in        *reader
+	out       *side
+	blocks    *blocks
+	run       []byte             // the part of the reader's buffer that is to be written unchanged
+	sendFirst func([]byte) error // writes the first frames, if they need special treatment; else nil
 }
 
-// relay passes on what comes in.
+// relay forwards what it reads.
 func (d *direction) relay(take func(f *frame) error) error {
 	var f frame
 	for {
@@ -30,23 +30,23 @@ func (d *direction) relay(take func(f *frame) error) error {
 				break
 			}
 		}
-		if err != nil { // what came before goes on
-			return d.c.protest(d, errors.Join(err, d.flush()))
+		if err != nil { // send the frames before it
+			return d.c.sendGoAway(d, errors.Join(err, d.flush()))
 		}
 		if err := d.flush(); err != nil {
 			return err
 		}
 		if err := d.in.fill(d.blocks.open.raw != nil); err != nil {
-			return d.c.protest(d, err)
+			return d.c.sendGoAway(d, err)
 		}
 	}
 }
 
-// pass adds a frame to the run: the frames that one write sends on. Frames follow each
-// other in the buffer, so a run ends only at a frame that is not sent on.
+// pass adds a frame to the run: the frames that one write forwards. Frames are
+// contiguous in the buffer, so a run ends only at a frame that is not forwarded.
 func (d *direction) pass(f *frame) { d.run = d.run[:len(d.run)+len(f.raw)] }
 
-// begin makes f the start of a run where there is none.
+// begin makes f the start of a run if there is none.
 func (d *direction) begin(f *frame) {
 	if len(d.run) == 0 {
 		at := d.in.r - len(f.raw)
@@ -55,17 +55,17 @@ func (d *direction) begin(f *frame) {
 }
 
 func (d *direction) flush() error {
-	run, greet := d.run, d.greet
+	run, greet := d.run, d.sendFirst
 	d.run = nil
 	if greet != nil && len(run) > 0 {
-		d.greet = nil
+		d.sendFirst = nil
 		return greet(run)
 	}
 	return d.out.write(run)
 }
 
-// instead writes b where the frame under way would have gone.
-func (d *direction) instead(b []byte) error {
+// replace writes b in place of the current frame.
+func (d *direction) replace(b []byte) error {
 	if err := d.flush(); err != nil {
 		return err
 	}

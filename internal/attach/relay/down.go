@@ -5,13 +5,13 @@ import "fmt"
 // downward is the direction from backend to caller.
 type downward struct{ direction }
 
-// relayDown passes on what the backend sends.
+// relayDown forwards what the backend sends.
 func (c *Conn) relayDown() error {
-	d := &downward{direction{c: c, in: c.backend.in, out: &c.caller, blocks: c.backend.blocks, greet: c.greet}}
+	d := &downward{direction{c: c, in: c.backend.in, out: &c.caller, blocks: c.backend.blocks, sendFirst: c.sendFirstFrames}}
 	return d.relay(d.take)
 }
 
-// take deals with one frame.
+// take handles one frame.
 func (d *downward) take(f *frame) error {
 	switch f.kind {
 	case typeData:
@@ -28,7 +28,7 @@ func (d *downward) take(f *frame) error {
 			if d.c.refuses(k) {
 				return d.flush() // the refusal follows
 			}
-			d.c.ended(k, nil)
+			d.c.callEnded(k, nil)
 		}
 	case typeSettings:
 		return d.settings(f)
@@ -47,7 +47,7 @@ func (d *downward) take(f *frame) error {
 	return nil
 }
 
-// data watches the answer of a held call.
+// data reads the answer of a held call.
 func (d *downward) data(f *frame) error {
 	d.c.mu.Lock()
 	if f.has(flagEndStream) {
@@ -65,8 +65,8 @@ func (d *downward) data(f *frame) error {
 	d.c.mu.Lock()
 	d.c.answer(k, body)
 	d.c.mu.Unlock()
-	if f.has(flagEndStream) { // without trailers there is no status
-		d.c.ended(k, nil)
+	if f.has(flagEndStream) { // an answer without trailers has no status
+		d.c.callEnded(k, nil)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (d *downward) headers(f *frame) error {
 	k := d.c.calls[first.stream]
 	d.c.mu.Unlock()
 	if first.kind != typeHeaders {
-		k = nil // of a stream that is promised
+		k = nil // PUSH_PROMISE: the block is for a promised stream
 	}
 	var h headers
 	wanted := &h
@@ -111,18 +111,18 @@ func (d *downward) headers(f *frame) error {
 			// block, as later ones may refer to its table entries. The refusal ends the call.
 			raw[flagsAt] &^= flagEndStream
 		default:
-			d.c.ended(k, &h)
+			d.c.callEnded(k, &h)
 		}
 	}
 	if single {
 		d.pass(f)
 		return nil
 	}
-	return d.instead(raw)
+	return d.replace(raw)
 }
 
-// settings follows what the backend says of itself; an acknowledgement of a
-// frame of ours is ours.
+// settings applies the backend's settings. It does not forward an acknowledgement of
+// our own frame.
 func (d *downward) settings(f *frame) error {
 	if f.has(flagAck) {
 		return d.acknowledged(f)
@@ -150,8 +150,8 @@ func (d *downward) settings(f *frame) error {
 	switch {
 	case err != nil:
 		return err
-	case d.greet != nil && !counted:
-		return d.instead(announced(f.raw))
+	case d.sendFirst != nil && !counted:
+		return d.replace(announced(f.raw))
 	}
 	d.pass(f)
 	return nil
@@ -169,34 +169,34 @@ func (d *downward) acknowledged(f *frame) error {
 		d.pass(f)
 		return nil
 	}
-	if k.stage != refusing { // the backend had ended it before
+	if k.stage != refusing { // the backend has already ended it
 		d.c.mu.Unlock()
 		return d.flush()
 	}
 	trailers := appendTrailers(nil, k.id, k.refusal, k.begun)
-	if k.refusal == busy {
+	if k.refusal == tooManyCalls {
 		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
 	}
 	d.c.streams.end(k.id, backendEnd)
 	switch {
 	case k.callerDone:
 		delete(d.c.calls, k.id)
-	case k.refusal == busy:
-		d.c.remember(k)
+	case k.refusal == tooManyCalls:
+		d.c.noteRefused(k)
 	}
 	d.c.mu.Unlock()
 	d.c.finish(k, Outcome{})
-	return d.instead(trailers)
+	return d.replace(trailers)
 }
 
-// window takes the backend's WINDOW_UPDATE and passes on the part that is for the
-// caller's own bytes.
+// window handles the backend's WINDOW_UPDATE and forwards the part for the caller's own
+// bytes.
 func (d *downward) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {
 		return err
 	}
-	if n == 0 { // the caller says what it is
+	if n == 0 { // the caller reports the error
 		d.pass(f)
 		return nil
 	}
@@ -225,5 +225,5 @@ func (d *downward) window(f *frame) error {
 	case 0:
 		return d.flush()
 	}
-	return d.instead(appendWord(nil, typeWindowUpdate, f.stream, give))
+	return d.replace(appendWord(nil, typeWindowUpdate, f.stream, give))
 }

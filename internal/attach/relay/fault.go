@@ -2,8 +2,8 @@ package relay
 
 import "errors"
 
-// fault is what one end did that ends its connection, with the code of RFC 9113 that
-// says so.
+// fault is a protocol error of one end, which ends its connection, with its error code
+// of RFC 9113.
 type fault struct {
 	code uint32
 	text string
@@ -11,28 +11,27 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-// The faults of an end.
+// The faults.
 var (
 	errFrame = &fault{codeProtocol, "malformed frame"}
 	errSize  = &fault{codeFrameSize, "frame of a wrong size"}
 	errFlow  = &fault{codeFlowControl, "flow-control window above its maximum"}
-	// errBlock marks a header block that cannot be read: after it the state of the
-	// compression is unknown.
-	errBlock = &fault{codeCompression, "header block cannot be read"}
-	errCalm  = &fault{codeCalm, "more than one connection may have"}
-	errSlow  = &fault{codeCalm, "sent the rest too late"}
+	// errBlock marks a header block that cannot be decoded: after it the HPACK state is unknown.
+	errBlock   = &fault{codeCompression, "header block cannot be read"}
+	errTooMuch = &fault{codeEnhanceYourCalm, "above the limit of one connection"}
+	errSlow    = &fault{codeEnhanceYourCalm, "sent the rest too late"}
 )
 
-// protest tells both ends why the connection ends, where the end that d reads from is at
-// fault, and returns err.
-func (c *Conn) protest(d *direction, err error) error {
+// sendGoAway reports to both ends why the connection ends, if the end that d reads from
+// is at fault, and returns err.
+func (c *Conn) sendGoAway(d *direction, err error) error {
 	var f *fault
 	if !errors.As(err, &f) {
 		return err
 	}
-	c.caller.hurry()
-	c.backend.hurry()
-	// A failure to write is that of an end which is gone already.
+	c.caller.shortenTimeout()
+	c.backend.shortenTimeout()
+	// A write fails only if that end has already closed.
 	if d.in == c.caller.in {
 		_ = c.caller.write(appendGoAway(nil, c.last.Load(), f.code, err.Error()))
 	} else {

@@ -1,35 +1,34 @@
 package relay
 
-// flow is one window towards the backend, of a connection or of a stream.
-// Callers count bytes when they send them, the backend when it gets them; a
-// held call makes the two differ.
+// flow is one flow-control window towards the backend, of a connection or of a stream.
+// Callers count bytes when they send them, the backend when it gets them; while a call
+// is held the two differ.
 type flow struct {
-	// avail is what the backend still takes.
+	// avail is how many bytes the backend still accepts.
 	avail int64
-	// owed is what the caller was charged for and the backend not yet, or, below
-	// zero, what the backend was charged for beyond it: avail is always the
-	// caller's own window plus owed.
+	// owed is the number of bytes that count for the caller and not yet for the backend;
+	// below zero, that count only for the backend. avail is always the caller's window plus
+	// owed.
 	owed int64
 }
 
-// takes reports whether the backend takes n bytes more. A caller that sends more
-// than it was allowed to is left to the backend.
+// takes reports whether n more bytes may be sent. If the caller has exceeded its
+// window, the backend reports the error.
 func (f *flow) takes(n int) bool { return f.avail >= int64(n) || f.owed >= 0 }
 
-// pass charges both sides.
+// pass counts bytes for both sides.
 func (f *flow) pass(n int) { f.avail -= int64(n) }
 
-// hold charges the caller alone.
+// hold counts bytes for the caller only.
 func (f *flow) hold(n int) { f.owed += int64(n) }
 
-// send charges the backend alone.
+// send counts bytes for the backend only.
 func (f *flow) send(n int) {
 	f.avail -= int64(n)
 	f.owed -= int64(n)
 }
 
-// update takes the backend's WINDOW_UPDATE and returns what of it the caller is
-// told.
+// update handles the backend's WINDOW_UPDATE and returns the part that the caller gets.
 func (f *flow) update(n uint32) uint32 {
 	f.avail += int64(n)
 	give := int64(n) + f.owed
@@ -42,7 +41,7 @@ func (f *flow) update(n uint32) uint32 {
 }
 
 // grant returns by how much to enlarge the caller's window now, so that it goes on
-// sending, where held bytes come near to filling a window.
+// sending when held bytes nearly fill it.
 func (f *flow) grant() uint32 {
 	if f.owed < smallFrame {
 		return 0

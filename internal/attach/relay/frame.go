@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Frame types, flags, settings and error codes of RFC 9113 that mean something
-// here. All other frames pass.
+// Frame types, flags, settings and error codes of RFC 9113 that the relay handles. It
+// forwards all other frames.
 const (
 	typeData         = 0x0
 	typeHeaders      = 0x1
@@ -28,33 +28,33 @@ const (
 	settingInitialWindow = 0x4
 	settingMaxFrame      = 0x5
 
-	codeNone          = 0x0
-	codeProtocol      = 0x1
-	codeInternal      = 0x2
-	codeFlowControl   = 0x3
-	codeFrameSize     = 0x6
-	codeRefusedStream = 0x7
-	codeCancel        = 0x8
-	codeCompression   = 0x9
-	codeCalm          = 0xb // ENHANCE_YOUR_CALM
+	codeNone            = 0x0
+	codeProtocol        = 0x1
+	codeInternal        = 0x2
+	codeFlowControl     = 0x3
+	codeFrameSize       = 0x6
+	codeRefusedStream   = 0x7
+	codeCancel          = 0x8
+	codeCompression     = 0x9
+	codeEnhanceYourCalm = 0xb // ENHANCE_YOUR_CALM
 )
 
 const (
 	headerSize = 9
-	// smallFrame is a payload size every peer takes.
+	// smallFrame is a payload size that every peer accepts.
 	smallFrame = 16 << 10
 	// firstWindow is every window's size until a peer announces another.
 	firstWindow = 65535
 	maxWindow   = 1<<31 - 1
-	// bufferSize is what a direction reads at once: some frames of 16 KiB. A
-	// longer frame has its buffer grow.
+	// bufferSize is how much a direction reads at once: some frames of 16 KiB. The buffer
+	// grows for a longer frame.
 	bufferSize  = 64 << 10
 	settingSize = 6
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// flagsAt is where in a frame its flags are.
+// flagsAt is the offset of a frame's flags.
 const flagsAt = 4
 
 // frame is one frame inside a read buffer: raw is all of it.
@@ -70,7 +70,7 @@ func (f *frame) has(flag byte) bool { return f.flags&flag != 0 }
 // payload is everything after the header.
 func (f *frame) payload() []byte { return f.raw[headerSize:] }
 
-// size is what the frame takes of a window, if it is a DATA frame.
+// size is how much of a window a DATA frame uses.
 func (f *frame) size() int { return len(f.raw) - headerSize }
 
 // body is the payload of a DATA, HEADERS or PUSH_PROMISE frame without padding, priority
@@ -83,7 +83,7 @@ func (f *frame) body() ([]byte, error) {
 		}
 		b = b[1 : len(b)-int(b[0])]
 	}
-	before := 0 // what a block begins after: a priority, or the stream that is promised
+	before := 0 // bytes before the block: a priority, or a promised stream
 	switch {
 	case f.kind == typeHeaders && f.has(flagPriority):
 		before = 5
@@ -91,7 +91,7 @@ func (f *frame) body() ([]byte, error) {
 		before = 4
 	}
 	if len(b) < before {
-		return nil, fmt.Errorf("%w: %d bytes where %d have to be", errSize, len(b), before)
+		return nil, fmt.Errorf("%w: %d bytes, expected at least %d", errSize, len(b), before)
 	}
 	return b[before:], nil
 }
@@ -99,13 +99,13 @@ func (f *frame) body() ([]byte, error) {
 // word reads a frame of one 32-bit word, such as WINDOW_UPDATE.
 func (f *frame) word() (uint32, error) {
 	if f.size() != 4 {
-		return 0, fmt.Errorf("%w: %d bytes in a frame of four", errSize, f.size())
+		return 0, fmt.Errorf("%w: %d bytes in a frame of 4", errSize, f.size())
 	}
 	return binary.BigEndian.Uint32(f.payload()) &^ (1 << 31), nil
 }
 
-// settings calls visit for each setting of a SETTINGS frame, and writes the value that
-// visit returns in its place.
+// settings calls visit for each setting of a SETTINGS frame, and replaces its value by
+// the result.
 func (f *frame) settings(visit func(id uint16, v uint32) uint32) error {
 	b := f.payload()
 	if len(b)%settingSize != 0 {
@@ -120,7 +120,7 @@ func (f *frame) settings(visit func(id uint16, v uint32) uint32) error {
 	return nil
 }
 
-// last reads a GOAWAY frame: the greatest stream its sender has dealt with.
+// last reads a GOAWAY frame: the highest stream that its sender handles.
 func (f *frame) last() (uint32, error) {
 	if f.size() < 8 {
 		return 0, fmt.Errorf("%w: %d bytes in a GOAWAY", errSize, f.size())

@@ -9,24 +9,24 @@ import (
 
 const firstTable = 4096
 
-// headers are those of a block that matter here.
+// headers are the fields of a block that the relay needs.
 type headers struct {
 	path     string
 	encoding string
 	status   string
 }
 
-// blocks reads the header blocks of one direction, all of them in order, since
-// each depends on those before.
+// blocks decodes all header blocks of one direction, in order, because each depends on
+// those before.
 type blocks struct {
 	decoder *hpack.Decoder
 	found   *headers
-	// list is the size of the fields of a block.
+	// list is the size of a block's fields.
 	list uint64
-	// allowed is the greatest table the receiver allows the sender.
+	// allowed is the largest table that the receiver allows the sender.
 	allowed atomic.Uint32
 	applied uint32
-	// open is a block whose last frame has not come: its raw frames, which go on
+	// open is a block whose last frame has not come: its raw frames, which are forwarded
 	// together, and its fragments.
 	open struct {
 		first    frame
@@ -56,11 +56,11 @@ func (b *blocks) emit(h hpack.HeaderField) {
 	}
 }
 
-// allow notes a table size the receiver told. It never shrinks: a sender may
-// use the greater one until it has heard.
+// allow notes the table size that the receiver announced. It never shrinks: the sender
+// may use the larger one until it has read the new one.
 func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxTable))) }
 
-// read takes a whole block. The fields are read out where wanted is not nil.
+// read decodes a whole block. It returns fields in wanted, if that is not nil.
 func (b *blocks) read(fragment []byte, wanted *headers) error {
 	if n := b.allowed.Load(); n != b.applied {
 		b.decoder.SetAllowedMaxDynamicTableSize(n)
@@ -75,7 +75,7 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 		return fmt.Errorf("%w: %w", errBlock, err)
 	}
 	if b.list > maxList {
-		return fmt.Errorf("%w: headers of %d bytes, where %d are allowed", errCalm, b.list, maxList)
+		return fmt.Errorf("%w: headers of %d bytes, allowed are %d", errTooMuch, b.list, maxList)
 	}
 	return nil
 }
@@ -83,9 +83,8 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 // begins reports whether a frame begins a header block.
 func (f *frame) begins() bool { return f.kind == typeHeaders || f.kind == typePushPromise }
 
-// gather takes a frame of a header block. It returns the first frame of
-// the block, its fragment and all its bytes when the block is whole; nil while
-// it is not.
+// gather handles a frame of a header block. When the block is complete it returns its
+// first frame, its fragment and all its bytes; nil before.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o := &b.open
 	switch {
@@ -109,9 +108,9 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o.frames++
 	switch {
 	case len(o.raw) > maxBlock:
-		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errCalm, maxBlock)
+		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errTooMuch, maxBlock)
 	case o.frames > maxContinuations:
-		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errCalm, maxContinuations)
+		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errTooMuch, maxContinuations)
 	}
 	if !f.has(flagEndHeaders) {
 		return nil, nil, nil, nil
@@ -121,9 +120,9 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	return &first, fragment, raw, nil
 }
 
-// appendTrailers makes the headers that end a call. The fields are written
-// without the compression table, so that the sender's own state is not touched.
-// A call the backend has already begun to answer gets trailers alone.
+// appendTrailers makes the headers that end a call. It writes the fields without the
+// HPACK table, so that the sender's state does not change. A call whose answer has
+// already begun gets only trailers.
 func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	var b []byte
 	if !begun {
@@ -154,10 +153,10 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// maxText bounds a status text, so that its headers fit one frame everywhere.
+// maxText bounds a status text, so that its headers fit into one frame of any peer.
 const maxText = 4 << 10
 
-// percent writes a status text as gRPC wants it in a header.
+// percent encodes a status text as gRPC requires in a header.
 func percent(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s) && len(out) < maxText; i++ {

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// opened records a header block of the caller. dropped says that its stream is beyond the
-// last one of the relay's GOAWAY. refused is a call that the relay must refuse.
+// opened handles a header block of the caller. dropped: its stream is above the limit
+// of the relay's GOAWAY. refused is a call that the relay must refuse.
 func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := c.last.Load(); f.stream <= last { // trailers, which gRPC does not know here
+	if last := c.last.Load(); f.stream <= last { // trailers of a request, which gRPC does not have
 		if _, ok := c.streams.open[f.stream]; !ok && h.path != "" && f.stream < last {
 			return nil, false, fmt.Errorf("%w: a request on stream %d, after stream %d", errFrame, f.stream, last)
 		}
@@ -32,15 +32,15 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 		return nil, true, nil
 	}
 	switch {
-	case c.streams.leaving && f.stream > c.streams.most: // no call: its caller makes it again elsewhere
+	case c.streams.goingAway && f.stream > c.streams.lastStream: // not relayed: the caller repeats it on another connection
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.use.unanswered >= 2*maxStreams:
-		return nil, false, fmt.Errorf("%w: %d calls beside those that were refused", errCalm, maxStreams)
+		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errTooMuch, maxStreams)
 	case len(c.streams.open) >= maxStreams || c.use.asked >= maxStreams:
 		k := c.newCall(f.stream, h)
-		k.refusal, k.callerDone = busy, f.has(flagEndStream)
+		k.refusal, k.callerDone = tooManyCalls, f.has(flagEndStream)
 		return k, false, nil
-	case f.has(flagEndStream): // a call without a message is nothing to hold
+	case f.has(flagEndStream): // a call without a message is not held
 		c.streams.open[f.stream] = callerEnd
 		return nil, false, nil
 	}
@@ -58,17 +58,17 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	return k
 }
 
-// remember keeps a refused call, what still comes of which is dropped, in place of the oldest
-// one. Its caller may never say that it has ended. The mutex is held.
-func (c *Conn) remember(k *call) {
+// noteRefused stores a refused call, whose further frames are dropped, in place of the
+// oldest one. Its caller may never end it. The mutex is held.
+func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
 		c.streams.refused = c.streams.refused[1:]
 	}
 }
 
-// callerEnded notes the end of the caller's side; a call that is over is
-// forgotten with it. The mutex is held.
+// callerEnded notes the end of the caller's side, and forgets a call that is over. The
+// mutex is held.
 func (c *Conn) callerEnded(k *call) {
 	k.callerDone = true
 	if k.stage == over {
@@ -76,8 +76,8 @@ func (c *Conn) callerEnded(k *call) {
 	}
 }
 
-// reset takes the caller's RST_STREAM. It reports whether to pass it to the backend:
-// not for a call that the relay has reset there itself.
+// reset handles the caller's RST_STREAM. It reports whether to forward it: not for a
+// call that the relay has reset at the backend itself.
 func (c *Conn) reset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
@@ -91,10 +91,10 @@ func (c *Conn) reset(stream uint32) bool {
 	return !reset
 }
 
-// atOnce asks a quick hook about a message that is whole in one frame. It reports
-// whether the frame goes on as it came. Otherwise nothing has happened: the call
-// goes the way of all others.
-func (c *Conn) atOnce(k *call, f *frame) bool {
+// hookInline runs a quick hook for a message that one frame contains. It reports
+// whether to forward the frame unchanged. Otherwise it has done nothing, and the call
+// is held like all others.
+func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
 		return false
@@ -115,18 +115,18 @@ func (c *Conn) atOnce(k *call, f *frame) bool {
 	c.mu.Lock()
 	going := k.stage == collecting
 	if going {
-		k.stage, k.sent, k.done = flowing, true, v.Done
+		k.stage, k.sent, k.done = forwarding, true, v.Done
 	}
 	c.mu.Unlock()
-	if !going && v.Done != nil { // the backend has ended it already
+	if !going && v.Done != nil { // the backend has already ended it
 		v.Done(Outcome{})
 	}
 	return going
 }
 
-// keep takes the bytes of a frame into a held call. It reports whether the
-// call's message is whole now, or what the call is to be refused with. The mutex is held.
-func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) {
+// hold stores the bytes of a held call's frame. It reports whether the call's message
+// is complete, or how to refuse the call. The mutex is held.
+func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
 		return false, nil, err
@@ -138,12 +138,12 @@ func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) 
 		return false, nil, nil
 	}
 	if c.use.kept+len(body) > maxKept {
-		return false, full, nil
+		return false, tooManyBytes, nil
 	}
 	c.use.kept, k.kept = c.use.kept+len(body), k.kept+len(body)
 	if k.held == nil {
-		k.room = c.roomFor(body)
-		k.held = k.room
+		k.buf = c.bufferFor(body)
+		k.held = k.buf
 	}
 	k.held = append(k.held, body...)
 	if k.stage != collecting {
@@ -157,8 +157,8 @@ func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	return false, nil, nil
 }
 
-// forget drops what a call holds; the bytes count until its hook has returned, which may
-// read them. The mutex is held.
+// forget drops a call's bytes. They count until its hook, which may read them, has
+// returned. The mutex is held.
 func (c *Conn) forget(k *call) {
 	k.held = nil
 	if !k.asked {
@@ -167,8 +167,8 @@ func (c *Conn) forget(k *call) {
 	}
 }
 
-// returned notes that a call's hook has returned, and all it held is sent or dropped.
-func (c *Conn) returned(k *call) {
+// hookReturned notes that a call's hook has returned, and that its bytes are sent or dropped.
+func (c *Conn) hookReturned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.asked = false
@@ -177,7 +177,7 @@ func (c *Conn) returned(k *call) {
 	k.kept = 0
 }
 
-// answer collects a frame of the backend's first message. The mutex is held.
+// answer stores a frame of the backend's first message. The mutex is held.
 func (c *Conn) answer(k *call, b []byte) {
 	if k.replyLost || k.stage == over {
 		return
@@ -194,12 +194,12 @@ func (c *Conn) answer(k *call, b []byte) {
 	k.reply = append(k.reply, b...)
 }
 
-// roomFor is where a held message is kept, as large as it may become by its first
-// bytes: itself and what a verdict adds. A size that was announced alone has to
-// come yet. The mutex is held.
-func (c *Conn) roomFor(first []byte) []byte {
+// bufferFor returns a buffer for a held message: as long as its first bytes allow it to
+// become, and what a verdict adds. It allocates no more for a size that was only
+// announced. The mutex is held.
+func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
-	n = max(len(first), min(n, bufferSize)) + verdictRoom
+	n = max(len(first), min(n, bufferSize)) + verdictSize
 	if last := len(c.spare) - 1; last >= 0 && cap(c.spare[last]) >= n {
 		room := c.spare[last]
 		c.spare = c.spare[:last]
@@ -208,19 +208,19 @@ func (c *Conn) roomFor(first []byte) []byte {
 	return make([]byte, 0, n)
 }
 
-// verdictRoom is what most verdicts add to a message, in bytes, and mostSpare how
-// many rooms are kept for later.
+// verdictSize is what most verdicts add to a message, in bytes, and maxSpare how many
+// buffers are kept for reuse.
 const (
-	verdictRoom = 1 << 10
-	mostSpare   = 8
+	verdictSize = 1 << 10
+	maxSpare    = 8
 )
 
-// grants tells the caller to go on sending where what is held has filled a
-// window. A caller must not be kept from finishing a message by us. Before the
-// backend's first frames it takes none. The mutex is held.
-func (c *Conn) grants(k *call) []byte {
+// windowUpdates lets the caller go on sending when held bytes have filled a window,
+// because otherwise it could not complete a message. It returns nothing before the
+// backend's first frames, because callers do not accept it then. The mutex is held.
+func (c *Conn) windowUpdates(k *call) []byte {
 	var out []byte
-	if !c.drain.greeted {
+	if !c.drain.sentFirst {
 		return nil
 	}
 	if n := c.flow.grant(); n > 0 {
@@ -234,8 +234,8 @@ func (c *Conn) grants(k *call) []byte {
 	return out
 }
 
-// start has the hook of a call asked, on a goroutine of its own.
-func (c *Conn) start(k *call) {
+// runHook runs the hook of a call on its own goroutine.
+func (c *Conn) runHook(k *call) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
 	held := k.held
@@ -246,8 +246,8 @@ func (c *Conn) start(k *call) {
 	c.mu.Unlock()
 	c.hooks.Go(func() {
 		defer cancel()
-		defer c.returned(k)
-		deepen()
+		defer c.hookReturned(k)
+		growStack()
 		v := c.ask(ctx, k, held, n, complete)
 		if v.Refuse != nil {
 			c.refuse(k, v)
@@ -260,13 +260,12 @@ func (c *Conn) start(k *call) {
 	})
 }
 
-// deepen makes room on the stack of a hook's goroutine at once. It starts with a
-// small one, and would otherwise be moved to one of twice the size several
-// times, each time with more calls on it. A decision with pools takes between
-// 16 and 32 KiB.
+// growStack grows the stack of a hook's goroutine once. The stack starts small; the Go
+// runtime would otherwise copy it to one of twice the size several times, each time
+// with more frames. A decision with pools uses between 16 and 32 KiB.
 //
 //go:noinline
-func deepen() {
+func growStack() {
 	var room [24 << 10]byte
 	touch(&room)
 }
@@ -274,27 +273,28 @@ func deepen() {
 //go:noinline
 func touch(room *[24 << 10]byte) { room[0] = 1 }
 
-// ask opens the message and asks the hook. What cannot be opened passes.
+// ask decompresses the message and runs the hook. A message that cannot be decompressed
+// passes.
 func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
 	}
 	msg, err := c.message(k, held[:n])
 	switch {
-	case errors.Is(err, errCalm):
-		return Verdict{Refuse: full}
+	case errors.Is(err, errTooMuch):
+		return Verdict{Refuse: tooManyBytes}
 	case err != nil:
 		return Verdict{}
 	}
 	v := k.hook(ctx, msg)
 	if v.Message == nil && len(v.More) > 0 && held[0] != 0 {
-		v.Message = append(slices.Clip(msg), v.More...) // compressed: it is not
+		v.Message = append(slices.Clip(msg), v.More...) // the original is compressed, so it cannot be appended to
 	}
 	return v
 }
 
-// message opens the message of a call. A compressed one can be a thousand times longer than
-// it was, so one is opened at a time, and counts as all that is held.
+// message decompresses the message of a call. It can be a thousand times longer then.
+// So one is decompressed at a time, and it counts as held bytes.
 func (c *Conn) message(k *call, b []byte) ([]byte, error) {
 	if b[0] != 0 {
 		c.opening.Lock()
@@ -307,13 +307,13 @@ func (c *Conn) message(k *call, b []byte) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.use.kept+len(msg) > maxKept {
-		return nil, errCalm
+		return nil, errTooMuch
 	}
 	c.use.kept, k.kept = c.use.kept+len(msg), k.kept+len(msg)
 	return msg, nil
 }
 
-// refuses reports whether a call's refusal is on its way.
+// refuses reports whether a call's refusal is being sent.
 func (c *Conn) refuses(k *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,8 +326,8 @@ func (c *Conn) known(stream uint32) *call {
 	return c.calls[stream]
 }
 
-// ended notes that the backend has ended a held call.
-func (c *Conn) ended(k *call, h *headers) {
+// callEnded notes that the backend has ended a held call.
+func (c *Conn) callEnded(k *call, h *headers) {
 	c.mu.Lock()
 	o := k.outcome(c.o.MaxMessage)
 	if k.callerDone {

@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// prefixSize is that of a gRPC message: a byte that says whether it is
+// prefixSize is the size of a gRPC message's prefix: a byte that says whether it is
 // compressed, and its length.
 const prefixSize = 5
 
 var errEncoding = errors.New("message encoding is unknown")
 
-// messageSize returns how many bytes the first message in b has with its
-// prefix, and whether they are all there.
+// messageSize returns the size of the first message in b with its prefix, and whether b
+// has all of it.
 func messageSize(b []byte) (n int, whole bool) {
 	if len(b) < prefixSize {
 		return prefixSize, false
@@ -25,7 +25,7 @@ func messageSize(b []byte) (n int, whole bool) {
 	return n, len(b) >= n
 }
 
-// open returns what is in a message with prefix, at most limit bytes.
+// open returns the content of a message with prefix, at most limit bytes.
 func open(b []byte, encoding string, limit int) ([]byte, error) {
 	body := b[prefixSize:]
 	if b[0] == 0 {
@@ -48,8 +48,8 @@ func open(b []byte, encoding string, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// wrap puts the prefix of an uncompressed message before it. gRPC allows one
-// in a call that announced a compression.
+// wrap adds the prefix of an uncompressed message. gRPC allows one in a call that
+// announced a compression.
 func wrap(msg []byte) []byte {
 	b := make([]byte, prefixSize, prefixSize+len(msg))
 	setSize(b, len(msg))
@@ -58,5 +58,5 @@ func wrap(msg []byte) []byte {
 
 // setSize writes the size of a message into its prefix.
 func setSize(b []byte, n int) {
-	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers bound it
+	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers limit it
 }

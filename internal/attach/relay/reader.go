@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// reader finds frames in a stream of bytes. What it returns lies in its buffer
-// and is good until the next fill.
+// reader finds frames in a stream of bytes. The frames are parts of its buffer, valid
+// until the next fill.
 type reader struct {
 	from net.Conn
 	buf  []byte
 	r, w int
-	// frame is the longest payload the sender may send, as the receiver announced.
+	// frame is the longest payload that the receiver allows the sender.
 	frame atomic.Uint32
-	// within is how long the sender may take for the rest of what it has begun.
-	within time.Duration
-	// pending: a read deadline is set, of what was begun before the last frame was taken
-	// (inside) or after it.
+	// restTimeout is how long the sender may take for the rest of what it has begun.
+	restTimeout time.Duration
+	// pending: a read deadline is set, for something that was begun before the last frame
+	// was taken (inside) or after it.
 	pending, inside, taken bool
 }
 
 func newReader(from net.Conn, within time.Duration) *reader {
-	r := &reader{from: from, buf: make([]byte, bufferSize), within: within}
+	r := &reader{from: from, buf: make([]byte, bufferSize), restTimeout: within}
 	r.frame.Store(smallFrame)
 	return r
 }
 
-// allow notes the longest payload the receiver announced. It never shrinks: a sender
-// may use the greater one until it has read the smaller one.
+// allow notes the longest payload that the receiver announced. It never shrinks: the
+// sender may use the larger one until it has read the new one.
 func (r *reader) allow(n uint32) { r.frame.Store(max(r.frame.Load(), min(n, maxFrame))) }
 
-// next takes the next whole frame out of the buffer; false means that there is
-// none. A frame that is too long is an error as soon as its header is there.
+// next takes the next complete frame out of the buffer; false means that there is none.
+// A frame that is too long is an error as soon as its header has come.
 func (r *reader) next(f *frame) (bool, error) {
 	b := r.buf[r.r:r.w]
 	if len(b) < headerSize {
@@ -44,7 +44,7 @@ func (r *reader) next(f *frame) (bool, error) {
 	}
 	size := int(b[0])<<16 + int(b[1])<<8 + int(b[2])
 	if most := int(r.frame.Load()); size > most {
-		return false, fmt.Errorf("%w: a payload of %d bytes, where %d are allowed", errSize, size, most)
+		return false, fmt.Errorf("%w: a payload of %d bytes, allowed are %d", errSize, size, most)
 	}
 	n := headerSize + size
 	if len(b) < n {
@@ -57,10 +57,9 @@ func (r *reader) next(f *frame) (bool, error) {
 	return true, nil
 }
 
-// fill reads more. What is left of the buffer moves to its front first; a
-// frame longer than the buffer has it grow, to what a frame can be at most. Where the
-// sender has begun a frame, or something of several (inside), it has to send the rest
-// within bounds.
+// fill reads more. It first moves the rest of the buffer to its front. The buffer grows
+// for a longer frame, up to the longest allowed. If the sender has begun a frame, or a
+// header block of several (inside), it has to send the rest within restTimeout.
 func (r *reader) fill(inside bool) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
@@ -82,28 +81,27 @@ func (r *reader) fill(inside bool) error {
 	case n > 0:
 		return nil
 	case r.pending && errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: the rest of a frame did not come within %v", errSlow, r.within)
+		return fmt.Errorf("%w: the rest of a frame did not come within %v", errSlow, r.restTimeout)
 	}
 	return err
 }
 
-// bound sets the time at which a read that is to come ends, or none. What was begun
-// before has the time it had. A failure is one of a closed connection, which the read
-// finds.
+// bound sets the deadline of the next read, or removes it. What was begun before keeps
+// its deadline. An error means a closed connection, which the read reports.
 func (r *reader) bound(inside bool) {
 	begun := inside || r.w > 0
 	same := r.pending && (!r.taken || r.inside && inside)
 	switch {
 	case begun && !same:
-		_ = r.from.SetReadDeadline(time.Now().Add(r.within))
+		_ = r.from.SetReadDeadline(time.Now().Add(r.restTimeout))
 	case !begun && r.pending:
 		_ = r.from.SetReadDeadline(time.Time{})
 	}
 	r.pending, r.inside, r.taken = begun, inside, false
 }
 
-// begins reads as many bytes as text has, or fewer that are not its beginning. Who
-// connects has them to send at once.
+// begins reads as many bytes as text has, or fewer if they differ from its beginning. A
+// caller sends them at once.
 func (r *reader) begins(text string) (first []byte, same bool, err error) {
 	for {
 		n := min(r.w, len(text))

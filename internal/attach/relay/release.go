@@ -2,11 +2,11 @@ package relay
 
 import "slices"
 
-// release sends a held call on: the verdict's message in place of the first n
-// held bytes, and whatever was held after it.
+// release forwards a held call: the verdict's message in place of the first n held
+// bytes, and the bytes held after them.
 func (c *Conn) release(k *call, v Verdict, n int) {
 	c.mu.Lock()
-	if k.stage != deciding { // over, or refused meanwhile
+	if k.stage != deciding { // ended or refused meanwhile
 		c.mu.Unlock()
 		if v.Done != nil {
 			v.Done(Outcome{})
@@ -22,25 +22,25 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 		setSize(k.held, n-prefixSize+len(v.More))
 	}
 	c.mu.Unlock()
-	for c.sendSome(k) {
+	for c.sendFrame(k) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.room != nil && cap(k.room) <= bufferSize && len(c.spare) < mostSpare { // nobody but us sends what lay there
-		c.spare, k.room = append(c.spare, k.room[:0]), nil
+	if k.buf != nil && cap(k.buf) <= bufferSize && len(c.spare) < maxSpare { // only this goroutine uses the buffer
+		c.spare, k.buf = append(c.spare, k.buf[:0]), nil
 	}
 }
 
-// sendSome sends one frame of a call's held bytes, once the windows allow. It
-// reports whether there is more to do.
-func (c *Conn) sendSome(k *call) bool {
+// sendFrame sends one frame of a call's held bytes, as soon as the windows allow. It
+// reports whether there is more to send.
+func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
 	for !c.dead && k.stage == sending && len(k.held) > 0 && min(c.flow.avail, k.flow.avail) <= 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
-	// The caller's RST_STREAM is noted before it is written: seen here, under the
-	// writer's lock, it comes after this frame or there is no frame.
+	// The caller's RST_STREAM is noted before it is written. So under the writer's lock
+	// either it is noted here and no frame is sent, or it comes after this frame.
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
@@ -58,10 +58,10 @@ func (c *Conn) sendSome(k *call) bool {
 		if k.callerDone {
 			flags = flagEndStream
 		}
-		k.stage = flowing
+		k.stage = forwarding
 	}
-	out := append(appendHeader(c.backend.room[:0], typeData, flags, k.id, n), k.held[:n]...)
-	c.backend.room = out
+	out := append(appendHeader(c.backend.buf[:0], typeData, flags, k.id, n), k.held[:n]...)
+	c.backend.buf = out
 	k.held = k.held[n:]
 	k.sent = true
 	c.flow.send(n)
@@ -72,14 +72,14 @@ func (c *Conn) sendSome(k *call) bool {
 	}
 	c.mu.Unlock()
 	if len(out) > headerSize || flags != 0 {
-		_ = c.backend.writeLocked(out) // the other direction finds a lost backend
+		_ = c.backend.writeLocked(out) // the other direction reports a lost backend
 	}
 	return more
 }
 
-// refuse answers a held call. Its headers have gone on already, so the backend
-// is told to forget it; until the backend has acknowledged a frame sent after
-// that, its own answer might still come, and then counts.
+// refuse answers a held call. Its headers were already forwarded, so the relay resets
+// the stream at the backend. Until the backend has acknowledged a frame sent after
+// that, its own answer may still come, and then counts.
 func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()

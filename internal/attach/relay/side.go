@@ -7,46 +7,46 @@ import (
 	"time"
 )
 
-// handsOverWithin is how long a write may take once the connection is drained.
-const handsOverWithin = time.Second
+// drainTimeout is how long a write may take once the connection is drained.
+const drainTimeout = time.Second
 
-// side is one end of a relayed connection. Frames are written whole, under the
-// mutex, since several goroutines write.
+// side is one end of a relayed connection. Several goroutines write, so frames are
+// written whole, under the mutex.
 type side struct {
 	net.Conn
 
-	in     *reader // finds the frames it sends
-	blocks *blocks // reads the header blocks it sends
-	// fail is called once a write has failed: half a frame may be out, so that nothing
+	in     *reader // reads the frames it sends
+	blocks *blocks // decodes the header blocks it sends
+	// fail is called after a failed write: a part of a frame may have been sent, so nothing
 	// can follow it.
 	fail func(err error)
 
-	mu   sync.Mutex
-	room []byte // for one frame of a held call; guarded by mu
+	mu  sync.Mutex
+	buf []byte // for one frame of a held call; guarded by mu
 
-	limiting sync.Mutex // guards within, and that no write sets a deadline of before
-	within   time.Duration
+	limiting     sync.Mutex // guards writeTimeout, and keeps a write from setting an older deadline
+	writeTimeout time.Duration
 }
 
-// Write writes within bounds.
+// Write writes with a deadline.
 func (s *side) Write(b []byte) (int, error) {
 	s.limiting.Lock()
-	_ = s.SetWriteDeadline(time.Now().Add(s.within)) // of a closed connection, which the write finds
+	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, which the write reports
 	s.limiting.Unlock()
 	n, err := s.Conn.Write(b)
 	if err != nil {
-		err = fmt.Errorf("write to it: %w", err)
+		err = fmt.Errorf("write: %w", err)
 		s.fail(err)
 	}
 	return n, err
 }
 
-// hurry bounds the write under way, and all that follow.
-func (s *side) hurry() {
+// shortenTimeout bounds the current write, and all that follow, by drainTimeout.
+func (s *side) shortenTimeout() {
 	s.limiting.Lock()
 	defer s.limiting.Unlock()
-	s.within = min(s.within, handsOverWithin)
-	_ = s.SetWriteDeadline(time.Now().Add(s.within)) // of a closed connection, where nobody writes
+	s.writeTimeout = min(s.writeTimeout, drainTimeout)
+	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing is written
 }
 
 // write writes whole frames.

@@ -23,7 +23,7 @@ import (
 // TestHalf: who sends a part of something and no more, or the rest byte by byte, is given
 // up after a while.
 func TestHalf(t *testing.T) {
-	half := relay.Options{Patience: 200 * time.Millisecond}
+	half := relay.Options{WriteTimeout: 200 * time.Millisecond}
 	drip := func(conn net.Conn, b []byte) {
 		for range 1000 {
 			if _, err := conn.Write(b); err != nil {
@@ -79,7 +79,7 @@ func TestHalf(t *testing.T) {
 func TestNoWindow(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	first := relay.Held{Hook: hook}
-	caller, backend, ran := ends(t, relay.Options{Patience: time.Second, Pick: func(string) (held relay.Held) {
+	caller, backend, ran := ends(t, relay.Options{WriteTimeout: time.Second, Pick: func(string) (held relay.Held) {
 		held, first = first, held
 		return held
 	}})
@@ -108,7 +108,7 @@ func TestNoWindow(t *testing.T) {
 	}
 	select {
 	case err := <-ran:
-		if err == nil || !strings.Contains(err.Error(), "backend reads nothing") {
+		if err == nil || !strings.Contains(err.Error(), "backend does not read") {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
@@ -121,7 +121,7 @@ func TestNoWindow(t *testing.T) {
 func TestSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := func(*testing.T) (ours, theirs net.Conn) { return net.Pipe() }
-		caller, backend, ran := endsOver(t, pipe, relay.Options{Patience: time.Second, Idle: time.Second})
+		caller, backend, ran := endsOver(t, pipe, relay.Options{WriteTimeout: time.Second, Idle: time.Second})
 		caller.open(1, false)
 		backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
 		for range 3 {
@@ -143,7 +143,7 @@ func TestSlowly(t *testing.T) {
 // TestIdle: a connection without a call is asked to end after a while, and ended. A grpc-go
 // caller does not notice.
 func TestIdle(t *testing.T) {
-	idle := relay.Options{Idle: 600 * time.Millisecond, Patience: 300 * time.Millisecond}
+	idle := relay.Options{Idle: 600 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
 	caller, backend, ran := ends(t, idle)
 	backend.answers()
 	for stream := uint32(1); stream < 10; stream += 2 { // calls that end, each in another way

@@ -9,19 +9,19 @@ const (
 	bothEnds = callerEnd | backendEnd
 )
 
-// streams are those that are open, with the ends that have said their last.
+// streams are the open streams, with the ends that have sent END_STREAM or RST_STREAM.
 type streams struct {
 	open map[uint32]uint8
-	// since is when the last one closed, or the connection began.
+	// since is when the last stream closed, or the connection began.
 	since time.Time
-	// leaving: the backend has said that it deals with none above most.
-	leaving bool
-	most    uint32
-	// refused are those beyond maxStreams that the caller may still send for.
+	// goingAway: the backend's GOAWAY said that it handles no stream above lastStream.
+	goingAway  bool
+	lastStream uint32
+	// refused are streams beyond maxStreams for which the caller may still send frames.
 	refused []uint32
 }
 
-// end notes that an end has said its last.
+// end notes that an end has sent its last frame.
 func (s *streams) end(stream uint32, end uint8) {
 	ends, ok := s.open[stream]
 	switch {
@@ -44,9 +44,9 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// above closes those the backend will not deal with, also those that come later.
+// above closes the streams that the backend will not handle, including later ones.
 func (s *streams) above(last uint32) {
-	s.leaving, s.most = true, last
+	s.goingAway, s.lastStream = true, last
 	for stream := range s.open {
 		if stream > last {
 			s.close(stream)
@@ -54,8 +54,8 @@ func (s *streams) above(last uint32) {
 	}
 }
 
-// watch ends a connection that has no call for long: the caller is asked to close it as
-// Drain asks, and has a while for that.
+// watch ends a connection that has had no call for Idle: it drains it as Drain does,
+// and closes it after another pause.
 func (c *Conn) watch() {
 	timer := time.NewTimer(c.o.Idle)
 	defer timer.Stop()
@@ -80,8 +80,8 @@ func (c *Conn) watch() {
 			return
 		default:
 			drained = true
-			c.end("no call for long")
-			timer.Reset(c.o.Patience)
+			c.end("no call for a long time")
+			timer.Reset(c.o.WriteTimeout)
 		}
 	}
 }

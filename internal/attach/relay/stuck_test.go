@@ -64,12 +64,12 @@ func stuck(t *testing.T, reader string, o relay.Options) (c *relay.Conn, ended c
 	if reader != "caller" {
 		from = kubelet
 	}
-	full(t, from)
+	fillSocket(t, from)
 	return c, ended, stop
 }
 
-// full waits until nothing can be written to a connection, beside who writes already.
-func full(t *testing.T, conn net.Conn) {
+// fillSocket waits until nothing can be written to a connection, beside who writes already.
+func fillSocket(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -89,11 +89,11 @@ func full(t *testing.T, conn net.Conn) {
 func TestStuck(t *testing.T) {
 	for _, reader := range []string{"caller", "backend", "backend of no HTTP/2"} {
 		t.Run(reader, func(t *testing.T) {
-			_, ended, stop := stuck(t, reader, relay.Options{Patience: 300 * time.Millisecond})
+			_, ended, stop := stuck(t, reader, relay.Options{WriteTimeout: 300 * time.Millisecond})
 			defer stop()
 			select {
 			case err := <-ended:
-				if who, _, _ := strings.Cut(reader, " "); err == nil || !strings.Contains(err.Error(), who+" reads nothing") {
+				if who, _, _ := strings.Cut(reader, " "); err == nil || !strings.Contains(err.Error(), who+" does not read") {
 					t.Errorf("%v", err)
 				}
 			case <-time.After(20 * time.Second):
@@ -101,7 +101,7 @@ func TestStuck(t *testing.T) {
 			}
 		})
 		t.Run(reader+", draining", func(t *testing.T) {
-			c, ended, stop := stuck(t, reader, relay.Options{Patience: time.Hour})
+			c, ended, stop := stuck(t, reader, relay.Options{WriteTimeout: time.Hour})
 			defer stop()
 			start := time.Now()
 			c.Drain()

@@ -10,7 +10,7 @@ import (
 // upward is the direction from caller to backend.
 type upward struct{ direction }
 
-// relayUp passes on what the caller sends. first is how it began.
+// relayUp forwards what the caller sends. first are the bytes that were already read.
 func (c *Conn) relayUp(first []byte) error {
 	u := &upward{direction{c: c, in: c.caller.in, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
@@ -19,9 +19,9 @@ func (c *Conn) relayUp(first []byte) error {
 	return u.relay(u.take)
 }
 
-// take deals with one frame.
+// take handles one frame.
 func (u *upward) take(f *frame) error {
-	if u.beyond(f) {
+	if u.afterGoAway(f) {
 		return u.flush()
 	}
 	switch f.kind {
@@ -40,10 +40,10 @@ func (u *upward) take(f *frame) error {
 	return nil
 }
 
-// beyond reports whether a frame belongs to a stream that the caller opened after
-// GOAWAY; it repeats that call on another connection. Header blocks are read all
-// the same.
-func (u *upward) beyond(f *frame) bool {
+// afterGoAway reports whether a frame belongs to a stream that the caller opened after
+// GOAWAY; it repeats that call on another connection. Its header blocks are decoded
+// nevertheless.
+func (u *upward) afterGoAway(f *frame) bool {
 	if f.stream == 0 || f.begins() || f.kind == typeContinuation {
 		return false
 	}
@@ -58,8 +58,7 @@ func (u *upward) beyond(f *frame) bool {
 	return true
 }
 
-// settings follows what the caller says of itself, and keeps count of who is
-// waiting for an acknowledgement.
+// settings applies the caller's settings, and notes whose acknowledgement comes next.
 func (u *upward) settings(f *frame) error {
 	if f.has(flagAck) {
 		u.pass(f)
@@ -85,22 +84,21 @@ func (u *upward) settings(f *frame) error {
 	n := u.c.use.unanswered
 	u.c.mu.Unlock()
 	if n > maxUnanswered {
-		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errCalm, n)
+		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errTooMuch, n)
 	}
 	run := u.run
 	u.run = nil
 	return u.out.writeLocked(run)
 }
 
-// headers reads a header block and holds the call it opens, where that is
-// wanted.
+// headers decodes a header block, and holds the call that it opens if Pick says so.
 func (u *upward) headers(f *frame) error {
 	single := f.begins() && f.has(flagEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
 		return err
 	}
-	if first == nil { // more to come; kept until then
+	if first == nil { // incomplete; stored until the rest comes
 		return u.flush()
 	}
 	var h headers
@@ -116,71 +114,71 @@ func (u *upward) headers(f *frame) error {
 	}
 	if single {
 		u.pass(f)
-	} else if err := u.instead(raw); err != nil {
+	} else if err := u.replace(raw); err != nil {
 		return err
 	}
-	if k != nil { // the backend has read the block, on which others may lean
+	if k != nil { // the backend must decode the block, because later ones may refer to it
 		err = u.flush()
 		u.c.refuse(k, Verdict{Refuse: k.refusal})
 	}
 	return err
 }
 
-// data passes or keeps a DATA frame.
+// data forwards or holds a DATA frame.
 func (u *upward) data(f *frame) error {
 	u.c.mu.Lock()
 	k := u.c.calls[f.stream]
 	if f.has(flagEndStream) {
 		u.c.streams.end(f.stream, callerEnd)
 	}
-	if k == nil || k.stage == flowing {
+	if k == nil || k.stage == forwarding {
 		u.c.mu.Unlock()
-		return u.through(f, k)
+		return u.forward(f, k)
 	}
 	if k.quick && k.stage == collecting && len(k.held) == 0 {
 		k.quick = false
 		u.c.mu.Unlock()
-		if u.c.atOnce(k, f) {
-			return u.through(f, k)
+		if u.c.hookInline(k, f) {
+			return u.forward(f, k)
 		}
 		u.c.mu.Lock()
 	}
 	u.c.flow.hold(f.size())
 	k.flow.hold(f.size())
-	whole, refusal, err := u.c.keep(k, f)
-	grants := u.c.grants(k)
+	whole, refusal, err := u.c.hold(k, f)
+	grants := u.c.windowUpdates(k)
 	u.c.mu.Unlock()
-	// The call's headers go before its message.
+	// The call's headers must precede its message.
 	err = errors.Join(err, u.flush(), u.c.caller.write(grants))
 	switch {
 	case refusal != nil:
 		u.c.refuse(k, Verdict{Refuse: refusal})
 	case whole:
-		u.c.start(k)
+		u.c.runHook(k)
 	}
 	return err
 }
 
-// through passes a DATA frame, once the backend has room for it. It always has,
-// unless a message was made longer or the caller was let go on while one was
-// held.
-func (u *upward) through(f *frame, k *call) error {
+// forward sends a DATA frame, as soon as the backend's window allows. It always does,
+// unless a verdict made a message longer, or the caller's window was enlarged while one
+// was held.
+func (u *upward) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {
 		return n == 0 || u.c.dead || u.c.flow.takes(n) && (k == nil || k.flow.takes(n))
 	}
 	u.c.mu.Lock()
-	if !room() { // what came before may be what the backend is waiting for
+	if !room() { // the backend may be waiting for the earlier frames
 		u.c.mu.Unlock()
 		if err := u.flush(); err != nil {
 			return err
 		}
 		u.begin(f)
 		u.c.mu.Lock()
-		if err := u.await(room); err != nil {
+		if err := u.awaitWindow(room); err != nil {
 			u.c.mu.Unlock()
 			err = fmt.Errorf("window for %d bytes: %w", n, err)
-			u.c.unwritten("backend", err)
+			u.c.writeFailed("backend", err)
 			return err
 		}
 	}
@@ -196,10 +194,10 @@ func (u *upward) through(f *frame, k *call) error {
 	return nil
 }
 
-// await waits until there is room, as long as a write may take. The mutex is held.
-func (u *upward) await(room func() bool) error {
+// awaitWindow waits until room returns true, at most for WriteTimeout. The mutex is held.
+func (u *upward) awaitWindow(room func() bool) error {
 	late := false
-	timer := time.AfterFunc(u.c.o.Patience, func() {
+	timer := time.AfterFunc(u.c.o.WriteTimeout, func() {
 		u.c.mu.Lock()
 		defer u.c.mu.Unlock()
 		late = true

@@ -1,21 +1,21 @@
-// Package workerpool runs short functions on goroutines that stay for the next ones: a goroutine's stack has grown by then,
-// which costs as much as half of what a call is decided with.
+// Package workerpool runs short functions on goroutines that are reused. The stack of a
+// reused goroutine has already grown; growing it takes half as long as a decision.
 package workerpool
 
 import "sync"
 
-// most is how many goroutines stay with nothing to do.
-const most = 16
+// maxIdle is how many idle goroutines are kept.
+const maxIdle = 16
 
-// Pool runs functions beside one another. Its zero value is ready for use.
+// Pool runs functions concurrently. Its zero value is ready for use.
 type Pool struct {
 	work, goroutines sync.WaitGroup
 
 	mu   sync.Mutex
-	idle []chan func() // the last one worked last
+	idle []chan func() // in order of use, the latest last
 }
 
-// Go runs f on a goroutine that is idle, or on another one. It never waits.
+// Go runs f on an idle goroutine, or on a new one. It never blocks.
 func (p *Pool) Go(f func()) {
 	p.work.Add(1)
 	p.mu.Lock()
@@ -23,14 +23,14 @@ func (p *Pool) Go(f func()) {
 		next := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		next <- f // it has room for one
+		next <- f // never blocks: capacity 1
 		return
 	}
 	p.mu.Unlock()
 	p.goroutines.Go(func() { p.serve(f) })
 }
 
-// serve runs one function after another.
+// serve runs functions, one after another.
 func (p *Pool) serve(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
@@ -42,20 +42,20 @@ func (p *Pool) serve(f func()) {
 	}
 }
 
-// run runs one function. It reports whether the goroutine stays for another.
+// run runs one function. It reports whether the goroutine is kept for another.
 func (p *Pool) run(f func(), next chan func()) (stays bool) {
 	defer p.work.Done()
 	f()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if stays = len(p.idle) < most; stays {
+	if stays = len(p.idle) < maxIdle; stays {
 		p.idle = append(p.idle, next)
 	}
 	return stays
 }
 
-// Wait returns when all functions have returned and no goroutine is left. While it waits, only these functions may give
-// the pool others.
+// Wait returns when all functions have returned and no goroutine is left. Meanwhile
+// only these functions may call Go.
 func (p *Pool) Wait() {
 	p.work.Wait()
 	p.mu.Lock()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// budget is how long all servers together may take for one event, unless the
-	// event ends sooner: NRI runtimes wait two seconds for a plugin.
+	// budget is how long all servers together may take for one event, unless the event's
+	// deadline is sooner: NRI runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
 	// maxNotices limits the pending notices of past events.
 	maxNotices = 1024
@@ -41,8 +41,8 @@ func (r *Refusal) Error() string {
 // Unwrap returns what was wrong with the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// asked lists the servers of a stage, in order.
-func (s *Servers) asked(stage Stage) []*server {
+// serversOf lists the servers of a stage, in order.
+func (s *Servers) serversOf(stage Stage) []*server {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var out []*server
@@ -57,7 +57,7 @@ func (s *Servers) asked(stage Stage) []*server {
 // Asks reports whether any server is asked about, or notified of, a kind of event.
 func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	stage, ok := stageOf(kind)
-	return ok && len(s.asked(stage.Stage)) > 0
+	return ok && len(s.serversOf(stage.Stage)) > 0
 }
 
 // Ask asks the servers of an event's stage one after the other, each with the
@@ -70,7 +70,7 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 	if !ok || ev.Pod == nil || skipped(ev.Pod) {
 		return lifecycle.HookServerAnswer{}, nil
 	}
-	servers := s.asked(stage.Stage)
+	servers := s.serversOf(stage.Stage)
 	if len(servers) == 0 {
 		return lifecycle.HookServerAnswer{}, nil
 	}
@@ -197,7 +197,7 @@ type notice struct {
 // events. It does not wait.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
+	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
 		return
 	}
 	t := notice{stage: stage}
@@ -224,7 +224,7 @@ func (s *Servers) notifyAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case t := <-s.notices:
-			for _, srv := range s.asked(t.stage.Stage) {
+			for _, srv := range s.serversOf(t.stage.Stage) {
 				var req, resp proto.Message = t.pod, &hooks.PodSandboxHookResponse{}
 				if t.pod == nil {
 					req, resp = t.container, &hooks.ContainerResourceHookResponse{}

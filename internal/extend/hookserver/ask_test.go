@@ -51,7 +51,7 @@ func TestChainInOrder(t *testing.T) {
 	s, dir := servers(t, nil)
 	register(t, dir, "20-b.json", Registration{Endpoint: b.socket, Policy: Fail, Stages: create})
 	register(t, dir, "10-a.json", Registration{Endpoint: a.socket, Stages: create})
-	s.Look()
+	s.Reload()
 	ev := sample()
 	out, err := s.Ask(t.Context(), ev)
 	if err != nil || len(out.Problems) > 0 {
@@ -71,7 +71,7 @@ func TestWhatServersSee(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, nil)
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: []Stage{PreCreateContainer, PreStartContainer, PreRunPodSandbox}})
-	s.Look()
+	s.Reload()
 	ev := sample()
 	for _, kind := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.RunPodSandbox} {
 		ev.Kind = kind
@@ -140,13 +140,13 @@ func TestFailingServers(t *testing.T) {
 		"hangs": {hang.socket, "no answer within"}, "refuses": {refuse.socket, "PermissionDenied: not?this one"},
 		"oversized": {big.socket, "ResourceExhausted"}, "dead": {panics.socket, "cannot be reached"},
 		"never there": {filepath.Join(t.TempDir(), "none"), "no such file"}, "silent": {silent, "no answer within"},
-		"no gRPC": {garbage, "cannot be reached"}, "a file": {os.Args[0], "is no socket"},
+		"no gRPC": {garbage, "cannot be reached"}, "a file": {os.Args[0], "is not a socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := servers(t, func(o *Options) { o.Timeout = 300 * time.Millisecond })
 			for _, policy := range []Policy{"", Fail} {
 				register(t, dir, "a.json", Registration{Endpoint: c.endpoint, Policy: policy, Stages: create})
-				s.Look()
+				s.Reload()
 				out, err := s.Ask(t.Context(), sample())
 				refusal := (*Refusal)(nil)
 				switch {
@@ -172,28 +172,28 @@ func TestCircuit(t *testing.T) {
 		o.Recorder = countResults(counted)
 	})
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
-	s.Look()
-	for range failures + 2 {
+	s.Reload()
+	for range maxFailures + 2 {
 		if _, err := s.Ask(t.Context(), sample()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if counted[Unreachable] != failures || counted[Skipped] != 2 {
+	if counted[Unreachable] != maxFailures || counted[Skipped] != 2 {
 		t.Fatalf("counted %v", counted)
 	}
-	if st, _ := s.States(); !st[0].Resting || st[0].Failed != failures || st[0].Err == "" {
+	if st, _ := s.States(); !st[0].CircuitOpen || st[0].Failed != maxFailures || st[0].Err == "" {
 		t.Errorf("%+v", st)
 	}
-	now = now.Add(shortestRest)
+	now = now.Add(minPause)
 	f.start(t)
 	deadline := time.Now().Add(10 * time.Second)
 	for counted[Done] == 0 && time.Now().Before(deadline) { // gRPC has a back-off of its own
-		now = now.Add(longestRest)
+		now = now.Add(maxPause)
 		if _, err := s.Ask(t.Context(), sample()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if st, _ := s.States(); counted[Done] != 1 || st[0].Resting || st[0].Err != "" {
+	if st, _ := s.States(); counted[Done] != 1 || st[0].CircuitOpen || st[0].Err != "" {
 		t.Errorf("it is back: %v, %+v", counted, st)
 	}
 }
@@ -214,8 +214,8 @@ func TestGivenUp(t *testing.T) {
 	counted := map[Result]int{}
 	s, dir := servers(t, func(o *Options) { o.Recorder = countResults(counted) })
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
-	s.Look()
-	for range failures + 1 {
+	s.Reload()
+	for range maxFailures + 1 {
 		ctx, cancel := context.WithCancel(t.Context())
 		gives := time.AfterFunc(20*time.Millisecond, cancel)
 		out, err := s.Ask(ctx, sample())
@@ -228,18 +228,18 @@ func TestGivenUp(t *testing.T) {
 	// Those before it took the time of the event, or what was waited for before did.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	out, err := s.Ask(ctx, sample())
-	if cancel(); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time of the event was over") {
+	if cancel(); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	q := question{s, stageAt(t, PreCreateContainer), s.asked(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time of the event was over") {
+	q := question{s, stageAt(t, PreCreateContainer), s.serversOf(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	q.end = time.Now().Add(-time.Second)
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not asked: the time of the event was over") {
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not called: the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	if st, _ := s.States(); st[0].Resting || st[0].Failed != 0 || counted[Ended] != failures+4 || counted[TimedOut] != 0 {
+	if st, _ := s.States(); st[0].CircuitOpen || st[0].Failed != 0 || counted[Ended] != maxFailures+4 || counted[TimedOut] != 0 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
@@ -248,7 +248,7 @@ func TestGivenUp(t *testing.T) {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}
-	if st, _ := s.States(); st[0].Resting || counted[Failed] != 4 {
+	if st, _ := s.States(); st[0].CircuitOpen || counted[Failed] != 4 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 }
@@ -270,14 +270,14 @@ func TestCircuitThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		l := &link{}
-		for range failures {
-			l.leave(&callError{unreachable: true, text: "planted"}, clk.Now())
+		for range maxFailures {
+			l.end(&callError{unreachable: true, text: "planted"}, clk.Now())
 		}
 		clk.Step(step)
-		if clk.Pass(shortestRest - 1); l.enter(clk.Now()) == nil {
+		if clk.Pass(minPause - 1); l.begin(clk.Now()) == nil {
 			t.Errorf("a step by %v: called before its rest is over", step)
 		}
-		if clk.Pass(1); l.enter(clk.Now()) != nil {
+		if clk.Pass(1); l.begin(clk.Now()) != nil {
 			t.Errorf("a step by %v: not called after its rest", step)
 		}
 	}
@@ -327,7 +327,7 @@ func TestSkipped(t *testing.T) {
 		f := serve(t)
 		s, dir := servers(t, nil)
 		register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: []Stage{PreCreateContainer, PostStopContainer}})
-		s.Look()
+		s.Reload()
 		ev := sample()
 		ev.Pod.Labels[SkipLabel] = value
 		if _, err := s.Ask(t.Context(), ev); err != nil {

@@ -20,11 +20,12 @@ import (
 )
 
 const (
-	// settle is how long the directory must be unchanged before files are read;
-	// patience limits that. Together with reading they stay below a second.
-	settle   = 100 * time.Millisecond
-	patience = 400 * time.Millisecond
-	// recheck finds a directory that was made or replaced without a notice.
+	// quietTime is how long the directory must be unchanged before files are read;
+	// maxQuietWait bounds that wait. Together with reading they take less than a second.
+	quietTime    = 100 * time.Millisecond
+	maxQuietWait = 400 * time.Millisecond
+	// recheck is how often the directory is read without a notice of inotify, to find one
+	// that was created or replaced.
 	recheck = 700 * time.Millisecond
 	// maxFiles limits how many files are read.
 	maxFiles = 64
@@ -58,16 +59,16 @@ type Servers struct {
 	err   error    // of the directory
 }
 
-// file is one file of the directory. It is replaced, not changed.
+// file is one file of the directory. It is immutable.
 type file struct {
-	name    string
-	server  *server // nil if it never had valid content
-	odd     []string
-	content string // as it was last read
-	err     error  // why its newest content is not in force
+	name          string
+	server        *server // nil if it never had valid content
+	unknownStages []string
+	content       string // as it was last read
+	err           error  // why its newest content is not in force
 }
 
-// New makes the servers of a directory. None is known before Run or Look.
+// New makes the servers of a directory. It reads no file before Run or Reload.
 func New(o Options) *Servers {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
@@ -88,7 +89,7 @@ func (s *Servers) Run(ctx context.Context) error {
 		defer close(ended)
 		s.notifyAll(ctx)
 	}()
-	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: s.dirs, Look: s.Look}.Run(ctx)
+	err := follow.Follower{Settle: quietTime, Patience: maxQuietWait, Recheck: recheck, Dirs: s.dirs, Look: s.Reload}.Run(ctx)
 	<-ended
 	s.Close()
 	return err
@@ -107,16 +108,16 @@ func (s *Servers) Close() {
 	}
 }
 
-// dirs are the directory, and its parent: it may be made later.
+// dirs are the directory, and its parent, because the directory may be created later.
 func (s *Servers) dirs() []string {
 	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
 }
 
-// Look reads what has changed in the directory; one call at a time. If a file
-// cannot be read any more, or holds no registration, its last valid one stays in
-// force; if it is gone, or others than root may write it, none does. The same holds
-// for the directory.
-func (s *Servers) Look() {
+// Reload reads what has changed in the directory. Calls must not overlap. If a file
+// cannot be read any more, or has no valid registration, its last valid one stays in
+// force. If the file is removed, or users other than root may write it, it has none.
+// The same holds for the directory.
+func (s *Servers) Reload() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
 		s.o.Log.Error("the directory of hook servers cannot be used completely", logkey.File, s.o.Directory, logkey.Err, err)
@@ -149,10 +150,10 @@ func (s *Servers) Look() {
 func (s *Servers) list() ([]string, error) {
 	dir, err := os.Stat(s.o.Directory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // nobody has registered anything
+		return nil, nil // no server is registered
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", s.o.Directory, err)
+		return nil, fmt.Errorf("read %s: %w", s.o.Directory, err)
 	}
 	if why := untrusted(dir); why != "" {
 		return nil, fmt.Errorf("%s is not used: %w", s.o.Directory, &distrust{why})
@@ -174,25 +175,25 @@ func (s *Servers) list() ([]string, error) {
 	return names, nil
 }
 
-// untrusted says why a file is not trusted, "" if it is: its author decides about
-// every pod. A sticky bit does not help: on a file it means nothing, and in a
-// directory everybody may still add files.
+// untrusted returns why a file is not trusted, "" if it is: its author decides about
+// every pod. A sticky bit does not help: it has no effect on a file, and in a directory
+// every user may still add files.
 func untrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {
-		return fmt.Sprintf("everybody may write it (mode %04o): chmod o-w", mode)
+		return fmt.Sprintf("every user may write it (mode %04o); run chmod o-w", mode)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && !trustedGroup(st.Gid) {
-		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's: chmod g-w", st.Gid, mode)
+		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's; run chmod g-w", st.Gid, mode)
 	}
 	return foreign(info)
 }
 
-// foreign names the owner of a file if that is neither root nor our user.
+// foreign describes the owner of a file if that is neither root nor our user.
 func foreign(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && !trusted(st.Uid) {
-		return fmt.Sprintf("it belongs to user %d, neither root nor the agent's: chown it", st.Uid)
+		return fmt.Sprintf("it belongs to user %d, neither root nor the agent's; run chown", st.Uid)
 	}
 	return ""
 }
@@ -218,7 +219,7 @@ func (s *Servers) read(name string, old *file) *file {
 		return old
 	default:
 		f.content = content
-		s.take(f)
+		s.apply(f)
 	}
 	if f.err != nil && !errors.Is(f.err, errOwn) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
 		s.o.Log.Error("hook server's file is not in force", logkey.File, name, logkey.Err, f.err)
@@ -226,28 +227,28 @@ func (s *Servers) read(name string, old *file) *file {
 	return f
 }
 
-// take puts a file's content in force, if it is valid.
-func (s *Servers) take(f *file) {
+// apply puts a file's content in force, if it is valid.
+func (s *Servers) apply(f *file) {
 	r, odd, err := parse([]byte(f.content))
 	if err != nil {
 		f.err = err
 		return
 	}
 	if s.o.Own != "" && samePath(r.Endpoint, s.o.Own) {
-		f.server, f.odd, f.err = nil, nil, errOwn
+		f.server, f.unknownStages, f.err = nil, nil, errOwn
 		return
 	}
-	f.odd, f.err = odd, nil
+	f.unknownStages, f.err = odd, nil
 	if f.server != nil && f.server.r.Endpoint == r.Endpoint {
-		f.server = f.server.with(r) // the connection stays, with its state
+		f.server = f.server.with(r) // keeps the connection and its results
 	} else {
 		f.server = newServer(f.name, r, s.o)
 	}
-	s.o.Log.Info("hook server in force", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
+	s.o.Log.Info("hook server registered", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
 }
 
 // errOwn is the state of the file that the agent itself wrote for proxies.
-var errOwn = errors.New("it names the agent's own socket: the agent does not ask itself")
+var errOwn = errors.New("remote-endpoint is the agent's own socket; the agent does not call itself")
 
 // samePath compares paths, through symbolic links if they exist.
 func samePath(a, b string) bool {
@@ -263,17 +264,17 @@ func (d *distrust) Error() string { return "refused: " + d.why }
 
 // load reads a trusted file.
 func load(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not make us wait
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
 	if err != nil {
-		return "", fmt.Errorf("open it: %w", err)
+		return "", fmt.Errorf("open the file:  %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("look at it: %w", err)
+		return "", fmt.Errorf("read its attributes:  %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", &distrust{"it is no regular file"}
+		return "", &distrust{"it is not a regular file"}
 	}
 	if why := untrusted(info); why != "" {
 		return "", &distrust{why}
@@ -281,9 +282,9 @@ func load(path string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read it: %w", err)
+		return "", fmt.Errorf("read the file:  %w", err)
 	case len(data) > maxFile:
-		return "", fmt.Errorf("it is above %d bytes", maxFile)
+		return "", fmt.Errorf("it is longer than %d bytes", maxFile)
 	}
 	return string(data), nil
 }

@@ -74,7 +74,7 @@ func TestFollowed(t *testing.T) {
 	}
 	within("anybody's to write", func() bool {
 		st := state(s, "b.json")
-		return !st.InForce && strings.Contains(st.Err, "everybody may write it")
+		return !st.InForce && strings.Contains(st.Err, "every user may write it")
 	})
 	register(t, dir, "b.json", Registration{Endpoint: "/run/a.sock", Stages: create})
 	within("mended", func() bool { st := state(s, "b.json"); return st.InForce && st.Err == "" })
@@ -106,11 +106,11 @@ func TestWhatIsRefused(t *testing.T) {
 		"others' group's":   {text: good, mode: 0o664, group: 12345, want: "group 12345 may write it (mode 0664)"},
 		"others may read":   {text: good, mode: 0o644, group: 12345},
 		"everybody's":       {text: good, mode: 0o646, want: "chmod o-w"},
-		"sticky":            {text: good, mode: 0o666 | os.ModeSticky, want: "everybody may write it (mode 0666)"},
+		"sticky":            {text: good, mode: 0o666 | os.ModeSticky, want: "every user may write it (mode 0666)"},
 		"a stranger's":      {text: good, mode: 0o644, owner: 12345, want: "belongs to user 12345"},
 		"empty":             {mode: 0o644, want: "is empty"},
-		"half":              {text: good[:20], mode: 0o644, want: "no registration"},
-		"another type":      {text: `[]`, mode: 0o644, want: "no registration"},
+		"half":              {text: good[:20], mode: 0o644, want: "not a registration"},
+		"another type":      {text: `[]`, mode: 0o644, want: "not a registration"},
 		"null":              {text: `null`, mode: 0o644, want: "remote-endpoint is missing"},
 		"no endpoint":       {text: `{"runtime-hooks":["PreCreateContainer"]}`, mode: 0o644, want: "remote-endpoint is missing"},
 		"relative":          {text: `{"remote-endpoint":"a.sock"}`, mode: 0o644, want: "absolute path"},
@@ -119,7 +119,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "want Ignore or Fail"},
 		"with scheme":       {text: `{"remote-endpoint":"unix:///run/a.sock"}`, mode: 0o644},
 		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages ignored: PreTea"},
-		"huge":              {text: strings.Repeat(" ", maxFile) + good, mode: 0o644, want: "above 65536 bytes"},
+		"huge":              {text: strings.Repeat(" ", maxFile) + good, mode: 0o644, want: "longer than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := servers(t, nil)
@@ -142,7 +142,7 @@ func TestWhatIsRefused(t *testing.T) {
 			if err := chgrp(path, c.group); err != nil {
 				t.Fatal(err)
 			}
-			s.Look()
+			s.Reload()
 			st := state(s, "a.json")
 			if (c.want == "") != (st.Err == "") || !strings.Contains(st.Err, c.want) {
 				t.Errorf("%+v, want %q", st, c.want)
@@ -161,7 +161,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 		group int
 		want  string
 	}{
-		"everybody's": {mode: 0o777, want: "everybody may write it"}, "sticky": {mode: 0o777 | os.ModeSticky, want: "everybody may write it"},
+		"everybody's": {mode: 0o777, want: "every user may write it"}, "sticky": {mode: 0o777 | os.ModeSticky, want: "every user may write it"},
 		"others' group's": {mode: 0o775, group: 12345, want: "group 12345 may write it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 			if err := errors.Join(chgrp(dir, c.group), os.Chmod(dir, c.mode)); err != nil {
 				t.Fatal(err)
 			}
-			s.Look()
+			s.Reload()
 			if _, err := s.States(); err == nil || !strings.Contains(err.Error(), c.want) || s.Asks(lifecycle.CreateContainer) {
 				t.Error(err)
 			}
@@ -191,7 +191,7 @@ func TestDirectoryUnread(t *testing.T) {
 	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
 	register(t, dir, "b.json", Registration{Endpoint: "/run/b.sock", Stages: create})
 	put(t, filepath.Join(dir, "c.json"), "{") // one file that cannot be read is no other's fault
-	s.Look()
+	s.Reload()
 	if st, _ := s.States(); len(st) != 3 || !st[0].InForce || !st[1].InForce || st[2].InForce {
 		t.Fatalf("%+v", st)
 	}
@@ -199,14 +199,14 @@ func TestDirectoryUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, dir, "no directory")
-	s.Look()
+	s.Reload()
 	if st, err := s.States(); err == nil || !strings.Contains(err.Error(), "list ") || len(st) != 3 || !s.Asks(lifecycle.CreateContainer) {
 		t.Errorf("%v: %+v", err, st)
 	}
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.Look() // nobody has registered anything any more
+	s.Reload() // nobody has registered anything any more
 	if st, err := s.States(); err != nil || len(st) > 0 {
 		t.Errorf("%v: %+v", err, st)
 	}
@@ -223,7 +223,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 	s, dir := servers(t, nil)
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
-	s.Look()
+	s.Reload()
 	if _, err := s.Ask(t.Context(), sample()); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") || len(f.seen()) > 0 {
 		t.Error(err)
 	}
@@ -234,7 +234,7 @@ func TestOwnFile(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, func(o *Options) { o.Own = f.socket })
 	register(t, dir, "trimtab.json", Registration{Endpoint: f.socket, Stages: create})
-	s.Look()
+	s.Reload()
 	if _, err := s.Ask(t.Context(), sample()); err != nil || len(f.seen()) > 0 || s.Asks(lifecycle.CreateContainer) {
 		t.Error(err, f.seen())
 	}
@@ -246,17 +246,17 @@ func TestConnectionKept(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, nil)
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
-	s.Look()
+	s.Reload()
 	if _, err := s.Ask(t.Context(), sample()); err != nil {
 		t.Fatal(err)
 	}
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
-	s.Look()
+	s.Reload()
 	if st := state(s, "a.json"); st.Calls != 1 || st.Policy != Fail {
 		t.Errorf("%+v", st)
 	}
 	register(t, dir, "a.json", Registration{Endpoint: f.socket + "2", Stages: create})
-	s.Look()
+	s.Reload()
 	if st := state(s, "a.json"); st.Calls != 0 {
 		t.Errorf("%+v", st)
 	}

@@ -1,5 +1,5 @@
-// Package hookserver owns hook servers: policies outside of Trimtab, asked over
+// Package hookserver calls hook servers: external policies that answer
 // runtime.v1alpha1.RuntimeHookService before a container is decided. It watches the
-// directory that names them, asks them in order and turns their answers into
-// values. It decides nothing: the engine decides about the values.
+// directory that registers them, calls them in order and turns their answers into
+// values. It decides nothing: the engine decides whether the values apply.
 package hookserver

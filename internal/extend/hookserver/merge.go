@@ -13,12 +13,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Rule is one row of the merge table: how a field of the answer changes the
-// request. The docs print it, and a test compares merge with it.
+// Rule is one row of the merge table: how a field of the answer changes the request.
+// The docs print it, and a test checks that merge follows it.
 type Rule struct{ Field, Rule string }
 
-// Rules is the merge table. It is that of koordinator's runtime proxy 1.8, except
-// for the rows that say otherwise.
+// Rules is the merge table. It equals that of koordinator's runtime proxy 1.8, except
+// for rows that say otherwise.
 func Rules() []Rule {
 	return []Rule{
 		{"pod labels, annotations", "added to the pod's, replacing those of the same key"},
@@ -44,21 +44,21 @@ type slot struct {
 	key   string
 }
 
-// problem is something wrong with an answer.
+// problem describes an invalid part of an answer.
 func problem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
 	}
 }
 
-// longest is the longest foreign text in a message, in bytes.
-const longest = 300
+// maxShown bounds a foreign text in a message, in bytes.
+const maxShown = 300
 
 // short shortens foreign text.
 func short(s string) string {
 	s = strings.ToValidUTF8(s, "?")
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	if len(s) > maxShown {
+		s = strings.ToValidUTF8(s[:maxShown], "") + "…"
 	}
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -68,7 +68,7 @@ func short(s string) string {
 	}, s)
 }
 
-// reserved are prefixes of keys that no answer sets: records are the agent's.
+// reserved is the prefix of keys that no answer may set: records are the agent's.
 const reserved = "trimtab.io/record"
 
 // mergeMap adds an answer's map to another. It leaves out keys and values that
@@ -82,9 +82,9 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 	for _, k := range slices.Sorted(maps.Keys(more)) {
 		switch {
 		case k == "":
-			complain(k, "has no name")
+			complain(k, "has an empty key")
 		case strings.HasPrefix(k, reserved):
-			complain(k, "is the agent's own")
+			complain(k, "is reserved for the agent")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
 			complain(k, "has a zero byte in it")
 		default:
@@ -110,7 +110,7 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.complain("labels"))
 	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.complain("annotations"))
 	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
-		m.add("cgroup_parent", parent, "pods are not moved out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent))
+		m.add("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent))
 	}
 	return out, m.problems.List()
 }
@@ -124,7 +124,7 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 	m := merge{server: server}
 	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.complain("container_annotations"))
 	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
-		m.add("pod_cgroup_parent", parent, "containers are not moved out of their pod's cgroup", "it stays in "+short(asked.PodCgroupParent))
+		m.add("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "it stays in "+short(asked.PodCgroupParent))
 	}
 	if envs := answer.GetContainerEnvs(); len(envs) > 0 {
 		m.envs(out, envs)
@@ -139,7 +139,7 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 	return out, m.problems.List()
 }
 
-// merge is the work on one answer.
+// merge collects the problems of one answer.
 type merge struct {
 	server   string
 	problems lifecycle.ProblemList
@@ -166,7 +166,7 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	slices.Sort(bad)
 	for _, name := range bad {
 		m.add("container_envs", name, "is no name or value of a variable", leftOut)
-		delete(envs, name) // of the answer, which nobody reads again
+		delete(envs, name) // of the answer, which is not read again
 	}
 	if len(envs) > 0 {
 		out.ContainerEnvs = envs
@@ -187,7 +187,7 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	m.number("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
 	m.number("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
 	if s := r.MemorySwapLimitInBytes; s > 0 && s != out.MemorySwapLimitInBytes {
-		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "swap is not set by Trimtab", "the request stays")
+		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "Trimtab does not set swap", "the request stays")
 	}
 	switch q := r.CpuQuota; {
 	case q == 0:
@@ -209,8 +209,8 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	}
 }
 
-// number accepts a number above 0 that is within its limits. It never reports the
-// request itself.
+// number accepts a number above 0 that is within its limits. A value that equals the
+// request is never a problem.
 func (m *merge) number(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
@@ -238,8 +238,8 @@ func (m *merge) list(field string, out *string, text string) {
 	}
 }
 
-// fielded are files of cgroup v2 that have a field of their own in an answer.
-var fielded = []string{"cpu.max", "cpu.weight", "memory.max"}
+// filesWithField are files of cgroup v2 that have a field of their own in an answer.
+var filesWithField = []string{"cpu.max", "cpu.weight", "memory.max"}
 
 func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 	switch {
@@ -249,7 +249,7 @@ func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 		m.add("unified", file, "is not a cgroup file", leftOut)
 	case strings.HasPrefix(file, "cpuset.") || strings.HasPrefix(file, "cgroup."):
 		m.add("unified", file, "would take CPUs or memory of others, or move processes", leftOut)
-	case slices.Contains(fielded, file):
+	case slices.Contains(filesWithField, file):
 		m.add("unified", file, "another field of the answer sets it", leftOut)
 	case strings.ContainsAny(text, "\x00") || len(text) > 4096:
 		m.add("unified", file, "has a value that no cgroup file accepts", leftOut)

@@ -50,11 +50,11 @@ func TestMergeTable(t *testing.T) {
 		"nothing":             {&pAns{}, nil, ""},
 		"empty maps":          {&pAns{ContainerEnvs: map[string]string{}, ContainerAnnotations: map[string]string{}}, nil, ""},
 		"annotations":         {&pAns{ContainerAnnotations: map[string]string{"b": "3", "c": ""}}, func(r *pAsk) { r.ContainerAnnotations = map[string]string{"a": "1", "b": "3", "c": ""} }, ""},
-		"a record":            {&pAns{ContainerAnnotations: map[string]string{"trimtab.io/record": "x"}}, nil, "is the agent's own"},
+		"a record":            {&pAns{ContainerAnnotations: map[string]string{"trimtab.io/record": "x"}}, nil, "is reserved for the agent"},
 		"variables":           {&pAns{ContainerEnvs: map[string]string{"B": "3", "C": "4"}}, func(r *pAsk) { r.ContainerEnvs = map[string]string{"B": "3", "C": "4"} }, ""},
 		"no variables' names": {&pAns{ContainerEnvs: map[string]string{"": "1", "X=Y": "2"}}, nil, "no name or value"},
 		"parent as asked":     {&pAns{PodCgroupParent: "/kubepods/pod1"}, nil, ""},
-		"another parent":      {&pAns{PodCgroupParent: "/"}, nil, "are not moved"},
+		"another parent":      {&pAns{PodCgroupParent: "/"}, nil, "does not move"},
 		"resources, silent":   {resources(func(*pRes) {}), nil, ""},
 		"oom forgotten":       {&pAns{ContainerResources: &pRes{}}, func(r *pAsk) { r.ContainerResources.OomScoreAdj = 0 }, ""},
 		"oom out of bounds":   {resources(func(r *pRes) { r.OomScoreAdj = -1001 }), nil, "-1000 to 1000"},
@@ -66,7 +66,7 @@ func TestMergeTable(t *testing.T) {
 		}), nil, ""},
 		"a wild period":      {resources(func(r *pRes) { r.CpuPeriod = 5 }), nil, "is not within"},
 		"wild shares":        {resources(func(r *pRes) { r.CpuShares = 1 << 40 }), nil, "is not within"},
-		"swap":               {resources(func(r *pRes) { r.MemorySwapLimitInBytes = 5 }), nil, "swap is not set"},
+		"swap":               {resources(func(r *pRes) { r.MemorySwapLimitInBytes = 5 }), nil, "does not set swap"},
 		"quota -1":           {resources(func(r *pRes) { r.CpuQuota = -1 }), func(r *pAsk) { r.ContainerResources.CpuQuota = -1 }, ""},
 		"a wild quota":       {resources(func(r *pRes) { r.CpuQuota = 7 }), nil, "below 1000"},
 		"quota -2":           {resources(func(r *pRes) { r.CpuQuota = -2 }), nil, "below 1000"},
@@ -244,7 +244,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		checkMerged(t.Errorf, before, after, answer)
 		for _, p := range problems {
-			if strings.ContainsAny(p.Value, "\n\x00") || len(p.Value) > longest+10 {
+			if strings.ContainsAny(p.Value, "\n\x00") || len(p.Value) > maxShown+10 {
 				t.Errorf("a problem tells %q", p.Value)
 			}
 		}

@@ -31,7 +31,7 @@ type Registration struct {
 const (
 	// maxFile limits a server's file, in bytes.
 	maxFile = 64 << 10
-	// maxSocket is what fits into the kernel's sockaddr_un next to its NUL.
+	// maxSocket is the longest path in the kernel's sockaddr_un, without its NUL.
 	maxSocket = 107
 )
 
@@ -41,14 +41,14 @@ func parse(data []byte) (r Registration, odd []string, err error) {
 		return r, nil, errors.New("the file is empty")
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, nil, fmt.Errorf("no registration: %w", err)
+		return r, nil, fmt.Errorf("it is not a registration: %w", err)
 	}
 	r.Endpoint = strings.TrimPrefix(r.Endpoint, "unix://")
 	switch {
 	case r.Endpoint == "":
-		return r, nil, errors.New("remote-endpoint is missing: say the path of the server's socket")
+		return r, nil, errors.New("remote-endpoint is missing: set it to the path of the server's socket")
 	case !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || strings.ContainsRune(r.Endpoint, 0):
-		return r, nil, fmt.Errorf("remote-endpoint %q: want the absolute path of a socket, at most %d bytes", r.Endpoint, maxSocket)
+		return r, nil, fmt.Errorf("remote-endpoint %q: set it to the absolute path of a socket, at most %d bytes", r.Endpoint, maxSocket)
 	}
 	r.Endpoint = filepath.Clean(r.Endpoint)
 	switch r.Policy {

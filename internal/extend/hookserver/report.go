@@ -15,9 +15,9 @@ const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // it answered with an error
 	TimedOut    Result = "timeout"     // it did not answer in time
-	Unreachable Result = "unreachable" // nobody serves, or a process that must not
-	Skipped     Result = "skipped"     // it was not called, after failures in a row
-	Ended       Result = "ended"       // the event was over before it answered, or before it was called
+	Unreachable Result = "unreachable" // no process serves the socket, or one of another user
+	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
+	Ended       Result = "ended"       // the event ended before it answered, or before it was called
 )
 
 // Results lists the results of calls.
@@ -35,7 +35,7 @@ type NoRecorder struct{}
 // Call does nothing.
 func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
 
-// State is one file of the directory, for people.
+// State is one file of the directory, for status.
 type State struct {
 	Name     string // of the file
 	Endpoint string
@@ -45,10 +45,10 @@ type State struct {
 	// wrong with its newest content or with the server; "" for nothing.
 	InForce bool
 	Err     string
-	// Resting says that the server is not called for now.
-	Resting bool
-	Calls   uint64
-	Failed  uint64
+	// CircuitOpen says that the server is not called for now, after failures in a row.
+	CircuitOpen bool
+	Calls       uint64
+	Failed      uint64
 }
 
 // States returns all files of the directory except our own, in the order of their
@@ -75,15 +75,15 @@ func (f *file) state(now time.Time) State {
 	case f.err != nil:
 		wrong = append(wrong, f.err.Error())
 	}
-	if len(f.odd) > 0 {
-		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", short(strings.Join(f.odd, ", "))))
+	if len(f.unknownStages) > 0 {
+		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", short(strings.Join(f.unknownStages, ", "))))
 	}
 	if srv := f.server; srv != nil {
 		st.InForce, st.Endpoint, st.Policy, st.Stages = true, srv.r.Endpoint, srv.r.Policy, srv.r.Stages
 		l := srv.link
 		l.mu.Lock()
 		st.Calls, st.Failed = l.calls, l.failed
-		st.Resting = l.inRow >= failures && now.Before(l.until)
+		st.CircuitOpen = l.failures >= maxFailures && now.Before(l.until)
 		if l.lastErr != nil {
 			wrong = append(wrong, l.lastErr.Error())
 		}

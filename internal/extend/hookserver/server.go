@@ -23,16 +23,16 @@ import (
 const (
 	// maxAnswer limits one answer, in bytes.
 	maxAnswer = 4 << 20
-	// failures in a row open a server's circuit breaker: it is not called for a
-	// while, which doubles each time up to the longest.
-	failures     = 3
-	shortestRest = time.Second
-	longestRest  = 30 * time.Second
+	// maxFailures in a row open a server's circuit breaker: it is not called during a
+	// pause, which doubles each time up to maxPause.
+	maxFailures = 3
+	minPause    = time.Second
+	maxPause    = 30 * time.Second
 )
 
 const service = "/runtime.v1alpha1.RuntimeHookService/"
 
-// server is one hook server. What several registrations of it share is in link.
+// server is one hook server. Its registrations share a link.
 type server struct {
 	name string // of its file
 	r    Registration
@@ -45,19 +45,19 @@ type link struct {
 	conn *grpc.ClientConn
 	err  error // why there is no connection
 
-	mu      sync.Mutex // guards all below
-	calls   uint64
-	failed  uint64
-	lastErr error
-	inRow   int
-	until   time.Time // not called before then
-	rest    time.Duration
-	trying  bool // one call tests whether it is back
-	under   int  // calls under way
-	closing bool
+	mu       sync.Mutex // guards all below
+	calls    uint64
+	failed   uint64
+	lastErr  error
+	failures int
+	until    time.Time // not called before then
+	pause    time.Duration
+	probing  bool // one call tests whether it works again
+	inFlight int  // running calls
+	closing  bool
 }
 
-// close closes the connection after the last call under way.
+// close closes the connection after the last running call.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closing = true
@@ -67,7 +67,7 @@ func (l *link) close() {
 
 func (l *link) closeIdle() {
 	l.mu.Lock()
-	now := l.closing && l.under == 0 && l.conn != nil
+	now := l.closing && l.inFlight == 0 && l.conn != nil
 	l.mu.Unlock()
 	if now {
 		_ = l.conn.Close() // a second close only returns an error
@@ -87,22 +87,22 @@ func newServer(name string, r Registration, o Options) *server {
 	return &server{name: name, r: r, o: o, link: l}
 }
 
-// with is the same server under another registration.
+// with returns the same server with another registration.
 func (s *server) with(r Registration) *server {
 	n := *s
 	n.r = r
 	return &n
 }
 
-// dial connects to a server's socket, if root or our own user serves there: its
-// answers decide about every pod.
+// dial connects to a server's socket, if root or our own user serves it: its answers
+// decide about every pod.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return nil, fmt.Errorf("%s is no socket", path)
+		return nil, fmt.Errorf("%s is not a socket", path)
 	}
 	if why := foreign(info); why != "" {
 		return nil, fmt.Errorf("socket %s is refused: %s", path, why)
@@ -118,12 +118,12 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// peer checks who serves: the socket may have been replaced since the check of its
-// file.
+// peer checks which user serves the socket: it may have been replaced since the check
+// of its file.
 func peer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return errors.New("it is no unix socket")
+		return errors.New("it is not a unix socket")
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -146,30 +146,29 @@ func peer(conn net.Conn) error {
 // serves reports whether the server asked to be called at a stage.
 func (s *server) serves(stage Stage) bool { return slices.Contains(s.r.Stages, stage) }
 
-// resting is the error of a call that was not made.
-type resting struct {
+// circuitOpenError is the error of a call that was not made.
+type circuitOpenError struct {
 	until time.Duration
 	last  error
 }
 
-func (r *resting) Error() string {
-	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), failures, r.last)
+func (r *circuitOpenError) Error() string {
+	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), maxFailures, r.last)
 }
 
-// call makes one call, which ends after the server's timeout, or at end if that is
-// sooner. Its error says in one sentence what was wrong.
+// call makes one call, which ends after the server's timeout, or at end if that is sooner.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	own := time.Now().Add(s.o.Timeout)
-	cut := false // earlier servers took all the time
+	cut := false // earlier servers used up the budget
 	if !end.IsZero() && end.Before(own) {
 		own = end
 		cut = time.Until(end) < s.o.Timeout/2
 	}
 	if ctx.Err() != nil || time.Until(own) <= 0 {
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, 0)
-		return &overError{asked: false, given: errors.Is(ctx.Err(), context.Canceled)}
+		return &eventEndedError{sent: false, cancelled: errors.Is(ctx.Err(), context.Canceled)}
 	}
-	if err := s.link.enter(s.o.Now()); err != nil {
+	if err := s.link.begin(s.o.Now()); err != nil {
 		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
 		return err
 	}
@@ -178,22 +177,22 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	if err == nil {
 		limited, cancel := context.WithDeadline(ctx, own)
 		err = s.link.conn.Invoke(limited, service+stage.Call, req, resp)
-		late = err != nil && over(limited, err)
+		late = err != nil && endedWith(limited, err)
 		cancel()
 	}
 	now := s.o.Now()
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
-		// The caller has given up: that says nothing about the server.
+		// The caller has cancelled, which is not a failure of the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
-		s.link.leave(errOver, now)
+		s.link.end(errEventEnded, now)
 		s.link.closeIdle()
-		return &overError{asked: true, given: given}
+		return &eventEndedError{sent: true, cancelled: given}
 	}
 	s.o.Recorder.Call(s.name, stage.Stage, result(err, late), took)
 	err = s.describe(err, late, took)
-	s.link.leave(err, now)
+	s.link.end(err, now)
 	s.link.closeIdle()
 	return err
 }
@@ -202,8 +201,8 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 // it knows the deadline, too, and its error may come first.
 const deadlineSlack = 20 * time.Millisecond
 
-// over reports whether a call ended because its context did.
-func over(ctx context.Context, err error) bool {
+// endedWith reports whether a call ended because its context did.
+func endedWith(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
 	}
@@ -224,7 +223,7 @@ func result(err error, late bool) Result {
 	return Failed
 }
 
-// describe returns a call's error in words for people.
+// describe returns a call's error as a message.
 func (s *server) describe(err error, late bool, took time.Duration) error {
 	if err == nil {
 		return nil
@@ -240,27 +239,27 @@ func (s *server) describe(err error, late bool, took time.Duration) error {
 	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
 }
 
-// errOver ends a call that says nothing about its server.
-var errOver = errors.New("the event ended first")
+// errEventEnded ends a call whose result does not count for its server.
+var errEventEnded = errors.New("the event ended first")
 
-// overError is the error of a call that ended with its event.
-type overError struct {
-	asked bool // the server got the question
-	given bool // the caller cancelled the event; else its time was over
+// eventEndedError is the error of a call that ended with its event.
+type eventEndedError struct {
+	sent      bool // the server got the question
+	cancelled bool // the caller cancelled the event; else its time was over
 }
 
-func (e *overError) Error() string {
-	why := "the time of the event was over"
-	if e.given {
+func (e *eventEndedError) Error() string {
+	why := "the event's deadline passed"
+	if e.cancelled {
 		why = "the caller cancelled the event"
 	}
-	if e.asked {
+	if e.sent {
 		return why + " before it answered"
 	}
-	return "not asked: " + why
+	return "not called: " + why
 }
 
-// callError is what was wrong with a call.
+// callError describes a failed call.
 type callError struct {
 	unreachable bool // it did not answer at all
 	text        string
@@ -268,30 +267,30 @@ type callError struct {
 
 func (e *callError) Error() string { return e.text }
 
-// enter says whether the server may be called now.
-func (l *link) enter(now time.Time) error {
+// begin reports whether the server may be called now.
+func (l *link) begin(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inRow < failures {
-		l.under++
+	if l.failures < maxFailures {
+		l.inFlight++
 		return nil
 	}
-	if now.Before(l.until) || l.trying {
-		return &resting{max(l.until.Sub(now), 0), l.lastErr}
+	if now.Before(l.until) || l.probing {
+		return &circuitOpenError{max(l.until.Sub(now), 0), l.lastErr}
 	}
-	l.trying = true
-	l.under++
+	l.probing = true
+	l.inFlight++
 	return nil
 }
 
-// leave notes the result of a call. A server that answers with an error works,
-// whatever it says about one pod.
-func (l *link) leave(err error, now time.Time) {
+// end notes the result of a call. A server that answers with an error works: the error
+// may be about one pod only.
+func (l *link) end(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.under--
-	l.trying = false
-	if errors.Is(err, errOver) {
+	l.inFlight--
+	l.probing = false
+	if errors.Is(err, errEventEnded) {
 		return
 	}
 	l.calls++
@@ -301,14 +300,14 @@ func (l *link) leave(err error, now time.Time) {
 	}
 	var call *callError
 	if err == nil || errors.As(err, &call) && !call.unreachable {
-		l.inRow, l.rest = 0, 0
+		l.failures, l.pause = 0, 0
 		if err == nil {
 			l.lastErr = nil
 		}
 		return
 	}
-	if l.inRow++; l.inRow >= failures {
-		l.rest = min(max(2*l.rest, shortestRest), longestRest)
-		l.until = now.Add(l.rest)
+	if l.failures++; l.failures >= maxFailures {
+		l.pause = min(max(2*l.pause, minPause), maxPause)
+		l.until = now.Add(l.pause)
 	}
 }

@@ -9,17 +9,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// restarts is the kubelet's annotation with the number of a container's attempt,
-// which the CRI has in the container's metadata.
+// restarts is the kubelet's annotation with the number of a container's attempt, which
+// is also in the container's CRI metadata.
 const restarts = "io.kubernetes.container.restartCount"
 
-// metaOf names a pod.
+// metaOf returns the metadata of a pod.
 func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podOut is a pod in the form of the protocol. It shares the pod's maps, which
-// nobody changes.
+// podOut converts a pod to a message. It shares the pod's maps, which are never changed.
 func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
 		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
@@ -27,8 +26,8 @@ func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	}
 }
 
-// containerOut is a container in the form of the protocol, sharing as podOut does.
-// At its creation it has no id yet.
+// containerOut converts a container to a message, and shares its maps. A container that
+// is being created has no id yet.
 func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
@@ -51,8 +50,8 @@ func attempt(c *lifecycle.Container) uint32 {
 	return uint32(n)
 }
 
-// envOut makes a map of a list. If a name occurs twice the last counts, as it does
-// for the process.
+// envOut converts a list of variables to a map. If a name occurs twice the last one
+// counts, as for the process.
 func envOut(list []string) map[string]string {
 	out := make(map[string]string, len(list))
 	for _, e := range list {
@@ -62,7 +61,7 @@ func envOut(list []string) map[string]string {
 	return out
 }
 
-// resourcesOut translates resources; nil stays nil.
+// resourcesOut converts resources; nil stays nil.
 func resourcesOut(r *lifecycle.Resources) *hooks.LinuxContainerResources {
 	if r == nil {
 		return nil

@@ -49,7 +49,7 @@ func readHookServers(dir string) *api.HookServers {
 		return out
 	}
 	s := hookserver.New(hookserver.Options{Directory: dir, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)})
-	s.Look()
+	s.Reload()
 	defer s.Close()
 	states, err := s.States()
 	if err != nil {

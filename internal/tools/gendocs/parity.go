@@ -15,7 +15,7 @@ var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI pro
 
 // inTable are the ways as the table of fields calls them, which has little room.
 var inTable = map[parity.Way]string{
-	parity.Created: "creation", parity.Held: "before", parity.Late: "after", parity.Never: "no",
+	parity.Created: "creation", parity.Kernel: "before", parity.Late: "after", parity.Never: "no",
 }
 
 func parityPage() (string, error) {
@@ -36,7 +36,7 @@ reason.
 		text string
 	}{
 		{parity.Created, "the runtime sets it when it creates the container"},
-		{parity.Held, "Trimtab writes it to the kernel before the container's first instruction"},
+		{parity.Kernel, "Trimtab writes it to the kernel before the container's first instruction"},
 		{parity.Late, "Trimtab writes it to the kernel as soon as there is a cgroup; the container may run already " +
 			"([benchmarks-attachments.md](benchmarks-attachments.md) has how long)"},
 		{parity.Never, "not in force; `trimtab explain` says why"},

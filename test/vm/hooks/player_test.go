@@ -34,7 +34,7 @@ func (p *player) steps(s *scenario.Scenario) {
 	p.t.Helper()
 	for i := range s.Steps {
 		begun := time.Now()
-		p.at.Alter(&s.Steps[i])
+		p.at.RemoveUnsupported(&s.Steps[i])
 		p.step(&s.Steps[i])
 		p.t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
 		if p.t.Failed() {
@@ -222,7 +222,7 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {
 		want, wanted := s.Want[ref]
-		want = p.at.First(want)
+		want = p.at.AtStart(want)
 		c := p.ctrs[ref]
 		if !wanted || c == nil {
 			continue

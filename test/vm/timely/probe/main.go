@@ -163,7 +163,7 @@ func follow(ctx context.Context, k *known, source string, r podspec.SpecSource) 
 
 // poll asks the kubelet's /pods again and again.
 func poll(ctx context.Context, k *known) {
-	r := podspec.NewKubelet(podspec.KubeletOptions{URL: "https://127.0.0.1:10250", SkipVerify: true, Every: time.Hour})
+	r := podspec.NewKubelet(podspec.KubeletOptions{URL: "https://127.0.0.1:10250", SkipVerify: true, Interval: time.Hour})
 	defer r.Close()
 	for {
 		ctx, cancel := context.WithCancel(ctx)
