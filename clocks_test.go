@@ -23,6 +23,7 @@ var wallClock = map[string]string{
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for display",
 	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only compared for equality",
 
+	"internal/extend/nrihost/message.go GetCreatedAt":    "the runtime's creation time, handed on to plugins",
 	"internal/attach/criclient/describe.go GetCreatedAt": "the runtime's creation time, which only orders adoption",
 }
 

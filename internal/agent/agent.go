@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
+	"github.com/trimtab/trimtab/internal/extend/nrihost"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/kube/layers"
@@ -102,6 +103,7 @@ type Agent struct {
 	specs     *podspec.Chain
 	grants    *podspec.Grants
 	servers   *hookserver.Servers // nil if there is no source
+	host      *nrihost.Host       // nil if no plugins of others are served
 	attached  attachments
 	metrics   *metrics.Metrics
 	started   time.Time

@@ -30,10 +30,11 @@ func (a *Agent) attach() error {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
 		return a.makeBypass(a.conductor)
 	case c.Attach == "cri", c.Attach == "hooks":
+		a.host = a.nriHost()
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.neighbour.admit, Dial: a.opt.Dial,
+			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.neighbour.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host),
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})

@@ -62,6 +62,8 @@ type Config struct {
 	Bypass Bypass `json:"bypass" restart:"yes"`
 	// HookServers says which policies outside of Trimtab are asked.
 	HookServers HookServers `json:"hookServers" restart:"yes"`
+	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
+	NRIHost NRIHost `json:"nriHost" restart:"yes"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup" restart:"yes"`
 	// Keeper says how values are kept in the kernel.

@@ -75,6 +75,9 @@ func Validate(c Config) []Problem {
 			})
 		}
 	}
+	if c.NRIHost.Enabled && c.Attach != "cri" {
+		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, which plugins are served in front of: set attach: cri"})
+	}
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
 }

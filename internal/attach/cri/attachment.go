@@ -59,6 +59,8 @@ type Options struct {
 	// passes, also with Fail. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
+	// Host stands before the relay; nil for nothing.
+	Host Host
 }
 
 // Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier
@@ -164,8 +166,13 @@ func (a *Attachment) Run(ctx context.Context) error {
 		return errors.Join(err, closeAll(sockets))
 	}
 	var accepting sync.WaitGroup
-	for _, s := range sockets {
+	served := ctx
+	for i, s := range sockets {
 		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
+		if i == 0 && a.o.Host != nil {
+			accepting.Go(func() { a.host(served, s) })
+			continue
+		}
 		accepting.Go(func() { a.front.accept(s) })
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -173,6 +180,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 	<-ctx.Done()
 	_ = closeAll(sockets)
 	accepting.Wait()
+	if a.o.Host != nil {
+		a.o.Host.Stop(grace, maxGrace)
+	}
 	a.front.freeze()
 	a.front.drain()
 	stop()

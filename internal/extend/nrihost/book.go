@@ -1,0 +1,204 @@
+package nrihost
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+// book is what plugins know of pods and containers.
+type book struct {
+	mu   sync.Mutex // guards all below
+	pods map[string]*pod
+	ctrs map[string]*ctr
+}
+
+// pod is a sandbox. msg is replaced, not changed.
+type pod struct {
+	msg     *api.PodSandbox
+	stopped bool // plugins were told
+	removed bool
+}
+
+// ctr is a container. msg is replaced, not changed.
+type ctr struct {
+	msg     *api.Container
+	stopped bool
+	removed bool
+}
+
+func newBook() *book { return &book{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
+
+func (b *book) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.pods)
+	clear(b.ctrs)
+}
+
+func (b *book) addPod(p *api.PodSandbox, stopped bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pods[p.GetId()] = &pod{msg: p, stopped: stopped}
+}
+
+func (b *book) addContainer(c *api.Container) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ctrs[c.GetId()] = &ctr{msg: c}
+}
+
+func (b *book) has(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pods[id] != nil || b.ctrs[id] != nil
+}
+
+// pod returns a copy of a pod for plugins; nil for none.
+func (b *book) pod(id string) *api.PodSandbox {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[id]; p != nil {
+		return clone(p.msg)
+	}
+	return nil
+}
+
+// container returns copies of a container and its pod; nil where either is not known.
+func (b *book) container(id string) (*api.Container, *api.PodSandbox) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.ctrs[id]
+	if c == nil {
+		return nil, nil
+	}
+	p := b.pods[c.msg.GetPodSandboxId()]
+	if p == nil {
+		return nil, nil
+	}
+	return clone(c.msg), clone(p.msg)
+}
+
+// containersOf lists a pod's containers.
+func (b *book) containersOf(pod string) (ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, c := range b.ctrs {
+		if c.msg.GetPodSandboxId() == pod {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// containers lists all.
+func (b *book) containers() (ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id := range b.ctrs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// running lists those of some containers of which plugins were not told that they stopped.
+func (b *book) running(ids []string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(ids, func(id string) bool {
+		c := b.ctrs[id]
+		return c == nil || c.stopped || c.msg.GetState() != api.ContainerState_CONTAINER_RUNNING
+	})
+}
+
+// changeContainer replaces a container by a changed copy.
+func (b *book) changeContainer(id string, change func(c *api.Container)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.ctrs[id]; c != nil {
+		n := clone(c.msg)
+		change(n)
+		c.msg = n
+	}
+}
+
+func (b *book) changePod(id string, change func(p *api.PodSandbox)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[id]; p != nil {
+		n := clone(p.msg)
+		change(n)
+		p.msg = n
+	}
+}
+
+// once reports whether plugins have not been told of an end yet, and notes that they are.
+func (b *book) once(id string, flag func(c *ctr, p *pod) *bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, p := b.ctrs[id], b.pods[id]
+	if c == nil && p == nil {
+		return false
+	}
+	told := flag(c, p)
+	first := !*told
+	*told = true
+	return first
+}
+
+func stoppedFlag(c *ctr, p *pod) *bool {
+	if c != nil {
+		return &c.stopped
+	}
+	return &p.stopped
+}
+
+func removedFlag(c *ctr, p *pod) *bool {
+	if c != nil {
+		return &c.removed
+	}
+	return &p.removed
+}
+
+// drop forgets a container, or a pod with its containers.
+func (b *book) drop(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.ctrs, id)
+	if b.pods[id] == nil {
+		return
+	}
+	delete(b.pods, id)
+	for c, k := range b.ctrs {
+		if k.msg.GetPodSandboxId() == id {
+			delete(b.ctrs, c)
+		}
+	}
+}
+
+// listed is what a plugin is synchronised with: pods that are not stopped and their
+// containers that have not ended, by id.
+func (b *book) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.pods {
+		if !p.stopped {
+			pods = append(pods, clone(p.msg))
+		}
+	}
+	for _, c := range b.ctrs {
+		if p := b.pods[c.msg.GetPodSandboxId()]; p != nil && !p.stopped && !c.stopped {
+			ctrs = append(ctrs, clone(c.msg))
+		}
+	}
+	slices.SortFunc(pods, func(a, b *api.PodSandbox) int { return strings.Compare(a.GetId(), b.GetId()) })
+	slices.SortFunc(ctrs, func(a, b *api.Container) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return pods, ctrs
+}
+
+func clone[M proto.Message](m M) M { return proto.Clone(m).(M) }

@@ -1,0 +1,172 @@
+package nrihost
+
+import (
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ofConfig is a container that is to be created, as its request describes it: without what
+// the image and the runtime add.
+func ofConfig(c *cri.ContainerConfig, pod string) *api.Container {
+	out := &api.Container{
+		PodSandboxId: pod, Name: c.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
+		Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: slices.Concat(c.GetCommand(), c.GetArgs()),
+		Image: &api.Image{Name: c.GetImage().GetImage()}, Linux: &api.LinuxContainer{Resources: fromCRI(c.GetLinux().GetResources())},
+	}
+	for _, e := range c.GetEnvs() {
+		out.Env = append(out.Env, e.GetKey()+"="+string(e.GetValue()))
+	}
+	for _, m := range c.GetMounts() {
+		options := []string{"rbind", "rw"}
+		if m.GetReadonly() {
+			options[1] = "ro"
+		}
+		out.Mounts = append(out.Mounts, &api.Mount{Destination: m.GetContainerPath(), Type: "bind", Source: m.GetHostPath(), Options: options})
+	}
+	for _, d := range c.GetDevices() {
+		out.Linux.Devices = append(out.Linux.Devices, &api.LinuxDevice{Path: d.GetContainerPath()})
+	}
+	for _, d := range c.GetCDIDevices() {
+		out.CDIDevices = append(out.CDIDevices, &api.CDIDevice{Name: d.GetName()})
+	}
+	if r := c.GetLinux().GetResources(); r != nil {
+		out.Linux.OomScoreAdj = api.Int(r.GetOomScoreAdj())
+	}
+	return out
+}
+
+// adjustConfig puts an adjustment into a request and returns what the CRI cannot carry.
+func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []string) {
+	if a == nil {
+		return nil
+	}
+	adjustAnnotations(c, a.GetAnnotations())
+	adjustEnv(c, a.GetEnv())
+	if args := a.GetArgs(); len(args) > 0 {
+		if args[0] == "" { // the marker of replaced arguments
+			args = args[1:]
+		}
+		c.Command, c.Args = args, nil
+	}
+	for _, m := range a.GetMounts() {
+		if !adjustMount(c, m) {
+			left = append(left, "mounts["+m.GetDestination()+"]")
+		}
+	}
+	for _, d := range a.GetCDIDevices() {
+		c.CDIDevices = append(c.CDIDevices, &cri.CDIDevice{Name: d.GetName()})
+	}
+	if h := a.GetHooks(); h != nil && !proto.Equal(h, &api.Hooks{}) {
+		left = append(left, "hooks")
+	}
+	if len(a.GetRlimits()) > 0 {
+		left = append(left, "rlimits")
+	}
+	return append(left, adjustLinux(c, a.GetLinux())...)
+}
+
+func adjustAnnotations(c *cri.ContainerConfig, change map[string]string) {
+	for k, v := range change {
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		if key, gone := api.IsMarkedForRemoval(k); gone {
+			if _, again := change[key]; !again {
+				delete(c.Annotations, key)
+			}
+			continue
+		}
+		c.Annotations[k] = v
+	}
+}
+
+func adjustEnv(c *cri.ContainerConfig, change []*api.KeyValue) {
+	for _, e := range change {
+		key, gone := api.IsMarkedForRemoval(e.GetKey())
+		c.Envs = slices.DeleteFunc(c.Envs, func(o *cri.KeyValue) bool { return o.GetKey() == key })
+		if !gone {
+			c.Envs = append(c.Envs, &cri.KeyValue{Key: key, Value: []byte(e.GetValue())})
+		}
+	}
+}
+
+func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
+	at, gone := api.IsMarkedForRemoval(m.GetDestination())
+	n := len(c.Mounts)
+	c.Mounts = slices.DeleteFunc(c.Mounts, func(o *cri.Mount) bool { return o.GetContainerPath() == at })
+	if gone {
+		return len(c.Mounts) < n // what the runtime mounts by itself stays
+	}
+	if m.GetType() != "" && m.GetType() != "bind" || m.GetSource() == "" {
+		return false
+	}
+	out := &cri.Mount{ContainerPath: at, HostPath: m.GetSource(), Readonly: slices.Contains(m.GetOptions(), "ro")}
+	switch {
+	case slices.Contains(m.GetOptions(), "rshared"):
+		out.Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	case slices.Contains(m.GetOptions(), "rslave"):
+		out.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	}
+	c.Mounts = append(c.Mounts, out)
+	return true
+}
+
+func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left []string) {
+	if l == nil {
+		return nil
+	}
+	l = clone(l)
+	if c.Linux == nil {
+		c.Linux = &cri.LinuxContainerConfig{}
+	}
+	for _, d := range l.GetDevices() {
+		at, gone := api.IsMarkedForRemoval(d.GetPath())
+		c.Devices = slices.DeleteFunc(c.Devices, func(o *cri.Device) bool { return o.GetContainerPath() == at })
+		if !gone {
+			c.Devices = append(c.Devices, &cri.Device{ContainerPath: at, HostPath: at, Permissions: "rw"})
+		}
+	}
+	carried, rest, left := split(l.GetResources())
+	if rest != nil {
+		if carried == nil {
+			carried = &cri.LinuxContainerResources{}
+		}
+		for _, h := range rest.GetHugepageLimits() {
+			carried.HugepageLimits = append(carried.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
+		}
+		carried.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
+		left = append(left, namesOf(rest)...)
+	}
+	c.Linux.Resources = lay(carried, c.Linux.Resources)
+	if o := l.GetOomScoreAdj(); o != nil {
+		if c.Linux.Resources == nil {
+			c.Linux.Resources = &cri.LinuxContainerResources{}
+		}
+		c.Linux.Resources.OomScoreAdj = o.GetValue()
+	}
+	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
+	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
+		l.Rdt = nil // the library always answers with one
+	}
+	return append(left, namesOf(l)...)
+}
+
+// namesOf names the fields that a message has.
+func namesOf[M proto.Message](m M) (names []string) {
+	r := m.ProtoReflect()
+	if !r.IsValid() {
+		return nil
+	}
+	r.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() == nil || f.IsList() || f.IsMap() || !proto.Equal(v.Message().Interface(), v.Message().New().Interface()) {
+			names = append(names, "linux."+string(f.Name()))
+		}
+		return true
+	})
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,146 @@
+package nrihost
+
+import (
+	"context"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+func (h *Host) startContainer(ctx context.Context, method string, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	id := req.GetContainerId()
+	if h.veil.hides(id) {
+		return nil, status.Errorf(codes.NotFound, "container %q is not ready: NRI plugins have not answered", id)
+	}
+	c, p := h.book.container(id)
+	if c == nil {
+		return invoke[cri.StartContainerResponse](ctx, h, method, req)
+	}
+	err := h.ask("StartContainer", func() error {
+		return h.nri.StartContainer(ctx, &api.StartContainerRequest{Pod: p, Container: c})
+	})
+	if err != nil {
+		return nil, err
+	}
+	resp, err := invoke[cri.StartContainerResponse](ctx, h, method, req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	pid := uint32(0)
+	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
+		v, _ := verboseIn(s.GetInfo()) // a runtime that does not say it
+		pid = v.PID
+	}
+	h.book.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
+	if c, p = h.book.container(id); c != nil {
+		h.tell("PostStartContainer", id, func() error {
+			return h.nri.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: p, Container: c})
+		})
+	}
+	return resp, nil
+}
+
+// updateContainer has plugins change an update of the kubelet's.
+func (h *Host) updateContainer(ctx context.Context, method string, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	id := req.GetContainerId()
+	c, p := h.book.container(id)
+	if c == nil {
+		return invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
+	}
+	asked := fromCRI(req.GetLinux())
+	if asked == nil {
+		asked = &api.LinuxResources{}
+	}
+	var answer *api.UpdateContainerResponse
+	err := h.ask("UpdateContainer", func() (err error) {
+		answer, err = h.nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: clone(asked)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var others []*api.ContainerUpdate
+	for _, u := range answer.GetUpdate() {
+		switch {
+		case u == nil: // the library's answer where no plugin has one
+		case u.GetContainerId() != id:
+			others = append(others, u)
+		default:
+			h.takeUpdate(req, asked, u)
+		}
+	}
+	resp, err := invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
+	if err != nil {
+		return nil, err
+	}
+	h.book.changeContainer(id, func(c *api.Container) { note(c, req.GetLinux()) })
+	h.applyUpdates(ctx, others)
+	if c, p = h.book.container(id); c != nil {
+		h.tell("PostUpdateContainer", id, func() error {
+			return h.nri.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: p, Container: c})
+		})
+	}
+	return resp, nil
+}
+
+// takeUpdate lays what plugins want over a request.
+func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
+	carried, rest, left := split(u.GetLinux().GetResources())
+	if carried != nil {
+		req.Linux = lay(carried, req.GetLinux())
+	}
+	_, same, _ := split(asked)
+	if left = append(left, missing(rest, same)...); len(left) > 0 {
+		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, u.GetContainerId(), logkey.Values, left)
+	}
+}
+
+// missing names what is in resources beyond those of the request.
+func missing(rest, asked *api.LinuxResources) (names []string) {
+	if rest == nil {
+		return nil
+	}
+	n := clone(rest)
+	if asked != nil && n.Memory != nil && asked.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
+		n.Memory.Swap = nil
+	}
+	n.HugepageLimits, n.Unified = nil, nil // the request's own go on with it
+	return namesOf(n)
+}
+
+// stopContainer tells plugins after the runtime has stopped it: the grace that a container
+// has to stop holds up no plugin.
+func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	resp, err := invoke[cri.StopContainerResponse](ctx, h, method, req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	h.endedContainer(ctx, req.GetContainerId())
+	return resp, nil
+}
+
+func (h *Host) removeContainer(ctx context.Context, method string, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	id := req.GetContainerId()
+	h.veil.await(ctx, id)
+	if h.book.has(id) {
+		if len(h.book.running([]string{id})) > 0 { // the runtime would end it with this call
+			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id}); err == nil {
+				h.endedContainer(ctx, id)
+			}
+		}
+		h.removedContainer(ctx, id)
+	}
+	resp, err := invoke[cri.RemoveContainerResponse](ctx, h, method, req)
+	if err == nil {
+		h.book.drop(id)
+	}
+	return resp, err
+}

@@ -1,0 +1,192 @@
+package nrihost
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/nriadjust"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
+)
+
+// createContainer creates a container and has plugins adjust it, in the order that the
+// runtime allows.
+func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
+	if h.veil.hides(id) {
+		return nil, notReady(id)
+	}
+	p := h.book.pod(id)
+	if p == nil || m == nil {
+		return invoke[cri.CreateContainerResponse](ctx, h, method, req)
+	}
+	named, reveal, ok := h.veil.hide(containerKey(id, m))
+	if !ok {
+		return nil, status.Errorf(codes.AlreadyExists, "container %s of pod sandbox %s is being created", m.GetName(), id)
+	}
+	defer reveal()
+	if h.specs == nil {
+		return h.adjustFirst(ctx, method, req, p, named)
+	}
+	done := h.journal.write(entry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()})
+	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	named(resp.GetContainerId())
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	if err := h.adjustCreated(ctx, resp.GetContainerId(), p); err != nil {
+		h.removeUntilGone(ctx, resp.GetContainerId(), done)
+		return nil, err
+	}
+	done()
+	return resp, nil
+}
+
+// adjustCreated asks plugins about a container that the runtime has created, and adjusts it.
+func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) error {
+	c, err := h.containerMessage(ctx, id, p.GetId())
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "tell NRI plugins of a new container: %v", err)
+	}
+	block := h.nri.BlockPluginSync()
+	var resp *api.CreateContainerResponse
+	err = h.ask("CreateContainer", func() (err error) {
+		resp, err = h.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)})
+		return err
+	})
+	if err != nil {
+		block.Unblock()
+		return err
+	}
+	c, err = h.apply(ctx, c, resp.GetAdjust())
+	h.book.addContainer(c)
+	if err != nil {
+		block.Unblock()
+		h.endedContainer(ctx, id)
+		h.removedContainer(ctx, id)
+		h.book.drop(id)
+		return status.Errorf(codes.FailedPrecondition, "adjust a container as NRI plugins want: %v", err)
+	}
+	h.tell("PostCreateContainer", id, func() error {
+		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
+	})
+	block.Unblock()
+	h.applyUpdates(ctx, resp.GetUpdate())
+	return nil
+}
+
+// apply adjusts a created container: resources through the agent, all else in the spec that
+// the runtime has stored. It returns what plugins are told of it from then on.
+func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
+	if a == nil {
+		return c, nil
+	}
+	a = clone(a)
+	var left []string
+	var carried *cri.LinuxContainerResources
+	if l := a.GetLinux(); l != nil {
+		carried, l.Resources, left = split(l.Resources)
+		if l.CgroupsPath != "" { // the kubelet and the agent look for a container where the runtime says
+			l.CgroupsPath, left = "", append(left, "linux.cgroups_path")
+		}
+	}
+	if carried != nil {
+		if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.GetId(), Linux: carried}); err != nil {
+			return c, fmt.Errorf("resources: %w", err)
+		}
+		h.reportNarrowed(ctx, c.GetId(), carried)
+	}
+	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
+		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.Report {
+			return fmt.Errorf("%s cannot be applied here", strings.Join(left, ", "))
+		}
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	if len(left) > 0 {
+		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(left, ", "))
+	}
+	n := clone(c)
+	n.Annotations = nil
+	fromSpec(n, spec)
+	for k, v := range c.GetAnnotations() {
+		if _, has := n.Annotations[k]; !has && !removes(a, k) {
+			n.Annotations[k] = v
+		}
+	}
+	return n, nil
+}
+
+func removes(a *api.ContainerAdjustment, key string) bool {
+	_, removed := a.GetAnnotations()[api.MarkForRemoval(key)]
+	return removed
+}
+
+// removeUntilGone removes a container that was refused. What fails is tried again, and at
+// last by the next agent.
+func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
+	for range mostUndone {
+		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+		if err == nil || status.Code(err) == codes.NotFound {
+			done()
+			return
+		}
+		h.log.Warn("a container that an NRI plugin refused cannot be removed yet", logkey.Container, id, logkey.Err, err)
+		if !sleep.For(ctx, undoPause) {
+			return
+		}
+	}
+}
+
+// adjustFirst asks plugins about a request, and has the runtime create what they want. The
+// id that they see is not the container's: it has none yet.
+func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
+	c := ofConfig(req.GetConfig(), p.GetId())
+	c.Id = fmt.Sprintf("creating-%d", h.made.Add(1))
+	block := h.nri.BlockPluginSync()
+	defer block.Unblock()
+	var answer *api.CreateContainerResponse
+	err := h.ask("CreateContainer", func() (err error) {
+		answer, err = h.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	req = proto.Clone(req).(*cri.CreateContainerRequest)
+	if left := adjustConfig(req.GetConfig(), answer.GetAdjust()); len(left) > 0 {
+		if !h.o.Report {
+			return nil, status.Errorf(codes.FailedPrecondition, "adjust a container as NRI plugins want: the CRI cannot carry %s", strings.Join(left, ", "))
+		}
+		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))
+	}
+	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
+	if err != nil {
+		h.tell("RemoveContainer", c.GetId(), func() error {
+			return h.nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: clone(p), Container: clone(c)})
+		})
+		return nil, err
+	}
+	named(resp.GetContainerId())
+	c = ofConfig(req.GetConfig(), p.GetId())
+	c.Id = resp.GetContainerId()
+	h.book.addContainer(c)
+	h.tell("PostCreateContainer", c.GetId(), func() error {
+		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
+	})
+	h.applyUpdates(ctx, answer.GetUpdate())
+	return resp, nil
+}

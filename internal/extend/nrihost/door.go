@@ -1,0 +1,217 @@
+package nrihost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+const (
+	// mostConnections bounds plugins that are connected at once.
+	mostConnections = 64
+	// mostFirst bounds the bytes of a plugin's first message.
+	mostFirst = 64 << 10
+	// firstWithin is how long a client may take for its first message.
+	firstWithin = 5 * time.Second
+	// plugSocket is the name of the library's own socket, in a directory of root's.
+	plugSocket = "s"
+)
+
+// door is where plugins connect. The library's own socket is in a private directory: it
+// deletes what is at its path, its file has the mode that the umask says, and a client that
+// connects and sends nothing keeps all others out. A client is let through with its whole
+// first message, which names the plugin.
+type door struct {
+	o       Options
+	plugins *plugins
+	lock    *os.File
+	l       net.Listener
+	work    sync.WaitGroup
+
+	mu    sync.Mutex // guards all below
+	conns map[net.Conn]struct{}
+	shutd bool
+}
+
+// newDoor takes the lock of a socket, on which nobody listens.
+func newDoor(o Options, p *plugins) (*door, error) {
+	d := &door{o: o, plugins: p, conns: map[net.Conn]struct{}{}}
+	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // the socket itself is root's
+		return nil, fmt.Errorf("directory of the NRI socket: %w", err)
+	}
+	var err error
+	if d.lock, err = os.OpenFile(o.Socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err != nil {
+		return nil, fmt.Errorf("lock of the NRI socket: %w", err)
+	}
+	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+		_ = d.lock.Close()
+		return nil, fmt.Errorf("lock %s.lock, which another process holds: %w", o.Socket, err)
+	}
+	if err := d.clear(); err != nil {
+		_ = d.lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// clear removes what an earlier host left. A socket that somebody serves stays.
+func (d *door) clear() error {
+	if d.o.DisableConnections {
+		return nil
+	}
+	if fi, err := os.Lstat(d.o.Socket); err == nil {
+		if fi.Mode().Type() != os.ModeSocket {
+			return fmt.Errorf("nriHost.socket %s exists and is no socket; name another or remove it", d.o.Socket)
+		}
+		to := net.Dialer{Timeout: time.Second}
+		if c, err := to.DialContext(context.Background(), "unix", d.o.Socket); err == nil {
+			_ = c.Close()
+			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; name another socket or switch that NRI off", d.o.Socket)
+		}
+		if err := os.Remove(d.o.Socket); err != nil {
+			return fmt.Errorf("remove the stale NRI socket: %w", err)
+		}
+	}
+	if err := os.RemoveAll(directoryOf(d.o.Socket)); err != nil {
+		return fmt.Errorf("remove the stale directory of the NRI socket: %w", err)
+	}
+	if err := os.Mkdir(directoryOf(d.o.Socket), 0o700); err != nil {
+		return fmt.Errorf("directory of the NRI socket: %w", err)
+	}
+	return nil
+}
+
+func (d *door) inner() string { return filepath.Join(directoryOf(d.o.Socket), plugSocket) }
+
+// open lets plugins in.
+func (d *door) open() error {
+	if d.o.DisableConnections {
+		return nil
+	}
+	var err error
+	if d.l, err = socket.Listen(context.Background(), d.o.Socket, 0o600); err != nil {
+		return fmt.Errorf("listen on nriHost.socket: %w", err)
+	}
+	d.work.Go(d.accept)
+	return nil
+}
+
+func (d *door) accept() {
+	for {
+		c, err := d.l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // too many open files, for example
+			d.o.Log.Error("an NRI plugin's connection cannot be accepted", logkey.Err, err)
+			sleep.For(context.Background(), acceptAgain)
+			continue
+		}
+		if !d.enter(c) {
+			_ = c.Close()
+			continue
+		}
+		d.work.Go(func() {
+			defer d.leave(c)
+			d.pass(c)
+		})
+	}
+}
+
+// acceptAgain is the pause after a connection that could not be accepted.
+const acceptAgain = 50 * time.Millisecond
+
+func (d *door) enter(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shutd || len(d.conns) >= mostConnections {
+		return false
+	}
+	d.conns[c] = struct{}{}
+	return true
+}
+
+func (d *door) leave(c net.Conn) {
+	_ = c.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+}
+
+// pass connects one plugin, unless another with its name is connected: of two with the same
+// name and index each would refuse what the other sets.
+func (d *door) pass(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(firstWithin))
+	first, name, err := readRegistration(c)
+	if err != nil {
+		d.plugins.strange(err)
+		d.o.Log.Warn("a client of the NRI socket did not register as a plugin", logkey.Err, err)
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	left, ok := d.plugins.connect(name)
+	if !ok {
+		d.o.Log.Warn("an NRI plugin connects while another with its name and index is connected; it is turned away", logkey.Hook, name)
+		return
+	}
+	defer left()
+	to := net.Dialer{Timeout: firstWithin}
+	in, err := to.DialContext(context.Background(), "unix", d.inner())
+	if err != nil {
+		d.o.Log.Error("the NRI runtime does not take a plugin", logkey.Hook, name, logkey.Err, err)
+		return
+	}
+	if !d.enter(in) {
+		_ = in.Close()
+		return
+	}
+	defer d.leave(in)
+	if _, err := in.Write(first); err != nil {
+		return
+	}
+	d.o.Log.Info("an NRI plugin connected", logkey.Hook, name)
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(c, in)
+		_ = c.Close()
+	})
+	_, _ = io.Copy(in, c)
+	_ = in.Close()
+	back.Wait()
+	d.o.Log.Info("an NRI plugin left", logkey.Hook, name)
+}
+
+// shut lets nobody in any more and ends what is connected.
+func (d *door) shut() {
+	if d.l != nil {
+		_ = d.l.Close()
+	}
+	d.mu.Lock()
+	d.shutd = true
+	for c := range d.conns {
+		_ = c.Close()
+	}
+	d.mu.Unlock()
+	d.work.Wait()
+}
+
+// close gives up the socket.
+func (d *door) close() {
+	d.shut()
+	if !d.o.DisableConnections {
+		_ = os.RemoveAll(directoryOf(d.o.Socket))
+	}
+	_ = d.lock.Close()
+}

@@ -1,0 +1,63 @@
+package nrihost
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/containerd/nri/pkg/api"
+	ttrpc "github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex):
+// connection id and length, 4 bytes each, big endian. Connection 2 is that of the runtime's
+// service. In it is a ttrpc message: length, 4 bytes; stream, 4 bytes; type and flags.
+const (
+	muxHeader      = 8
+	runtimeService = 2
+	ttrpcHeader    = 10
+	ttrpcRequest   = 1
+)
+
+// errNotPlugin is the error of a client that sends something else.
+var errNotPlugin = errors.New("its first message is no registration")
+
+// readRegistration reads the frames of a plugin's first message, and the name by which it
+// registers. first is all that was read.
+func readRegistration(r io.Reader) (first []byte, name string, err error) {
+	var body []byte
+	for len(body) < ttrpcHeader || len(body) < ttrpcHeader+int(binary.BigEndian.Uint32(body)) {
+		head := make([]byte, muxHeader)
+		if _, err := io.ReadFull(r, head); err != nil {
+			return nil, "", fmt.Errorf("read the first message: %w", err)
+		}
+		n := binary.BigEndian.Uint32(head[4:])
+		if binary.BigEndian.Uint32(head) != runtimeService || n > mostFirst || len(body)+int(n) > mostFirst {
+			return nil, "", errNotPlugin
+		}
+		frame := make([]byte, n)
+		if _, err := io.ReadFull(r, frame); err != nil {
+			return nil, "", fmt.Errorf("read the first message: %w", err)
+		}
+		first = append(append(first, head...), frame...)
+		if body = append(body, frame...); len(body) >= ttrpcHeader && binary.BigEndian.Uint32(body) > mostFirst {
+			return nil, "", errNotPlugin
+		}
+	}
+	name, err = registeredName(body)
+	return first, name, err
+}
+
+func registeredName(body []byte) (string, error) {
+	if body[8] != ttrpcRequest {
+		return "", errNotPlugin
+	}
+	req, register := &ttrpc.Request{}, &api.RegisterPluginRequest{}
+	if proto.Unmarshal(body[ttrpcHeader:ttrpcHeader+int(binary.BigEndian.Uint32(body))], req) != nil || req.GetMethod() != "RegisterPlugin" ||
+		proto.Unmarshal(req.GetPayload(), register) != nil || register.GetPluginName() == "" {
+		return "", errNotPlugin
+	}
+	return register.GetPluginIdx() + "-" + register.GetPluginName(), nil
+}

@@ -1,0 +1,273 @@
+package nrihost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+// Validator is the configuration of the library's default validator.
+type Validator = validator.DefaultValidatorConfig
+
+// Options configure a Host. Socket, Runtime and Log are required.
+type Options struct {
+	Socket           string // where plugins connect; the lock and a directory lie beside it
+	PluginPath       string // of pre-installed plugins
+	PluginConfigPath string
+	// Registration and Request bound what a plugin may take for its registration and for
+	// one request. The NRI library keeps both in global variables: all hosts of a process
+	// have those of the last one. 0 is the library's own default.
+	Registration, Request time.Duration
+	DisableConnections    bool // pre-installed plugins alone
+	Validator             *Validator
+	// Report has a creation go on without the parts of an adjustment that cannot be
+	// applied. Otherwise it fails.
+	Report bool
+	// Fail refuses creations while the host does not run (failurePolicy.agent).
+	Fail    bool
+	State   string // directory of the journal; "" keeps none
+	Runtime string // the runtime's socket
+	Dial    socket.Dialer
+	Log     *slog.Logger
+	// Recorder counts for metrics; nil counts nothing.
+	Recorder Recorder
+	// Poll is how often the runtime's list is read for containers that ended by
+	// themselves. Default: 1 s.
+	Poll time.Duration
+}
+
+// Host serves NRI to plugins. It stands before a CRI proxy.
+type Host struct {
+	o       Options
+	log     *slog.Logger
+	book    *book
+	veil    *veil
+	journal journal
+	plugins *plugins
+
+	up      atomic.Bool   // plugins are served
+	made    atomic.Uint64 // provisional ids
+	busy    atomic.Int64  // calls that are held
+	opening sync.RWMutex  // held for reading by creations, for writing while the host opens
+	serial  sync.Mutex    // one event at a time, so that a failure is one plugin's
+
+	mu     sync.Mutex // guards all below
+	server *grpc.Server
+	ended  bool
+	reason error // why it does not run
+
+	// From open on.
+	nri     *adaptation.Adaptation
+	door    *door
+	runtime cri.RuntimeServiceClient
+	raw     *grpc.ClientConn
+	specs   *specStore // nil where the runtime's stored specs cannot be changed
+}
+
+// New returns a Host that does nothing until Serve.
+func New(o Options) *Host {
+	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
+	if o.Recorder == nil {
+		o.Recorder = noRecorder{}
+	}
+	return &Host{
+		o: o, log: o.Log, book: newBook(), veil: newVeil(), plugins: newPlugins(o.Recorder),
+		journal: journal{dir: o.State, log: o.Log}, reason: errors.New("it has not been started"),
+	}
+}
+
+// Serve serves callers of the CRI until the listener closes, and plugins until Stop. dial
+// connects to the CRI proxy. It is called once.
+func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error {
+	conn, err := grpc.NewClient("passthrough:///trimtab", clientOptions(dial)...)
+	if err != nil {
+		return fmt.Errorf("connect the NRI host to the CRI proxy: %w", err)
+	}
+	h.raw, h.runtime = conn, cri.NewRuntimeServiceClient(conn)
+	h.tryOpen(ctx)
+	server := grpc.NewServer(h.serverOptions()...)
+	h.mu.Lock()
+	h.server = server
+	ended := h.ended
+	h.mu.Unlock()
+	if ended {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { h.follow(ctx) })
+	err = server.Serve(l)
+	cancel()
+	beside.Wait()
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		err = nil
+	}
+	return err
+}
+
+// Stop lets calls under way end, and ends plugins' connections. Calls that pass have grace
+// for that, and those that are held most.
+func (h *Host) Stop(grace, most time.Duration) {
+	h.mu.Lock()
+	server := h.server
+	h.ended = true
+	h.mu.Unlock()
+	if server != nil {
+		h.drain(server, grace, most)
+	}
+	h.close(errors.New("the agent ends"))
+	if h.raw != nil {
+		_ = h.raw.Close()
+	}
+}
+
+func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
+	begun, done := time.Now(), make(chan struct{})
+	go func() { // ends with the server
+		server.GracefulStop()
+		close(done)
+	}()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-look.C:
+			if waited := time.Since(begun); waited > most || waited > grace && h.busy.Load() == 0 {
+				server.Stop()
+			}
+		}
+	}
+}
+
+// follow opens the host where that has failed, and then looks for containers that ended
+// without a call, until ctx ends.
+func (h *Host) follow(ctx context.Context) {
+	for sleep.For(ctx, h.o.Poll) {
+		if !h.up.Load() {
+			h.opening.Lock()
+			h.tryOpen(ctx)
+			h.opening.Unlock()
+			continue
+		}
+		if err := h.compare(ctx); err != nil && ctx.Err() == nil {
+			h.log.Debug("the runtime's containers cannot be listed for NRI plugins", logkey.Err, err)
+		}
+	}
+}
+
+// tryOpen opens the host and notes why it could not.
+func (h *Host) tryOpen(ctx context.Context) {
+	err := h.open(ctx)
+	h.mu.Lock()
+	isNew := err != nil && (h.reason == nil || h.reason.Error() != err.Error())
+	h.reason = err
+	h.mu.Unlock()
+	switch {
+	case isNew:
+		h.log.Error("NRI plugins are not served", logkey.Socket, h.o.Socket, logkey.Err, err)
+	case err == nil:
+		h.log.Info("serving NRI plugins", logkey.Socket, h.o.Socket, logkey.Mode, h.flow())
+	}
+}
+
+// open brings up the host: lock, what an earlier one left half done, what runs, plugins.
+func (h *Host) open(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if h.door, err = newDoor(h.o, h.plugins); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			h.door.close()
+		}
+	}()
+	version, err := h.runtime.Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		return fmt.Errorf("ask for the runtime's version: %w", err)
+	}
+	h.specs = h.openSpecs(ctx)
+	if err := h.undo(ctx); err != nil {
+		return err
+	}
+	if err := h.load(ctx); err != nil {
+		return err
+	}
+	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.unsolicited, h.options()...); err != nil {
+		return fmt.Errorf("make the NRI runtime: %w", err)
+	}
+	if h.o.Registration > 0 {
+		adaptation.SetPluginRegistrationTimeout(h.o.Registration)
+	}
+	if h.o.Request > 0 {
+		adaptation.SetPluginRequestTimeout(h.o.Request)
+	}
+	if err := h.nri.Start(); err != nil {
+		return fmt.Errorf("start the NRI runtime: %w", err)
+	}
+	if err := h.door.open(); err != nil {
+		h.nri.Stop()
+		return err
+	}
+	h.up.Store(true)
+	return nil
+}
+
+// openTimeout bounds one attempt to open the host.
+const openTimeout = 20 * time.Second
+
+func (h *Host) options() []adaptation.Option {
+	o := []adaptation.Option{
+		adaptation.WithPluginPath(h.o.PluginPath), adaptation.WithPluginConfigPath(h.o.PluginConfigPath),
+		adaptation.WithSocketPath(h.door.inner()), adaptation.WithMetrics(h.plugins),
+		adaptation.WithDefaultValidator(h.o.Validator),
+	}
+	if h.o.DisableConnections {
+		o = append(o, adaptation.WithDisabledExternalConnections())
+	}
+	return o
+}
+
+// close ends plugins' connections. Containers keep what they have.
+func (h *Host) close(why error) {
+	if !h.up.Swap(false) {
+		return
+	}
+	h.mu.Lock()
+	h.reason = why
+	h.mu.Unlock()
+	h.door.shut()
+	h.nri.Stop()
+	h.door.close()
+	if h.specs != nil {
+		h.specs.close()
+	}
+}
+
+// flow says when plugins are asked about a creation.
+func (h *Host) flow() string {
+	if h.specs != nil {
+		return "created, then adjusted"
+	}
+	return "adjusted, then created"
+}
+
+func directoryOf(socket string) string { return filepath.Clean(socket) + ".d" }

@@ -1,0 +1,213 @@
+package nrihost
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestAdjustFirst: where nobody can change the runtime's specs, plugins change the request,
+// by what the CRI can say.
+func TestAdjustFirst(t *testing.T) {
+	g := newRig(t, nil)
+	p := &plugin{create: func(c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+		a := &api.ContainerAdjustment{}
+		if c.GetName() == "hooked" {
+			a.AddHooks(&api.Hooks{Prestart: []*api.Hook{{Path: "/bin/true"}}})
+			return a, nil, nil
+		}
+		a.AddEnv("PLUGIN", "1")
+		a.SetLinuxCPUShares(77)
+		return a, nil, nil
+	}}
+	if err := g.plug(p, "a"); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := g.runPod("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := g.create(pod, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := g.h.book.container(id)
+	if !slices.Contains(c.GetEnv(), "PLUGIN=1") || c.GetLinux().GetResources().GetCpu().GetShares().GetValue() != 77 {
+		t.Errorf("plugins know %v", c)
+	}
+	s, err := g.direct.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil || !strings.Contains(s.GetInfo()["info"], "PLUGIN=1") {
+		t.Errorf("the runtime has %v, %v", s, err)
+	}
+	if _, err := g.create(pod, "hooked"); err == nil || !strings.Contains(err.Error(), "hooks") {
+		t.Errorf("an OCI hook, which the CRI cannot say: %v", err)
+	}
+	if _, err := g.calls.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: pod}); err != nil {
+		t.Error(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if want := []string{"run", "create", "create", "stop"}; !slices.Equal(p.events, want) {
+		t.Errorf("events %v, want %v", p.events, want)
+	}
+}
+
+// TestRefusal: the error names the plugin.
+func TestRefusal(t *testing.T) {
+	g := newRig(t, nil)
+	err := g.plug(&plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+		return nil, nil, errors.New("I will not")
+	}}, "no")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := g.runPod("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.create(pod, "c"); err == nil || !strings.Contains(err.Error(), "NRI plugin 10-no failed CreateContainer") || !strings.Contains(err.Error(), "I will not") {
+		t.Errorf("error %v", err)
+	}
+	s := g.h.State()
+	if len(s.Plugins) != 1 || s.Plugins[0].Failed != 1 || !s.Plugins[0].Connected || s.Flow == "" {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// TestSecondOfAName: the second plugin of a name is turned away, and let in when the first
+// has left.
+func TestSecondOfAName(t *testing.T) {
+	g := newRig(t, nil)
+	first := &plugin{}
+	if err := g.plug(first, "same"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.plug(&plugin{}, "same"); err == nil {
+		t.Error("a second plugin of the name registered")
+	}
+	if s := g.h.State(); s.Turned != 1 {
+		t.Errorf("state %+v", s)
+	}
+	first.stub.Stop()
+	eventually(t, func() error {
+		if g.h.State().Plugins[0].Connected {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+	if err := g.plug(&plugin{}, "same"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStrangers: clients that say nothing, or nonsense, keep nobody out.
+func TestStrangers(t *testing.T) {
+	g := newRig(t, nil)
+	eventually(t, func() error {
+		if !g.h.up.Load() {
+			return errors.New("the host does not run")
+		}
+		return nil
+	})
+	for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x02\xff\xff\xff\xff", strings.Repeat("\x00\x00\x00\x02\x00\x00\x00\x01a", 1000)} {
+		c, err := net.Dial("unix", g.h.o.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := time.Now()
+	if err := g.plug(&plugin{}, "after"); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > firstWithin/2 {
+		t.Errorf("a plugin waited %v behind a silent client", took)
+	}
+}
+
+// TestServedSocket: a socket that somebody serves is not taken, and one that nobody serves
+// is.
+func TestServedSocket(t *testing.T) {
+	var served net.Listener
+	g := newRig(t, func(o *Options) {
+		var err error
+		if served, err = net.Listen("unix", o.Socket); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, func() error {
+		if s := g.h.State(); !strings.Contains(s.Err, "is served by another process") {
+			return errors.New("state " + s.Err)
+		}
+		return nil
+	})
+	if _, err := g.runPod("passes"); err != nil {
+		t.Errorf("a pod while no plugins are served: %v", err)
+	}
+	served.Close()
+	if err := g.plug(&plugin{}, "a"); err != nil {
+		t.Error(err)
+	}
+	if fi, err := os.Stat(g.h.o.Socket); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("socket %v, %v", fi, err)
+	}
+	if other, err := newDoor(g.h.o, newPlugins(noRecorder{})); err == nil {
+		other.close()
+		t.Error("two hosts have one socket")
+	}
+}
+
+// TestHang: a plugin that hangs is left out after its time, and what it kept up goes on.
+func TestHang(t *testing.T) {
+	g := newRig(t, nil)
+	hang := make(chan struct{})
+	defer close(hang)
+	err := g.plug(&plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+		<-hang
+		return nil, nil, nil
+	}}, "hangs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := g.runPod("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		id, err := g.create(pod, "c"+time.Now().Format("150405.000000"))
+		if err != nil || id == "" {
+			t.Errorf("creation: %v", err)
+		}
+	}
+	if s := g.h.State(); s.Plugins[0].Failed != 1 || s.Plugins[0].Calls < 2 {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// TestFails: where the policy is to fail, nothing is created while no plugins are served.
+func TestFails(t *testing.T) {
+	g := newRig(t, func(o *Options) {
+		o.Fail = true
+		o.Socket = filepath.Join(filepath.Dir(o.Socket), "is", "a", "file")
+		if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(o.Socket, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := g.runPod("p"); err == nil || !strings.Contains(err.Error(), "failurePolicy.agent") {
+		t.Errorf("error %v", err)
+	}
+}

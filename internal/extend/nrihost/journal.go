@@ -1,0 +1,173 @@
+package nrihost
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// journal keeps, over the death of the process, what is half done: creations that plugins
+// have not decided, and pods of which they were told that they stop. It is not synced to
+// the disk: a machine that goes down takes its containers with it.
+type journal struct {
+	dir string // "" keeps nothing
+	log *slog.Logger
+}
+
+// entry is a file of the journal.
+type entry struct {
+	Pod     string `json:"pod,omitempty"` // the sandbox, of a container
+	Name    string `json:"name,omitempty"`
+	Space   string `json:"namespace,omitempty"`
+	UID     string `json:"uid,omitempty"`
+	Attempt uint32 `json:"attempt,omitempty"`
+	Stopped string `json:"stopped,omitempty"` // a sandbox that stops
+}
+
+const journalEnd = ".json"
+
+// encoded is an entry's text, and the path of its file without its end.
+func (j journal) encoded(e entry) (text []byte, at string, err error) {
+	if text, err = json.Marshal(e); err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(text)
+	return text, filepath.Join(j.dir, hex.EncodeToString(sum[:12])), nil
+}
+
+// drop removes an entry.
+func (j journal) drop(e entry) {
+	if _, at, err := j.encoded(e); err == nil && j.dir != "" {
+		_ = os.Remove(at + journalEnd)
+	}
+}
+
+// write keeps an entry until done is called.
+func (j journal) write(e entry) (done func()) {
+	if j.dir == "" {
+		return func() {}
+	}
+	text, at, err := j.encoded(e)
+	if err == nil {
+		err = os.MkdirAll(j.dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(at+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(at+".new", at+journalEnd)
+	}
+	if err != nil {
+		j.log.Warn("the NRI host's journal cannot be written: if the agent is killed now, what plugins have not decided stays", logkey.Err, err)
+	}
+	return func() { j.drop(e) }
+}
+
+// read returns the entries with what drops each.
+func (j journal) read() (all []entry, drops []func(), err error) {
+	if j.dir == "" {
+		return nil, nil, nil
+	}
+	files, err := os.ReadDir(j.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("read the NRI host's journal: %w", err)
+	}
+	for _, f := range files {
+		at := filepath.Join(j.dir, f.Name())
+		if !strings.HasSuffix(f.Name(), journalEnd) {
+			_ = os.Remove(at) // half written
+			continue
+		}
+		text, err := os.ReadFile(at) //nolint:gosec // in a directory of root's
+		var e entry
+		if err != nil || json.Unmarshal(text, &e) != nil {
+			j.log.Warn("a file of the NRI host's journal cannot be read; it is removed", logkey.File, at, logkey.Err, err)
+			_ = os.Remove(at)
+			continue
+		}
+		all, drops = append(all, e), append(drops, func() { _ = os.Remove(at) })
+	}
+	return all, drops, nil
+}
+
+// undo removes what an earlier agent had created and plugins had not decided when it was
+// killed.
+func (h *Host) undo(ctx context.Context) error {
+	all, drops, err := h.journal.read()
+	if err != nil {
+		return err
+	}
+	for i, e := range all {
+		switch {
+		case e.Stopped != "":
+			continue
+		case e.Pod != "":
+			err = h.undoContainer(ctx, e)
+		default:
+			err = h.undoPod(ctx, e)
+		}
+		if err != nil {
+			return fmt.Errorf("remove what NRI plugins had not decided: %w", err)
+		}
+		drops[i]()
+	}
+	return nil
+}
+
+func (h *Host) undoContainer(ctx context.Context, e entry) error {
+	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: e.Pod}})
+	if err != nil {
+		return err
+	}
+	for _, c := range l.GetContainers() {
+		if c.GetMetadata().GetName() == e.Name && c.GetMetadata().GetAttempt() == e.Attempt && c.GetState() == cri.ContainerState_CONTAINER_CREATED {
+			h.log.Info("a container that NRI plugins had not decided is removed", logkey.Container, c.GetId())
+			if _, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && status.Code(err) != codes.NotFound {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Host) undoPod(ctx context.Context, e entry) error {
+	l, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	for _, p := range l.GetItems() {
+		m := p.GetMetadata()
+		if m.GetName() == e.Name && m.GetNamespace() == e.Space && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
+			h.log.Info("a pod that NRI plugins had not decided is removed", logkey.Pod, e.Name, logkey.Namespace, e.Space)
+			if err := h.removePod(ctx, p.GetId()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removePod stops and removes a sandbox in the runtime.
+func (h *Host) removePod(ctx context.Context, id string) error {
+	if _, err := h.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil && status.Code(err) != codes.NotFound {
+		return err
+	}
+	_, err := h.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	if status.Code(err) == codes.NotFound {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package nrihost
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/clock"
+)
+
+// TestOverlay: what neither side of a change knows stays in a document.
+func TestOverlay(t *testing.T) {
+	for _, c := range []struct{ name, document, before, after, want string }{
+		{"nothing", `{"a":1,"x":2}`, `{"a":1}`, `{"a":1}`, `{"a":1,"x":2}`},
+		{"a value", `{"a":{"b":1,"x":9007199254740993}}`, `{"a":{"b":1}}`, `{"a":{"b":2}}`, `{"a":{"b":2,"x":9007199254740993}}`},
+		{"added", `{"x":1}`, `{}`, `{"n":{"m":[1]}}`, `{"n":{"m":[1]},"x":1}`},
+		{"removed", `{"a":1,"x":1}`, `{"a":1}`, `{}`, `{"x":1}`},
+		{"a list", `{"a":[1,2]}`, `{"a":[1,2]}`, `{"a":[2]}`, `{"a":[2]}`},
+	} {
+		got, err := overlay([]byte(c.document), []byte(c.before), []byte(c.after))
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s: %s, %v, want %s", c.name, got, err, c.want)
+		}
+	}
+}
+
+// TestSplit: what the CRI can say goes there, lists of CPUs always, and 0 never.
+func TestSplit(t *testing.T) {
+	carried, rest, left := split(&api.LinuxResources{
+		Cpu:    &api.LinuxCPU{Cpus: "0-1", Shares: api.UInt64(10), Quota: api.Int64(0)},
+		Memory: &api.LinuxMemory{Limit: api.Int64(5), Swap: api.Int64(6)},
+		Pids:   &api.LinuxPids{Limit: 7}, Unified: map[string]string{"cpuset.cpus": "3", "cpuset.cpus.partition": "root", "memory.high": "1"},
+	})
+	if want := (&cri.LinuxContainerResources{CpusetCpus: "3", CpuShares: 10, MemoryLimitInBytes: 5}).String(); carried.String() != want {
+		t.Errorf("carried %v, want %v", carried, want)
+	}
+	if rest.GetCpu().GetCpus() != "" || rest.GetCpu().GetQuota() == nil || rest.GetMemory().GetSwap().GetValue() != 6 || rest.GetPids().GetLimit() != 7 || len(rest.GetUnified()) != 1 {
+		t.Errorf("rest %v", rest)
+	}
+	if want := []string{"linux.resources.unified[cpuset.cpus.partition]"}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	if carried, rest, left = split(&api.LinuxResources{Cpu: &api.LinuxCPU{}, Memory: &api.LinuxMemory{}}); carried != nil || rest != nil || left != nil {
+		t.Errorf("nothing is %v, %v, %v", carried, rest, left)
+	}
+}
+
+// TestJournal: entries survive, half written ones do not.
+func TestJournal(t *testing.T) {
+	j := journal{dir: t.TempDir() + "/j", log: slog.New(slog.DiscardHandler)}
+	a, b := entry{Pod: "p", Name: "c", Attempt: 2}, entry{Stopped: "s"}
+	done := j.write(a)
+	j.write(b)
+	all, _, err := j.read()
+	if err != nil || len(all) != 2 || !slices.Contains(all, a) || !slices.Contains(all, b) {
+		t.Fatalf("entries %v, %v", all, err)
+	}
+	done()
+	j.drop(b)
+	if all, _, err = j.read(); err != nil || len(all) != 0 {
+		t.Errorf("entries %v, %v", all, err)
+	}
+}
+
+// TestVeil: hidden by name at first, by id later, and not after.
+func TestVeil(t *testing.T) {
+	v := newVeil()
+	named, reveal, ok := v.hide("k")
+	if _, _, twice := v.hide("k"); !ok || twice {
+		t.Error("hidden twice")
+	}
+	if !v.hides("x", "k") || v.hides("id") {
+		t.Error("hidden by its name alone")
+	}
+	named("id")
+	if !v.hides("id") || !v.any() {
+		t.Error("hidden by its id, too")
+	}
+	reveal()
+	reveal()
+	if v.hides("id", "k") || v.any() {
+		t.Error("still hidden")
+	}
+}
+
+// TestNote: a message has what was updated, and keeps the rest.
+func TestNote(t *testing.T) {
+	c := &api.Container{Linux: &api.LinuxContainer{Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "1", Shares: api.UInt64(1)}}}}
+	note(c, &cri.LinuxContainerResources{CpuShares: 9})
+	note(c, nil)
+	got := []any{c.Linux.Resources.Cpu.Cpus, c.Linux.Resources.Cpu.Shares.GetValue()}
+	if d := cmp.Diff([]any{"1", uint64(9)}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// FuzzFirst: whatever a client sends first, no more is kept of it than the bound.
+func FuzzFirst(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x01\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		defer clock.Watch(t, len(b))()
+		first, name, err := readRegistration(bytes.NewReader(b))
+		if err == nil && (name == "" || !bytes.HasPrefix(b, first)) || len(first) > 2*mostFirst+len(b) {
+			t.Errorf("%d bytes, name %q, %v", len(first), name, err)
+		}
+	})
+}
+
+// FuzzOverlay: a document of JSON stays one.
+func FuzzOverlay(f *testing.F) {
+	f.Add([]byte(`{"a":1}`), []byte(`{"a":1}`), []byte(`{"a":2}`))
+	f.Fuzz(func(t *testing.T, d, b, a []byte) {
+		defer clock.Watch(t, len(d)+len(b)+len(a))()
+		if out, err := overlay(d, b, a); err == nil && !json.Valid(out) {
+			t.Errorf("%s", out)
+		}
+	})
+}

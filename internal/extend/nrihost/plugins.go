@@ -1,0 +1,178 @@
+package nrihost
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+)
+
+// Recorder counts what plugins do, for metrics. Its methods return at once. Names of
+// plugins are bounded.
+type Recorder interface {
+	// Called counts one request to a plugin, whose operation is an NRI event.
+	Called(plugin, operation string, failed bool, took time.Duration)
+}
+
+type noRecorder struct{}
+
+func (noRecorder) Called(string, string, bool, time.Duration) {}
+
+// mostNamed is how many plugins are told apart by name; more are counted as "other".
+const mostNamed = 64
+
+// Plugin is the state of one plugin, for people.
+type Plugin struct {
+	Name      string // with its index
+	Connected bool   // it has a connection to the socket; pre-installed ones have none there
+	Calls     uint64
+	Failed    uint64
+	Err       string // the last failure
+	Took      time.Duration
+	Most      time.Duration
+
+	last time.Duration
+}
+
+// plugins notes what plugins do. It is the Metrics of the NRI library.
+type plugins struct {
+	recorder Recorder
+
+	mu        sync.Mutex // guards all below
+	of        map[string]*Plugin
+	failed    string // the plugin whose request failed last, since reset
+	turned    uint64 // clients that were turned away
+	strangers string
+}
+
+var _ adaptation.Metrics = (*plugins)(nil)
+
+func newPlugins(r Recorder) *plugins { return &plugins{recorder: r, of: map[string]*Plugin{}} }
+
+func (p *plugins) getLocked(name string) *Plugin {
+	if one := p.of[name]; one != nil {
+		return one
+	}
+	if len(p.of) >= mostNamed {
+		for known, one := range p.of { // one that left makes room
+			if !one.Connected {
+				delete(p.of, known)
+				break
+			}
+		}
+	}
+	if len(p.of) >= mostNamed {
+		name = "other"
+	}
+	one := &Plugin{Name: name}
+	p.of[name] = one
+	return one
+}
+
+// connect notes a connection. ok is false where a plugin of that name has one.
+func (p *plugins) connect(name string) (left func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.getLocked(name)
+	if one.Connected {
+		p.turned++
+		return nil, false
+	}
+	one.Connected = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		one.Connected = false
+	}, true
+}
+
+// strange notes a client that is no plugin.
+func (p *plugins) strange(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turned++
+	p.strangers = err.Error()
+}
+
+// RecordPluginInvocation counts a request.
+func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
+	p.mu.Lock()
+	one := p.getLocked(name)
+	one.Calls++
+	if err != nil {
+		one.Failed++
+		one.Err = err.Error()
+		p.failed = name
+	}
+	shown, took := one.Name, one.last
+	p.mu.Unlock()
+	p.recorder.Called(shown, operation, err != nil, took)
+}
+
+// RecordPluginLatency notes how long a request took. The library calls it first.
+func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.getLocked(name)
+	one.last = took
+	one.Took += took
+	one.Most = max(one.Most, took)
+}
+
+// RecordPluginAdjustments does nothing.
+func (p *plugins) RecordPluginAdjustments(string, string, *adaptation.ContainerAdjustment, int, int) {
+}
+
+// UpdatePluginCount does nothing: connections are counted where they come in.
+func (p *plugins) UpdatePluginCount(int) {}
+
+func (p *plugins) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = ""
+}
+
+func (p *plugins) lastFailed() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// States returns the plugins that are or were known, by name.
+func (p *plugins) states() (all []Plugin, turned uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.of {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	return all, p.turned
+}
+
+// State is the state of a host, for people.
+type State struct {
+	Socket  string
+	Flow    string // when plugins are asked about a creation; empty while it does not run
+	Err     string // why it does not run
+	Plugins []Plugin
+	// Turned counts clients that were turned away: no plugins, or a second one of a name.
+	Turned uint64
+}
+
+// State returns the state of the host and its plugins.
+func (h *Host) State() State {
+	s := State{Socket: h.o.Socket}
+	s.Plugins, s.Turned = h.plugins.states()
+	if h.up.Load() {
+		s.Flow = h.flow()
+		return s
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reason != nil {
+		s.Err = h.reason.Error()
+	}
+	return s
+}

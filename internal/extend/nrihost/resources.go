@@ -1,0 +1,127 @@
+package nrihost
+
+import (
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// fromCRI is resources of the CRI as NRI has them. 0 is "not said" in the CRI.
+func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
+	if r == nil {
+		return nil
+	}
+	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.CpusetCpus, Mems: r.CpusetMems}, Memory: &api.LinuxMemory{}, Unified: r.Unified}
+	if r.CpuShares > 0 {
+		out.Cpu.Shares = api.UInt64(r.CpuShares)
+	}
+	if r.CpuQuota != 0 {
+		out.Cpu.Quota = api.Int64(r.CpuQuota)
+	}
+	if r.CpuPeriod > 0 {
+		out.Cpu.Period = api.UInt64(r.CpuPeriod)
+	}
+	if r.MemoryLimitInBytes != 0 {
+		out.Memory.Limit = api.Int64(r.MemoryLimitInBytes)
+	}
+	if r.MemorySwapLimitInBytes != 0 {
+		out.Memory.Swap = api.Int64(r.MemorySwapLimitInBytes)
+	}
+	for _, h := range r.HugepageLimits {
+		out.HugepageLimits = append(out.HugepageLimits, &api.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
+	}
+	return out
+}
+
+// split parts resources of a plugin's answer into those that an UpdateContainerResources of
+// the CRI carries, and the rest. 0 is "not said" in the CRI, so it is in the rest. Lists of
+// CPUs and memory nodes in unified keys are carried as such: the agent keeps containers off
+// CPUs that others own by them. left names what is in neither.
+func split(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
+	if from == nil {
+		return nil, nil, nil
+	}
+	rest = proto.Clone(from).(*api.LinuxResources)
+	carried = &cri.LinuxContainerResources{}
+	if c := rest.GetCpu(); c != nil {
+		carried.CpusetCpus, carried.CpusetMems, c.Cpus, c.Mems = c.Cpus, c.Mems, "", ""
+		if v := c.Shares.GetValue(); v > 0 {
+			carried.CpuShares, c.Shares = int64(v), nil //nolint:gosec // the kernel's greatest is 262144
+		}
+		if v := c.Quota.GetValue(); v != 0 {
+			carried.CpuQuota, c.Quota = v, nil
+		}
+		if v := c.Period.GetValue(); v > 0 {
+			carried.CpuPeriod, c.Period = int64(v), nil //nolint:gosec // microseconds, at most a second
+		}
+	}
+	if m := rest.GetMemory(); m != nil {
+		if v := m.Limit.GetValue(); v > 0 {
+			carried.MemoryLimitInBytes, m.Limit = v, nil
+		}
+	}
+	for key, v := range from.GetUnified() {
+		if !strings.HasPrefix(key, "cpuset.") {
+			continue
+		}
+		delete(rest.Unified, key)
+		switch key {
+		case "cpuset.cpus":
+			carried.CpusetCpus = v
+		case "cpuset.mems":
+			carried.CpusetMems = v
+		default:
+			left = append(left, "linux.resources.unified["+key+"]")
+		}
+	}
+	if proto.Equal(carried, &cri.LinuxContainerResources{}) {
+		carried = nil
+	}
+	if empty(rest) {
+		rest = nil
+	}
+	return carried, rest, left
+}
+
+// empty reports whether resources say nothing: the library sends sections that are.
+func empty(r *api.LinuxResources) bool {
+	n := proto.Clone(r).(*api.LinuxResources)
+	if proto.Equal(n.Cpu, &api.LinuxCPU{}) {
+		n.Cpu = nil
+	}
+	if proto.Equal(n.Memory, &api.LinuxMemory{}) {
+		n.Memory = nil
+	}
+	return proto.Equal(n, &api.LinuxResources{})
+}
+
+// lay lays newer resources over older ones; nil for neither.
+func lay(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
+	if under == nil || over == nil {
+		if over == nil {
+			return under
+		}
+		return over
+	}
+	n := proto.Clone(under).(*cri.LinuxContainerResources)
+	proto.Merge(n, over)
+	return n
+}
+
+// note has a container's message carry resources that were updated.
+func note(c *api.Container, r *cri.LinuxContainerResources) {
+	if r == nil {
+		return
+	}
+	if c.Linux == nil {
+		c.Linux = &api.LinuxContainer{}
+	}
+	if c.Linux.Resources == nil {
+		c.Linux.Resources = &api.LinuxResources{}
+	}
+	now := fromCRI(r)
+	now.HugepageLimits = nil // merging would repeat them
+	proto.Merge(c.Linux.Resources, now)
+}

@@ -1,0 +1,206 @@
+package nrihost
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim"
+	simcri "github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a host in front of the embedded runtime, whose stored specs nobody can change, and
+// a client of the host.
+type rig struct {
+	t       *testing.T
+	h       *Host
+	dir     string
+	runtime *sim.Runtime
+	calls   cri.RuntimeServiceClient // through the host
+	direct  cri.RuntimeServiceClient
+}
+
+func newRig(t *testing.T, change func(*Options)) *rig {
+	t.Helper()
+	machine, err := describe.Parse("4c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := kernel.NewCgroups(cgroup.V1, "0-3", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r, err := sim.NewRuntime(sim.Options{Machine: machine, Kernel: k, Version: cgroup.V1, Driver: sim.Cgroupfs, Socket: filepath.Join(dir, "r"), Seed: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	server, err := simcri.Serve(r, simcri.Options{Socket: filepath.Join(dir, "c")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	o := Options{
+		Socket: filepath.Join(dir, "n"), PluginPath: filepath.Join(dir, "plugins"), PluginConfigPath: filepath.Join(dir, "conf"),
+		Request: 300 * time.Millisecond, State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "c"), Poll: 20 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&o)
+	}
+	g := &rig{t: t, h: New(o), dir: dir, runtime: r}
+	l, err := net.Listen("unix", filepath.Join(dir, "h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- g.h.Serve(context.Background(), l, func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "c"))
+		})
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		g.h.Stop(0, time.Second)
+	})
+	g.calls, g.direct = client(t, filepath.Join(dir, "h")), client(t, filepath.Join(dir, "c"))
+	return g
+}
+
+func client(t *testing.T, path string) cri.RuntimeServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return cri.NewRuntimeServiceClient(conn)
+}
+
+func (g *rig) runPod(name string) (string, error) {
+	p, err := g.calls.RunPodSandbox(g.t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Namespace: "d", Name: name, Uid: "u-" + name}, Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/" + g.runtime.PodDir("Burstable", "u-"+name)},
+	}})
+	return p.GetPodSandboxId(), err
+}
+
+func (g *rig) create(pod, name string) (string, error) {
+	k, err := g.calls.CreateContainer(g.t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId: pod, SandboxConfig: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "d"}},
+		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: name}, Envs: []*cri.KeyValue{{Key: "A", Value: []byte("b")}}},
+	})
+	return k.GetContainerId(), err
+}
+
+// plugin is a plugin made with the upstream stub.
+type plugin struct {
+	create func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error)
+	stub   stub.Stub
+	synced chan struct{}
+	once   sync.Once
+
+	mu     sync.Mutex
+	events []string
+}
+
+func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+	p.once.Do(func() { close(p.synced) })
+	return nil, nil
+}
+
+func (p *plugin) note(event string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, event)
+	return nil
+}
+
+func (p *plugin) RunPodSandbox(context.Context, *api.PodSandbox) error { return p.note("run") }
+
+func (p *plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return p.note("stop") }
+
+func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	_ = p.note("create")
+	if p.create == nil {
+		return nil, nil, nil
+	}
+	return p.create(c)
+}
+
+func (p *plugin) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, p.note("stop container")
+}
+
+// plug connects a plugin; the error is that of its registration.
+func (g *rig) plug(p *plugin, name string) error {
+	g.t.Helper()
+	eventually(g.t, func() error {
+		if !g.h.up.Load() {
+			return errors.New("the host does not run")
+		}
+		return nil
+	})
+	p.synced = make(chan struct{})
+	s, err := stub.New(p, stub.WithPluginName(name), stub.WithPluginIdx("10"), stub.WithSocketPath(g.h.o.Socket), stub.WithOnClose(func() {}))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	p.stub = s
+	if err := s.Start(g.t.Context()); err != nil {
+		return err
+	}
+	g.t.Cleanup(s.Stop)
+	select {
+	case <-p.synced:
+		eventually(g.t, func() error { // the library counts a plugin after it has synchronised it
+			if g.h.nri.BlockPluginSync().Unblock(); g.h.plugins.of["10-"+name] == nil {
+				return errors.New("not known")
+			}
+			return nil
+		})
+		return nil
+	case <-time.After(10 * time.Second):
+		return errors.New("not synchronised")
+	}
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	end := time.Now().Add(20 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		<-ticker.C
+	}
+}

@@ -1,0 +1,160 @@
+package nrihost
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
+)
+
+// runPod has the runtime make a sandbox, and shows it when plugins have answered. If one
+// refuses it, it is removed again.
+func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	m := req.GetConfig().GetMetadata()
+	if m == nil {
+		return invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
+	}
+	named, reveal, ok := h.veil.hide(podKey(m))
+	if !ok {
+		return nil, status.Errorf(codes.AlreadyExists, "pod sandbox %s/%s is being made", m.GetNamespace(), m.GetName())
+	}
+	defer reveal()
+	done := h.journal.write(entry{Name: m.GetName(), Space: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
+	resp, err := invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	id := resp.GetPodSandboxId()
+	named(id)
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	if err := h.madePod(ctx, id); err != nil {
+		h.undoUntilGone(ctx, id, done)
+		return nil, err
+	}
+	done()
+	return resp, nil
+}
+
+// madePod asks plugins about a sandbox that the runtime has made.
+func (h *Host) madePod(ctx context.Context, id string) error {
+	p, _, err := h.podMessage(ctx, id)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "tell NRI plugins of a new pod: %v", err)
+	}
+	block := h.nri.BlockPluginSync()
+	defer block.Unblock()
+	err = h.ask("RunPodSandbox", func() error { return h.nri.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: clone(p)}) })
+	if err == nil {
+		h.book.addPod(p, false)
+		return nil
+	}
+	h.tell("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: clone(p)}) })
+	h.tell("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: clone(p)}) })
+	return err
+}
+
+// undoUntilGone removes a sandbox that was refused. What fails is tried again, and at last
+// by the next agent.
+func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
+	for range mostUndone {
+		err := h.removePod(ctx, id)
+		if err == nil {
+			done()
+			return
+		}
+		h.log.Warn("a pod that an NRI plugin refused cannot be removed yet", logkey.Pod, id, logkey.Err, err)
+		if !sleep.For(ctx, undoPause) {
+			return
+		}
+	}
+}
+
+// mostUndone and undoPause bound the attempts to remove what was refused.
+const (
+	mostUndone = 5
+	undoPause  = 200 * time.Millisecond
+)
+
+// stopPod ends a pod's containers first: the runtime would end them together with the
+// network, and plugins are told of a pod's stop between the two.
+func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	id := req.GetPodSandboxId()
+	h.veil.await(ctx, id)
+	if h.book.pod(id) != nil {
+		h.endPod(ctx, id)
+	}
+	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
+}
+
+func (h *Host) endPod(ctx context.Context, id string) {
+	for _, c := range h.book.running(h.book.containersOf(id)) {
+		if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
+			h.log.Warn("a container of a pod that stops cannot be stopped by itself", logkey.Container, c, logkey.Err, err)
+			continue
+		}
+		h.endedContainer(ctx, c)
+	}
+	h.stoppedPod(ctx, id)
+}
+
+func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	id := req.GetPodSandboxId()
+	h.veil.await(ctx, id)
+	if h.book.pod(id) != nil {
+		h.endPod(ctx, id)
+		for _, c := range h.book.containersOf(id) {
+			h.removedContainer(ctx, c)
+		}
+		h.removedPod(ctx, id)
+	}
+	resp, err := invoke[cri.RemovePodSandboxResponse](ctx, h, method, req)
+	if err == nil {
+		h.book.drop(id)
+		h.journal.drop(entry{Stopped: id})
+	}
+	return resp, err
+}
+
+func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
+	id := req.GetPodSandboxId()
+	p := h.book.pod(id)
+	if p == nil {
+		return invoke[cri.UpdatePodSandboxResourcesResponse](ctx, h, method, req)
+	}
+	overhead, resources := fromCRI(req.GetOverhead()), fromCRI(req.GetResources())
+	err := h.ask("UpdatePodSandbox", func() error {
+		_, err := h.nri.UpdatePodSandbox(ctx, &api.UpdatePodSandboxRequest{Pod: p, OverheadLinuxResources: overhead, LinuxResources: resources})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	resp, err := invoke[cri.UpdatePodSandboxResourcesResponse](ctx, h, method, req)
+	if err != nil {
+		return nil, err
+	}
+	h.book.changePod(id, func(p *api.PodSandbox) {
+		if p.Linux == nil {
+			p.Linux = &api.LinuxPodSandbox{}
+		}
+		if overhead != nil {
+			p.Linux.PodOverhead = overhead
+		}
+		if resources != nil {
+			p.Linux.PodResources = resources
+		}
+	})
+	p = h.book.pod(id)
+	h.tell("PostUpdatePodSandbox", id, func() error {
+		return h.nri.PostUpdatePodSandbox(ctx, &api.PostUpdatePodSandboxRequest{Pod: p})
+	})
+	return resp, nil
+}

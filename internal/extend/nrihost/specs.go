@@ -1,0 +1,203 @@
+package nrihost
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// specStore changes the OCI specs that containerd has stored of containers. Its CRI makes a
+// container's process from them when it starts (internal/cri/server/container_start.go of
+// 1.6 to 2.x: container.NewTask), and updates of resources change them there, too. So what
+// is written here is as if the CRI had written it.
+//
+// API: api/services/containers/v1/containers.proto of containerd. Two calls are made, with
+// six fields, which have not changed since 1.0.
+type specStore struct{ conn *grpc.ClientConn }
+
+const (
+	containersGet    = "/containerd.services.containers.v1.Containers/Get"
+	containersUpdate = "/containerd.services.containers.v1.Containers/Update"
+	namespaceKey     = "containerd-namespace"
+	criNamespace     = "k8s.io" // that of all containers of containerd's CRI
+	specWithin       = 5 * time.Second
+)
+
+// Fields of the messages of containers.proto, and of google.protobuf.Any and FieldMask.
+const (
+	requestID         protowire.Number = 1 // GetContainerRequest.id
+	responseContainer protowire.Number = 1 // GetContainerResponse.container
+	requestContainer  protowire.Number = 1 // UpdateContainerRequest.container
+	requestMask       protowire.Number = 2 // UpdateContainerRequest.update_mask
+	containerID       protowire.Number = 1 // Container.id
+	containerSpec     protowire.Number = 5 // Container.spec
+	anyType           protowire.Number = 1
+	anyValue          protowire.Number = 2
+	maskPath          protowire.Number = 1
+)
+
+// errSpec is the error of an answer that is not as the API says.
+var errSpec = errors.New("the runtime's answer about a stored spec cannot be read")
+
+// openSpecs opens the runtime's store of specs; nil where it has none that can be changed.
+func (h *Host) openSpecs(ctx context.Context) *specStore {
+	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.o.Dial.Dial(ctx, h.o.Runtime) })...)
+	if err != nil {
+		return nil
+	}
+	s := &specStore{conn: conn}
+	// A container that cannot be: the error tells whether the service is there.
+	if _, err := s.get(ctx, "trimtab-asks-whether-it-may"); status.Code(err) != codes.NotFound {
+		h.log.Info("the runtime's stored specs cannot be changed: NRI plugins are asked before a container is created, with a provisional id", logkey.Err, err)
+		s.close()
+		return nil
+	}
+	return s
+}
+
+func (s *specStore) close() { _ = s.conn.Close() }
+
+func (s *specStore) call(ctx context.Context, method string, req []byte) (resp []byte, err error) {
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, namespaceKey, criNamespace), specWithin)
+	defer cancel()
+	err = s.conn.Invoke(ctx, method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
+	return resp, err
+}
+
+// stored is a spec as it is stored.
+type stored struct {
+	kind string // the type that the runtime gave it
+	text []byte // JSON
+}
+
+func (s *specStore) get(ctx context.Context, id string) (stored, error) {
+	resp, err := s.call(ctx, containersGet, text(requestID, id))
+	if err != nil {
+		return stored{}, err
+	}
+	any := fieldIn(fieldIn(resp, responseContainer), containerSpec)
+	out := stored{kind: string(fieldIn(any, anyType)), text: fieldIn(any, anyValue)}
+	if len(out.text) == 0 {
+		return stored{}, errSpec
+	}
+	return out, nil
+}
+
+// change reads a container's spec, has it changed and writes it. It returns the new one.
+func (s *specStore) change(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
+	old, err := s.get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read the stored spec of container %s: %w", id, err)
+	}
+	spec := &specs.Spec{}
+	if err := json.Unmarshal(old.text, spec); err != nil {
+		return nil, fmt.Errorf("read the stored spec of container %s: %w", id, err)
+	}
+	before, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the stored spec of container %s: %w", id, err)
+	}
+	if err := change(spec); err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the changed spec of container %s: %w", id, err)
+	}
+	if bytes.Equal(before, after) {
+		return spec, nil
+	}
+	document, err := overlay(old.text, before, after)
+	if err != nil {
+		return nil, fmt.Errorf("encode the changed spec of container %s: %w", id, err)
+	}
+	value := appendBytes(text(anyType, old.kind), anyValue, document)
+	c := appendBytes(text(containerID, id), containerSpec, value)
+	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, text(maskPath, "spec"))
+	if _, err := s.call(ctx, containersUpdate, req); err != nil {
+		return nil, fmt.Errorf("write the spec of container %s: %w", id, err)
+	}
+	return spec, nil
+}
+
+// overlay is a document with the changes between two others: what neither of them knows,
+// such as the fields of a newer OCI spec, stays.
+func overlay(document, before, after []byte) ([]byte, error) {
+	var d, b, a any
+	for text, into := range map[*[]byte]*any{&document: &d, &before: &b, &after: &a} {
+		dec := json.NewDecoder(bytes.NewReader(*text))
+		dec.UseNumber()
+		if err := dec.Decode(into); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(overlaid(d, b, a))
+}
+
+func overlaid(d, b, a any) any {
+	if reflect.DeepEqual(b, a) {
+		return d
+	}
+	dm, isD := d.(map[string]any)
+	bm, isB := b.(map[string]any)
+	am, isA := a.(map[string]any)
+	if !isD || !isB || !isA {
+		return a
+	}
+	for k := range bm {
+		if _, stays := am[k]; !stays {
+			delete(dm, k)
+		}
+	}
+	for k, v := range am {
+		dm[k] = overlaid(dm[k], bm[k], v)
+	}
+	return dm
+}
+
+// text is a message with one field, a text.
+func text(n protowire.Number, v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), v)
+}
+
+func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+}
+
+// fieldIn is the last field of a number in a message, of bytes; nil for none.
+func fieldIn(b []byte, want protowire.Number) (found []byte) {
+	for len(b) > 0 {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return nil
+		}
+		b = b[size:]
+		if n == want && kind == protowire.BytesType {
+			v, size := protowire.ConsumeBytes(b)
+			if size < 0 {
+				return nil
+			}
+			found, b = v, b[size:]
+			continue
+		}
+		if size = protowire.ConsumeFieldValue(n, kind, b); size < 0 {
+			return nil
+		}
+		b = b[size:]
+	}
+	return found
+}

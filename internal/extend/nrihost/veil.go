@@ -1,0 +1,197 @@
+package nrihost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// veil hides pods and containers that exist in the runtime until plugins have answered.
+// Before the runtime has said their ids they are hidden by what the caller named them.
+type veil struct {
+	mu     sync.Mutex // guards all below
+	hidden map[string]*hidden
+}
+
+// hidden is one pod or container, by its name and later by its id, too.
+type hidden struct {
+	done chan struct{} // closed when it can be seen, or is gone
+}
+
+func newVeil() *veil { return &veil{hidden: map[string]*hidden{}} }
+
+func podKey(m *cri.PodSandboxMetadata) string {
+	return fmt.Sprintf("pod %s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
+}
+
+func containerKey(pod string, m *cri.ContainerMetadata) string {
+	return fmt.Sprintf("container %s/%s/%d", pod, m.GetName(), m.GetAttempt())
+}
+
+// hide hides what has a key. named adds its id, and reveal ends it. ok is false where it is
+// hidden already: a caller has made the same call twice.
+func (v *veil) hide(key string) (named func(id string), reveal func(), ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.hidden[key] != nil {
+		return nil, nil, false
+	}
+	one, keys := &hidden{done: make(chan struct{})}, []string{key}
+	v.hidden[key] = one
+	named = func(id string) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.hidden[id] = one
+		keys = append(keys, id)
+	}
+	return named, sync.OnceFunc(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, k := range keys {
+			delete(v.hidden, k)
+		}
+		close(one.done)
+	}), true
+}
+
+func (v *veil) any() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.hidden) > 0
+}
+
+func (v *veil) hides(keys ...string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
+}
+
+// await returns when what has a key or id is hidden no more.
+func (v *veil) await(ctx context.Context, key string) {
+	v.mu.Lock()
+	one := v.hidden[key]
+	v.mu.Unlock()
+	if one == nil {
+		return
+	}
+	select {
+	case <-one.done:
+	case <-ctx.Done():
+	}
+}
+
+// nothing is a request about an id that no runtime gives out: container_id and
+// pod_sandbox_id are field 1 of every request.
+var nothing = must(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// abouts are the calls about one pod or container that pass.
+var abouts = map[string]func([]byte) string{
+	"PodSandboxStatus": firstText, "ContainerStatus": firstText, "ContainerStats": firstText, "PodSandboxStats": firstText,
+	"ExecSync": firstText, "Exec": firstText, "Attach": firstText, "PortForward": firstText, "ReopenContainerLog": firstText, "CheckpointContainer": firstText,
+}
+
+// firstText is field 1 of a message, a text.
+func firstText(b []byte) string {
+	req := &cri.ContainerStatusRequest{} // its field 1, and whatever else
+	if proto.Unmarshal(b, req) != nil {
+		return ""
+	}
+	return req.GetContainerId()
+}
+
+// filters take what is hidden out of answers.
+var filters = map[string]func(*Host, []byte) []byte{
+	"ListPodSandbox": filter(func(v *veil, r *cri.ListPodSandboxResponse) {
+		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
+	}),
+	"StreamPodSandboxes": filter(func(v *veil, r *cri.ListPodSandboxResponse) {
+		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
+	}),
+	"ListContainers": filter(func(v *veil, r *cri.ListContainersResponse) {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
+			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
+		})
+	}),
+	"StreamContainers": filter(func(v *veil, r *cri.ListContainersResponse) {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
+			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
+		})
+	}),
+	"ListContainerStats":    filter(hideContainerStats),
+	"StreamContainerStats":  filter(hideContainerStats),
+	"ListPodSandboxStats":   filter(hidePodStats),
+	"StreamPodSandboxStats": filter(hidePodStats),
+	"GetContainerEvents":    hideEvent,
+}
+
+func hideContainerStats(v *veil, r *cri.ListContainerStatsResponse) {
+	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.ContainerStats) bool { return v.hides(s.GetAttributes().GetId()) })
+}
+
+func hidePodStats(v *veil, r *cri.ListPodSandboxStatsResponse) {
+	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.PodSandboxStats) bool {
+		return v.hides(s.GetAttributes().GetId(), podKey(s.GetAttributes().GetMetadata()))
+	})
+}
+
+func filter[A any, P interface {
+	*A
+	proto.Message
+}](hide func(v *veil, a P)) func(*Host, []byte) []byte {
+	return func(h *Host, b []byte) []byte {
+		a := P(new(A))
+		if proto.Unmarshal(b, a) != nil {
+			return b
+		}
+		hide(h.veil, a)
+		out, err := proto.Marshal(a)
+		if err != nil {
+			return b
+		}
+		return out
+	}
+}
+
+// hideEvent holds an event back until what it is about can be seen: the events behind it
+// keep their order. One about a container that is gone by then is for nobody.
+func hideEvent(h *Host, b []byte) []byte {
+	e := &cri.ContainerEventResponse{}
+	if proto.Unmarshal(b, e) != nil {
+		return b
+	}
+	pod := e.GetPodSandboxStatus()
+	keys := []string{e.GetContainerId(), podKey(pod.GetMetadata())}
+	for _, c := range e.GetContainersStatuses() {
+		if c.GetId() == e.GetContainerId() {
+			keys = append(keys, containerKey(pod.GetId(), c.GetMetadata()))
+		}
+	}
+	hidden := h.veil.hides(keys...)
+	ctx, cancel := context.WithTimeout(context.Background(), mostHeld)
+	defer cancel()
+	for _, k := range keys {
+		h.veil.await(ctx, k)
+	}
+	if hidden && !h.book.has(e.GetContainerId()) {
+		return nil
+	}
+	e.ContainersStatuses = slices.DeleteFunc(e.ContainersStatuses, func(c *cri.ContainerStatus) bool {
+		return h.veil.hides(c.GetId(), containerKey(pod.GetId(), c.GetMetadata()))
+	})
+	out, err := proto.Marshal(e)
+	if err != nil {
+		return b
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package nrihost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxMessage is what kubelets and runtimes take.
+const maxMessage = 16 << 20
+
+// services are those whose calls are held. v1alpha2 (Kubernetes before 1.26) has the same
+// fields under the same numbers.
+var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
+
+// bytesCodec passes messages as they are. It has the name of the codec whose bytes they are.
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string { return "proto" }
+
+func (bytesCodec) Marshal(v any) ([]byte, error) {
+	if b, ok := v.(*[]byte); ok {
+		return *b, nil
+	}
+	return nil, fmt.Errorf("message of type %T", v)
+}
+
+func (bytesCodec) Unmarshal(b []byte, v any) error {
+	if to, ok := v.(*[]byte); ok {
+		*to = append([]byte(nil), b...)
+		return nil
+	}
+	return fmt.Errorf("message of type %T", v)
+}
+
+func clientOptions(dial func(context.Context) (net.Conn, error)) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}),
+	}
+}
+
+func (h *Host) serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(h.serve),
+	}
+}
+
+// serve serves one call of any method.
+func (h *Host) serve(_ any, s grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(s)
+	c := call{h: h, method: method, stream: s}
+	for _, service := range services {
+		name, ours := strings.CutPrefix(method, service)
+		if !ours {
+			continue
+		}
+		if handle := held[name]; handle != nil {
+			return c.unary(handle)
+		}
+		c.filter = filters[name]
+		c.about = abouts[name]
+	}
+	return c.pass()
+}
+
+// call is one call of a caller.
+type call struct {
+	h      *Host
+	method string
+	stream grpc.ServerStream
+	filter func(*Host, []byte) []byte // of answers; nil passes them
+	about  func([]byte) string        // the id that a request is about; nil for none
+}
+
+// outgoing has the caller's metadata go on.
+func outgoing(ctx context.Context) context.Context {
+	md, ok := metadata.FromIncomingContext(ctx)
+	if !ok {
+		return ctx
+	}
+	md = md.Copy()
+	for k := range md {
+		if strings.HasPrefix(k, ":") || strings.HasPrefix(k, "grpc-") || k == "content-type" || k == "user-agent" || k == "te" {
+			delete(md, k)
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// forward makes a call of the CRI proxy with the bytes of a request.
+func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []byte, err error) {
+	err = h.raw.Invoke(outgoing(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
+	return resp, err
+}
+
+// unary serves a call that is held.
+func (c call) unary(handle *handler) error {
+	c.h.busy.Add(1)
+	defer c.h.busy.Add(-1)
+	var req []byte
+	if err := c.stream.RecvMsg(&req); err != nil {
+		return err
+	}
+	ctx := c.stream.Context()
+	var resp []byte
+	var err error
+	if c.h.up.Load() || handle.opens {
+		resp, err = handle.serve(c.h, ctx, c.method, req)
+	} else {
+		resp, err = c.h.forward(ctx, c.method, req)
+	}
+	if err != nil {
+		return err
+	}
+	return c.stream.SendMsg(&resp)
+}
+
+// pass passes messages in both directions until either ends.
+func (c call) pass() error {
+	ctx, cancel := context.WithCancel(outgoing(c.stream.Context()))
+	defer cancel()
+	to, err := c.h.raw.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
+	if err != nil {
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- c.passUp(to) }() // ends with the caller's stream, or with this call
+	err = c.passDown(to)
+	select {
+	case up := <-sent:
+		if s, ok := status.FromError(up); ok && s.Code() == codes.NotFound {
+			return up
+		}
+	default:
+	}
+	return err
+}
+
+func (c call) passUp(to grpc.ClientStream) error {
+	for {
+		var b []byte
+		if err := c.stream.RecvMsg(&b); err != nil {
+			if errors.Is(err, io.EOF) {
+				return to.CloseSend()
+			}
+			return err
+		}
+		if c.about != nil && c.h.up.Load() && c.h.veil.hides(c.about(b)) {
+			// What is hidden is not there: an id that no runtime gives out says so in the runtime's words.
+			b = nothing
+		}
+		if err := to.SendMsg(&b); err != nil {
+			return err
+		}
+	}
+}
+
+func (c call) passDown(to grpc.ClientStream) error {
+	header, err := to.Header()
+	if err == nil && len(header) > 0 {
+		_ = c.stream.SetHeader(header)
+	}
+	for {
+		var b []byte
+		if err := to.RecvMsg(&b); err != nil {
+			c.stream.SetTrailer(to.Trailer())
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if c.filter != nil && c.h.up.Load() && c.h.veil.any() {
+			if b = c.filter(c.h, b); b == nil {
+				continue
+			}
+		}
+		if err := c.stream.SendMsg(&b); err != nil {
+			return err
+		}
+	}
+}
+
+// handler is how a held call is served. opens says that it is held while the host does not
+// run, too.
+type handler struct {
+	serve func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
+	opens bool
+}
+
+// typed is a handler that has its request decoded and its answer encoded. What is malformed
+// is left to the runtime to complain of.
+func typed[Q, A any, PQ interface {
+	*Q
+	proto.Message
+}, PA interface {
+	*A
+	proto.Message
+}](f func(h *Host, ctx context.Context, method string, req PQ) (PA, error)) *handler {
+	return &handler{serve: func(h *Host, ctx context.Context, method string, b []byte) ([]byte, error) {
+		req := PQ(new(Q))
+		if proto.Unmarshal(b, req) != nil {
+			return h.forward(ctx, method, b)
+		}
+		resp, err := f(h, ctx, method, req)
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(resp)
+	}}
+}
+
+// invoke forwards a decoded request and decodes the answer.
+func invoke[A any, PA interface {
+	*A
+	proto.Message
+}](ctx context.Context, h *Host, method string, req proto.Message) (PA, error) {
+	b, err := proto.Marshal(req)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "encode a request: %v", err)
+	}
+	b, err = h.forward(ctx, method, b)
+	if err != nil {
+		return nil, err
+	}
+	resp := PA(new(A))
+	if err := proto.Unmarshal(b, resp); err != nil {
+		return nil, status.Errorf(codes.Internal, "decode the runtime's answer: %v", err)
+	}
+	return resp, nil
+}
