@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	tty "golang.org/x/term"
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/trimtab/trimtab/internal/fleet"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 func newTop(p *plugin) *cobra.Command {
@@ -38,7 +39,9 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 			return err
 		}
 		return onTerminal(cmd.Context(), in, out, func(sizes remotecommand.TerminalSizeQueue) error {
-			return c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: out, Sizes: sizes})
+			screen := term.NewScreen(out) // the node's bytes may be anybody's
+			err := c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: screen, Sizes: sizes})
+			return errors.Join(err, screen.Close())
 		})
 	}
 	return cmd
@@ -46,11 +49,11 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 
 // onTerminal runs f while the terminal passes on each key, and restores the terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
-	before, err := term.MakeRaw(int(in.Fd()))
+	before, err := tty.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = term.Restore(int(in.Fd()), before) }()
+	defer func() { _ = tty.Restore(int(in.Fd()), before) }()
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	defer signal.Stop(changed)
@@ -80,7 +83,7 @@ func (s *sizes) Next() *remotecommand.TerminalSize {
 		}
 	}
 	s.told = true
-	w, h, err := term.GetSize(int(s.out.Fd()))
+	w, h, err := tty.GetSize(int(s.out.Fd()))
 	if err != nil {
 		return nil
 	}
