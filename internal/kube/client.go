@@ -40,7 +40,8 @@ type Options struct {
 	// unless each has its own.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Spread is the longest wait before anything is listed: the agents of a thousand
-	// nodes that start at once would overload the server, and wait longer.
+	// nodes that start at once would overload the server, and wait longer. A connection
+	// that ended is made again after as long, 5 s at most.
 	Spread time.Duration
 	Log    *slog.Logger
 }
@@ -88,6 +89,9 @@ func Connect(o Options) (*Client, error) {
 	}
 	c.UserAgent = "trimtab/" + o.Version
 	c.QPS, c.Burst, c.Dial = asks, burst, o.Dial
+	if o.Spread > 0 {
+		c.Dial = spreadRedials(o.Dial, min(o.Spread, longestRedial))
+	}
 	t := tokenOf(c)
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {

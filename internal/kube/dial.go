@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/sleep"
+)
+
+// longestRedial bounds the wait before a connection after the first.
+const longestRedial = 5 * time.Second
+
+// dialFunc makes a connection.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// spreadRedials has each connection but the first wait up to spread. An API server that ends, or that sheds its clients
+// (GOAWAY), does so to the agents of all nodes at once, and they would come to the others in the same moment. client-go has
+// no pause of its own there: its HTTP/2 dials for the next request.
+func spreadRedials(dial dialFunc, spread time.Duration) dialFunc {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as client-go's
+	}
+	var before atomic.Bool
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if before.Swap(true) && !sleep.For(ctx, rand.N(spread)) { //nolint:gosec // only spreads load
+			return nil, ctx.Err()
+		}
+		return dial(ctx, network, address)
+	}
+}
