@@ -253,7 +253,8 @@ func (a *Agent) reportConfig(err error) {
 		return
 	}
 	for name, text := range refusedObjects(err) {
-		about := events.About{Kind: "ConfigMap", UID: a.layers.UID(name)}
+		about := events.About{Kind: "ConfigMap"}
+		about.UID, about.Version = a.layers.Identity(name)
 		about.Namespace, about.Name, _ = strings.Cut(name, "/")
 		recorder.Warn(about, events.ConfigurationRefused, text)
 	}

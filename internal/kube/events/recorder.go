@@ -18,11 +18,14 @@ type About struct {
 	Name       string
 	// UID tells objects of one name apart. kubectl describe shows no event without it.
 	UID string
+	// Version is the object's resource version, where every node says the same of it:
+	// then the first node's event is that of all. It is "" for an event of each node.
+	Version string
 }
 
 // Results are what becomes of an event, as the label of a metric.
 const (
-	Written = "written"
+	Written = "written" // or another node's says the same
 	Limited = "limited" // an object had too many
 	Full    = "full"    // newer ones took its place in the queue
 	Refused = "refused" // by the API server

@@ -103,6 +103,23 @@ func TestObjectName(t *testing.T) {
 	}
 }
 
+// TestSharedName: all nodes that say the same of a version of an object have one event; another version, and another
+// message, has another.
+func TestSharedName(t *testing.T) {
+	about := About{Kind: "ConfigMap", Namespace: "kube-system", Name: "trimtab-cluster", UID: "u", Version: "7"}
+	name := func(node, version, message string) string {
+		about.Version = version
+		return objectName(node, &pending{key: key{about, ConfigurationRefused}, message: message})
+	}
+	if name("n1", "7", "unknown key") != name("n2", "7", "unknown key") {
+		t.Error("two nodes have two events")
+	}
+	names := map[string]bool{name("n1", "7", "a"): true, name("n1", "8", "a"): true, name("n1", "7", "b"): true, name("n1", "", "a"): true, name("n2", "", "a"): true}
+	if len(names) != 5 {
+		t.Errorf("%d names", len(names))
+	}
+}
+
 // TestShorten: a long message stays text, in the size that the API server takes.
 func TestShorten(t *testing.T) {
 	for _, text := range []string{"short", strings.Repeat("ä", 700), "a" + strings.Repeat("ä", 700)} {

@@ -99,7 +99,9 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 		if len(r.written) > known {
 			clear(r.written) // their next events count from one
 		}
-		r.written[name] += p.count
+		if p.about.Version == "" {
+			r.written[name] += p.count
+		}
 		return nil
 	case hopeless(err):
 		r.done(p, Refused)
@@ -143,6 +145,9 @@ func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
 		_, err := events.Create(ctx, r.object(name, p), metav1.CreateOptions{})
 		if !kerrors.IsAlreadyExists(err) {
 			return err
+		}
+		if p.about.Version != "" { // by another node, whose events are not ours to change, or by us before a restart
+			return nil
 		}
 	}
 	// Written before a restart, its count is not known and stays.
@@ -191,10 +196,15 @@ func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
 }
 
 // objectName is the same for each event of a node about an object with a reason, so
-// that a restarted agent adds to what it wrote before.
+// that a restarted agent adds to what it wrote before. About a version of an object it
+// is the same for all nodes that say the same.
 func objectName(node string, p *pending) string {
 	h := fnv.New64a()
-	for _, s := range []string{node, p.about.Kind, p.about.Namespace, p.about.Name, p.about.UID, string(p.reason)} {
+	whose := []string{node}
+	if p.about.Version != "" {
+		whose = []string{p.about.Version, p.message}
+	}
+	for _, s := range append(whose, p.about.Kind, p.about.Namespace, p.about.Name, p.about.UID, string(p.reason)) {
 		h.Write([]byte(s + "\x00"))
 	}
 	// Names have 253 bytes at most.

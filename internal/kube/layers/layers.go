@@ -129,16 +129,16 @@ func (w *Watch) seen() (Seen, bool) {
 	return Seen{Layers: append(below, layers...), NotUnderstood: unknown}, true
 }
 
-// UID returns that of a ConfigMap in the agent's namespace, given as NAMESPACE/NAME;
-// "" if there is none.
-func (w *Watch) UID(name string) string {
+// Identity returns the UID and the resource version of a ConfigMap in the agent's
+// namespace, given as NAMESPACE/NAME; "" if there is none.
+func (w *Watch) Identity(name string) (uid, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, name, _ = strings.Cut(name, "/")
 	if o := w.maps[name]; o != nil {
-		return string(o.GetUID())
+		return string(o.GetUID()), o.GetResourceVersion()
 	}
-	return ""
+	return "", ""
 }
 
 // change changes what is known, and has it passed on.

@@ -35,6 +35,11 @@ grows. A message has the first three texts; ` + code("trimtab explain") + ` has 
 more every five minutes. A node writes at most twenty at once, and one more every two seconds. The first one after a
 rest waits up to five seconds, so that a thousand nodes do not write at once.
 
+An invalid ConfigMap has one event for all nodes: the first that refuses a version of it writes the event, with a name
+made of version and message, and the others find it there. It has no count of nodes. To count, a node would have to
+change an event that names another node as its reporter, and then a token that was stolen from one node could rewrite
+the events of all. ` + code("kubectl trimtab nodes") + ` and the node condition say which nodes refuse it.
+
 No pod waits for an event. While the API server is away the newest 256 wait, and are written when it is back. What was
 left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md](metrics.md)). ` + code("reportingInstance") + ` and
 ` + code("source.host") + ` are the node. The API server keeps events for an hour, if it is not told otherwise.

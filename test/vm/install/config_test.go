@@ -122,9 +122,7 @@ func (c *cluster) wrongLayer() {
 	c.t.Helper()
 	c.must(`kubectl -n kube-system patch configmap trimtab-cluster --type merge --patch '{"data": {"config.yaml": "apiVersion: trimtab.io/v1alpha1\nkind: Config\npols: {}\n"}}'`)
 	c.condition("ConfigurationRefused")
-	for _, n := range c.nodes {
-		c.event(n, "kube-system", "trimtab-cluster", "ConfigurationRefused", "pols")
-	}
+	c.oneEvent("kube-system", "trimtab-cluster", "ConfigurationRefused", "pols")
 }
 
 // event waits until the agent of a node has written an event about an object.
@@ -139,5 +137,18 @@ func (c *cluster) event(n *node, namespace, about, reason, says string) {
 			}
 		}
 		return errors.Join(err, fmt.Errorf("events: %q", said))
+	})
+}
+
+// oneEvent waits until there is an event about an object: one of all nodes, by one of them.
+func (c *cluster) oneEvent(namespace, about, reason, says string) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("there is one event %s about %s", reason, about), func(context.Context) error {
+		said, err := c.sh("kubectl -n " + namespace + " get events --field-selector reportingComponent=trimtab,involvedObject.name=" + about + ",reason=" + reason +
+			` -o jsonpath='{range .items[*]}{.reportingInstance} {.type} {.message}{"\n"}{end}'`)
+		if err != nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, " Warning ") || !strings.Contains(said, says) {
+			return fmt.Errorf("events: %q (%w)", said, err)
+		}
+		return nil
 	})
 }
