@@ -14,7 +14,7 @@ TESTED := $(filter-out test/vm test/oracle,$(MODULES))
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # The NRI library would bring a WebAssembly runtime along, and gRPC pages of its own with a template engine: nothing of
 # ours uses either.
-TAGS := nri_no_wasm,grpcnotrace
+TAGS := nri_no_wasm,grpcnotrace$(MORE_TAGS:%=,%)
 # What is delivered: static, and for the oldest processors of each architecture whatever this one is.
 ARCHES := amd64 arm64
 # The plugin of kubectl is for people's machines, too.

@@ -72,6 +72,16 @@ func (c *cluster) look() {
 // forwarded runs a command that forwards a port, and reads the web page there and the beginning of its feed.
 func (c *cluster) forwarded(script string) string {
 	c.t.Helper()
+	// Another run on this machine may have the page's port.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if l.Close() != nil || !strings.Contains(script, " 9464") {
+		c.t.Fatalf("it forwards no port 9464:\n%s", script)
+	}
+	script = strings.Replace(script, " 9464", " "+port+":9464", 1)
 	cmd := exec.CommandContext(c.t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = c.root, c.env
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -85,10 +95,10 @@ func (c *cluster) forwarded(script string) string {
 	}()
 	var page string
 	c.await("the page answers", func(ctx context.Context) (err error) {
-		page, err = begin(ctx, "http://localhost:9464/page/")
+		page, err = begin(ctx, "http://localhost:"+port+"/page/")
 		return err
 	})
-	feed, err := begin(c.t.Context(), "http://localhost:9464/page/events")
+	feed, err := begin(c.t.Context(), "http://localhost:"+port+"/page/events")
 	if err != nil {
 		c.t.Fatal(err)
 	}

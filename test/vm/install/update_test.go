@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 )
 
 // update gives all nodes another version while pods come and go, and no running pod moves.
 func (c *cluster) update() {
 	before := c.versions()
-	// Without the stamp of git the program calls itself "devel": another version of the same code.
-	c.must("make image VCS=false ARCHES=" + runtime.GOARCH + " IMAGE=registry.example/trimtab TAG=v2")
+	// Another version of the same code: Go records the tag of the build in the program. git is not asked.
+	c.must("make image VCS=false MORE_TAGS=second ARCHES=" + runtime.GOARCH + " IMAGE=registry.example/trimtab TAG=v2")
 	c.imports()
 	owner, shared := c.apart(), c.shared()
 	stop, unload := c.watch(append(shared, owner)...), c.load()
@@ -26,18 +27,23 @@ func (c *cluster) update() {
 	c.unmoved(owner, c.apart())
 	for name, after := range c.versions() {
 		if after == before[name] {
-			c.t.Errorf("%s has version %s before and after the update", name, after)
+			c.t.Errorf("%s runs the image %s before and after the update", name, after)
 		}
 	}
 }
 
-// versions are those of the agents, by node.
+// versions are the images that the agents run, by node.
 func (c *cluster) versions() map[string]string {
 	c.t.Helper()
 	all := map[string]string{}
+	said := c.must(`kubectl -n kube-system get pods -l app.kubernetes.io/name=trimtab -o jsonpath='{range .items[*]}{.spec.nodeName} {.status.containerStatuses[0].imageID}{"\n"}{end}'`)
+	for line := range strings.Lines(said) {
+		node, image, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[node] = image
+	}
 	for _, n := range c.nodes {
-		if all[n.name] = n.status().Version; all[n.name] == "" {
-			c.t.Errorf("the agent of %s has no version", n.name)
+		if all[n.name] == "" {
+			c.t.Errorf("the agent of %s has no image in %q", n.name, said)
 		}
 	}
 	return all
