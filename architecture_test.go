@@ -83,7 +83,7 @@ var arrows = map[string][]string{
 	"internal/attach/workerpool": {},
 	"internal/attach/relay":      {"internal/attach/workerpool"},
 	"internal/sim/kernel":        {"internal/cgroup"},
-	"internal/sim/scenario":      {"internal/config", "internal/sim/kernel", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
+	"internal/sim/scenario":      {"internal/podspec", "internal/config", "internal/sim/kernel", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/nriadjust":         {},
 	"internal/sim":               {"internal/nriadjust", "internal/runtimes", "internal/attach/nri", "internal/sim/kernel", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/status", "internal/report/term", "internal/socket", "internal/topology", "internal/topology/describe"},

@@ -37,6 +37,9 @@ func Parse(text []byte) (*Scenario, error) {
 	if err := decode(asJSON, s); err != nil {
 		return nil, err
 	}
+	if err := s.expand(); err != nil {
+		return nil, err
+	}
 	if err := s.check(); err != nil {
 		return nil, err
 	}

@@ -134,8 +134,11 @@ func (s *Step) Started() []Ref {
 
 // Run is one pod and its containers.
 type Run struct {
-	Pod        Pod         `json:"pod"`
-	Containers []Container `json:"containers"`
+	Pod        Pod         `json:"pod,omitzero"`
+	Containers []Container `json:"containers,omitempty"`
+	// Manifest is a Pod as people write it, instead of both: requests and limits are
+	// converted as the kubelet converts them, and the kubelet reports the spec.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
 // Pod is a pod as the kubelet requests it from the runtime.

@@ -1,0 +1,122 @@
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
+)
+
+// expand turns the manifests of all steps into pods and containers.
+func (s *Scenario) expand() error {
+	var errs []error
+	for i := range s.Steps {
+		for j := range s.Steps[i].Run {
+			if err := s.Steps[i].Run[j].expand(); err != nil {
+				errs = append(errs, fmt.Errorf("steps[%d].run[%d].manifest: %w", i, j, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// expand fills in the pod and its containers from the manifest, with what the API server
+// and the kubelet make of it. Init containers are left out: in a scenario they would run on.
+func (r *Run) expand() error {
+	if len(r.Manifest) == 0 {
+		return nil
+	}
+	if r.Pod.Name != "" || len(r.Containers) > 0 {
+		return errors.New("a manifest stands alone: pod and containers come from it")
+	}
+	all, passed, err := podspec.Manifests(r.Manifest)
+	if err != nil {
+		return err
+	}
+	if len(all) != 1 || len(passed) > 0 {
+		return errors.New("it must be one Pod")
+	}
+	m := all[0]
+	spec, err := kubeletSpec(r.Manifest)
+	if err != nil {
+		return err
+	}
+	r.Pod = Pod{
+		Namespace: m.Spec.Namespace, Name: m.Spec.Name, QoS: m.Spec.QoS, Labels: m.Labels, Annotations: m.Annotations, Spec: spec,
+	}
+	sum := resourcesOf(podspec.PodResources(m.Spec))
+	r.Pod.Resources = &sum
+	for _, c := range m.Spec.Containers {
+		if c.Kind != lifecycle.App && c.Kind != lifecycle.Sidecar {
+			continue
+		}
+		out := Container{Name: c.Name, Resources: resourcesOf(podspec.Resources(c))}
+		for _, pair := range m.Env[c.Name] {
+			if out.Env == nil {
+				out.Env = map[string]string{}
+			}
+			name, value, _ := strings.Cut(pair, "=")
+			out.Env[name] = value
+		}
+		r.Containers = append(r.Containers, out)
+	}
+	return nil
+}
+
+// resourcesOf are resources as a scenario writes them.
+func resourcesOf(r lifecycle.Resources) Resources {
+	return Resources{Shares: pointer(r.CPU.Shares), Quota: pointer(r.CPU.Quota), Period: pointer(r.CPU.Period), Memory: pointer(r.Memory.Limit)}
+}
+
+// pointer is nil where nothing is set.
+func pointer[T comparable](o lifecycle.Opt[T]) *T {
+	if !o.Set {
+		return nil
+	}
+	return &o.V
+}
+
+// kubeletSpec is the spec of a Pod as the kubelet reports it: requests that are missing are
+// the limits (pkg/apis/core/v1/defaults.go, SetDefaults_Pod, Kubernetes 1.36).
+func kubeletSpec(manifest json.RawMessage) (json.RawMessage, error) {
+	var pod struct {
+		Kind string         `json:"kind"`
+		Spec map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal(manifest, &pod); err != nil {
+		return nil, err
+	}
+	if pod.Kind != "Pod" {
+		return nil, fmt.Errorf("its kind is %q, want Pod", pod.Kind)
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := pod.Spec[list].([]any)
+		for _, c := range containers {
+			if c, ok := c.(map[string]any); ok {
+				defaultRequests(c)
+			}
+		}
+	}
+	return json.Marshal(pod.Spec)
+}
+
+func defaultRequests(container map[string]any) {
+	resources, _ := container["resources"].(map[string]any)
+	limits, _ := resources["limits"].(map[string]any)
+	if len(limits) == 0 {
+		return
+	}
+	requests, _ := resources["requests"].(map[string]any)
+	if requests == nil {
+		requests = map[string]any{}
+		resources["requests"] = requests
+	}
+	for name, limit := range limits {
+		if _, set := requests[name]; !set {
+			requests[name] = limit
+		}
+	}
+}
