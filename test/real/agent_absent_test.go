@@ -11,25 +11,25 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// cli runs the program as a user does.
+// cli runs a command of the program.
 func (a *trimtab) cli(args ...string) (string, error) {
 	out, err := exec.Command(a.path, append(args, "--socket", a.socket())...).CombinedOutput()
 	return string(out), err
 }
 
-// one is what explain reports of the only container of a pod.
-func (a *trimtab) one(namespace, pod string) told {
+// one returns explain's report of the only container of a pod.
+func (a *trimtab) one(namespace, pod string) explanation {
 	a.t.Helper()
 	found := a.explain(namespace, pod, "")
 	if len(found) != 1 {
-		a.t.Fatalf("explain %s/%s tells of %d containers", namespace, pod, len(found))
+		a.t.Fatalf("explain %s/%s reports %d containers", namespace, pod, len(found))
 	}
 	return found[0]
 }
 
-// TestAbsent starts pods while there is no agent: they run as the runtime makes them. The agent that comes gives them
-// what can be given to what lives, and says of the rest why not.
-func TestAbsent(t *testing.T) {
+// TestStartedWithoutAgent starts pods while no agent runs. An agent that starts later applies the values that a running
+// container can get, and reports the reason for the others.
+func TestStartedWithoutAgent(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
@@ -58,7 +58,7 @@ func TestAbsent(t *testing.T) {
 	same(t, "shares of the batch pod", c.PodKernelFile(batchPod, "cpu.shares"), "512")
 	same(t, "process", c.ContainerPID(owner), pid)
 	c.StartContainer(waiting)
-	same(t, "affinity of one that was created without an agent", c.FirstView(waiting).Affinity, "0")
+	same(t, "affinity of a container created without an agent", c.FirstView(waiting).Affinity, "0")
 
 	reported := false
 	for _, v := range a.one("shop", "db").Values {
@@ -75,7 +75,7 @@ func TestAbsent(t *testing.T) {
 	if out, err := a.cli("explain", "shop/db"); err != nil || !strings.Contains(out, "NO") || !strings.Contains(out, "created anew") {
 		t.Errorf("explain (%v):\n%s", err, out)
 	}
-	// What was adopted stays so.
+	// Adopted values survive a restart.
 	before := snapshot(c, all)
 	a.kill()
 	a.run()
@@ -86,7 +86,7 @@ func TestAbsent(t *testing.T) {
 	all.become(t, c, "cpuset.cpus", map[string]string{"silent": "0-1", "batch": "0-1", "late": "0-1"})
 }
 
-// malformed are annotations that say nothing that could be done, and what is said of each.
+// malformed has malformed annotations with a part of the problem that the agent reports for each.
 var malformed = []struct{ name, class, key, value, reason string }{
 	{"json", "LSR", assigned, `{"cpuset":"1"`, "malformed JSON"},
 	{"list", "LSR", assigned, `{"cpuset":"1-0"}`, "runs backwards"},
@@ -96,7 +96,8 @@ var malformed = []struct{ name, class, key, value, reason string }{
 	{"class", "lsr", "", "", "not a QoS class"},
 }
 
-// TestMalformed: the pod runs with defaults and explain says why; in strict mode its creation fails with that sentence.
+// TestMalformed: the pod runs with defaults and explain reports why; in strict mode its creation fails with that
+// problem.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -117,7 +118,7 @@ func TestMalformed(t *testing.T) {
 		same(t, m.name+": memory", seen.Cgroup["memory.limit_in_bytes"], fmt.Sprint(oneCPU.MemoryLimitInBytes))
 		problems := a.one("shop", m.name).Problems
 		all := fmt.Sprintf("%+v", problems)
-		for i := len(problems) - 1; i >= 0; i-- { // what a class without CPUs, and a pod without a spec, are told besides
+		for i := len(problems) - 1; i >= 0; i-- { // further problems of a class without CPUs, and of a pod without a spec
 			if problems[i].Warning || problems[i].Unserved {
 				problems = append(problems[:i], problems[i+1:]...)
 			}

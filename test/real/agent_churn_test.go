@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestCrowdedChurn has two goroutines whose owners alternate between both CPUs, against five that let pods of all
-// classes come and go, hold containers between creation and start, and update them, while every effective cpuset is
-// read repeatedly. Not every owner can have its CPU: the two sometimes ask for the same one, or for the last one left.
-func TestCrowdedChurn(t *testing.T) {
+// TestChurnWithOwners runs two goroutines whose owners alternate between both CPUs. Five others create and remove pods
+// of all classes, keep containers between creation and start, and update them. A sampler reads every effective cpuset
+// all the time. Some owners are refused: two may request the same CPU, or the last one.
+func TestChurnWithOwners(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
@@ -52,7 +52,7 @@ func TestCrowdedChurn(t *testing.T) {
 			return nil
 		})
 	}
-	all.run(func() error { // containers come and go in a pod that stays
+	all.run(func() error { // containers are created and removed in one pod
 		for range 2 * n {
 			id, err := c.TryCreateContainer(crowd, real.ContainerSpec{Resources: pinned("0-1")})
 			if err != nil {
@@ -67,7 +67,7 @@ func TestCrowdedChurn(t *testing.T) {
 		}
 		return nil
 	})
-	all.run(func() error { // and the kubelet has wishes
+	all.run(func() error { // and the kubelet updates them
 		for i := range 4 * n {
 			for name, id := range stay {
 				if err := c.TryUpdateResources(id, pinned([]string{"0-1", "0", "1"}[i%3])); err != nil {
@@ -90,7 +90,7 @@ func TestCrowdedChurn(t *testing.T) {
 	}
 }
 
-// timed puts the time to what a judge complains of, to be found in the agent's log.
+// timed adds the time to a judge's error, to find the moment in the agent's log.
 func timed(judge func(real.Snapshot) error) func(real.Snapshot) error {
 	return func(s real.Snapshot) error {
 		if err := judge(s); err != nil {
@@ -100,8 +100,8 @@ func timed(judge func(real.Snapshot) error) func(real.Snapshot) error {
 	}
 }
 
-// ownerCycle is the life of a pod that asks for a CPU of its own. It reports whether the pod got it. One that did is an
-// owner for the sampler from before its first instruction until it has ended.
+// ownerCycle runs and removes a pod that requests an exclusive CPU, and reports whether the pod got it. If so, the
+// sampler treats it as an owner from before its first instruction until its end.
 func ownerCycle(c *real.Containerd, a *trimtab, name, cpu string, who *owners) (bool, error) {
 	pod, err := c.TryRunPod(owning(name, cpu))
 	if err != nil {
@@ -139,7 +139,7 @@ func ownerCycle(c *real.Containerd, a *trimtab, name, cpu string, who *owners) (
 	return owner, c.TryRemovePod(pod)
 }
 
-// waitingCycle is the life of a pod whose containers are all created before the first one starts.
+// waitingCycle runs and removes a pod whose containers are all created before the first one starts.
 func waitingCycle(c *real.Containerd, spec real.PodSpec) error {
 	pod, err := c.TryRunPod(spec)
 	if err != nil {
@@ -161,16 +161,17 @@ func waitingCycle(c *real.Containerd, spec real.PodSpec) error {
 	return c.TryRemovePod(pod)
 }
 
-// TestChurnCanFail plants what the sampler is there to find: a write that gives an owned CPU to another container.
-func TestChurnCanFail(t *testing.T) {
+// TestSamplerFindsSharedCPU plants the fault that the sampler must find: a write that gives an owned CPU to another
+// container.
+func TestSamplerFindsSharedCPU(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
 	needV1(t, c)
 	startTrimtab(t, c, "")
-	thief := c.RunContainer(c.RunPod(plain("thief", "")), real.ContainerSpec{Name: "thief"})
+	other := c.RunContainer(c.RunPod(plain("thief", "")), real.ContainerSpec{Name: "thief"})
 	owner := c.RunContainer(c.RunPod(owning("db", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})
-	same(t, "CPUs before", c.KernelFile(thief, "cpuset.cpus"), "0")
+	same(t, "CPUs before", c.KernelFile(other, "cpuset.cpus"), "0")
 	seen := make(chan struct{}, 1)
 	judge := real.NoSharing(func(dir string) bool { return baseOf(dir) == string(owner) })
 	sampler := c.Sample(func(s real.Snapshot) error {
@@ -183,14 +184,14 @@ func TestChurnCanFail(t *testing.T) {
 		}
 		return err
 	})
-	c.WriteKernelFile(thief, "cpuset.cpus", "0-1")
+	c.WriteKernelFile(other, "cpuset.cpus", "0-1")
 	<-seen
 	found := sampler.Stop()
 	t.Log(found)
 	if found.Violations == 0 {
-		t.Error("the sampler did not see a shared CPU")
+		t.Error("the sampler did not find the shared CPU")
 	}
-	// The next update of the thief puts it right.
-	c.UpdateResources(thief, pinned("0-1"))
-	same(t, "CPUs after an update", c.KernelFile(thief, "cpuset.cpus"), "0")
+	// The next update of that container repairs its cpuset.
+	c.UpdateResources(other, pinned("0-1"))
+	same(t, "CPUs after an update", c.KernelFile(other, "cpuset.cpus"), "0")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// mount replaces the configuration as a kubelet does in a ConfigMap volume: the file is a link through ..data, and that
-// link is replaced.
+// mount replaces the configuration like the kubelet in a ConfigMap volume: the file is a link through ..data, and
+// ..data is replaced.
 func (a *trimtab) mount(c *real.Containerd, config string) {
 	a.t.Helper()
 	at := func(name string) string { return filepath.Join(a.dir, name) }
@@ -34,8 +34,9 @@ func (a *trimtab) mount(c *real.Containerd, config string) {
 	}
 }
 
-// says waits until the status reports these errors of the newest configuration; "" means that it is in force.
-func (a *trimtab) says(wants ...string) {
+// awaitConfigError waits until the status reports these errors of the newest configuration; "" means that it is in
+// force.
+func (a *trimtab) awaitConfigError(wants ...string) {
 	a.t.Helper()
 	real.Eventually(a.t, patiently, func() error {
 		n, err := a.status()
@@ -43,19 +44,19 @@ func (a *trimtab) says(wants ...string) {
 			return err
 		}
 		if len(wants) == 0 && n.ConfigError != "" {
-			return fmt.Errorf("status says %q", n.ConfigError)
+			return fmt.Errorf("the status reports %q", n.ConfigError)
 		}
 		for _, want := range wants {
 			if !strings.Contains(n.ConfigError, want) {
-				return fmt.Errorf("status says %q of the configuration, want %q", n.ConfigError, want)
+				return fmt.Errorf("the status reports %q for the configuration, want %q", n.ConfigError, want)
 			}
 		}
 		return nil
 	})
 }
 
-// TestConfigMap swaps configurations under live containers by links. Each is in the kernel of what lives, without a
-// restart; a bad one leaves the one before in force.
+// TestConfigMap replaces configurations by links while containers run. Without a restart each is in force in the
+// kernel, and an invalid one leaves the previous one in force.
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -94,7 +95,7 @@ func TestConfigMap(t *testing.T) {
 	cpus("1", "0", "0-1")
 	a.mount(c, "pools: {shared: \"0\"}\nhooks: {cpuset: {unlabelled: shared}}")
 	cpus("0-1", "0", "0")
-	a.says()
+	a.awaitConfigError()
 
 	a.mount(c, `hooks: {batch: {enabled: false}}`)
 	of("2", "-1", fmt.Sprint(128<<20))
@@ -112,23 +113,23 @@ func TestConfigMap(t *testing.T) {
 		"pools: [":                         {"config.yaml:", "not YAML"},
 	} {
 		a.mount(c, bad)
-		a.says(says...)
+		a.awaitConfigError(says...)
 		of("2", "-1", fmt.Sprint(128<<20))
 	}
 	a.mount(c, "")
 	of("512", "50000", fmt.Sprint(64<<20))
-	a.says()
+	a.awaitConfigError()
 	for name, id := range all {
 		same(t, "process of "+name, c.ContainerPID(id), pids[name])
 	}
-	// The runtime's copy has followed: an update that says nothing of it does not undo it.
+	// The runtime's copy is updated, too: an update without CPUs does not restore the old ones.
 	c.UpdateResources(all["batch"], &cri.LinuxContainerResources{OomScoreAdj: 1000, CpuPeriod: 100_000})
 	of("512", "50000", fmt.Sprint(64<<20))
 }
 
-// TestOwnersUnderReload switches the cpuset hook off and on, and reserves a CPU that is owned. An owner that keeps its
-// CPUs keeps them through changes that are not about them; one that loses them to a change has them back when the change
-// is taken back. After each, a restart of the agent moves nothing.
+// TestOwnersUnderReload switches the cpuset hook off and on, and reserves an owned CPU. Owners keep their CPUs if a
+// change does not concern them. An owner that loses its CPUs gets them back when the change is undone. After each
+// change a restart of the agent moves nothing.
 func TestOwnersUnderReload(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -176,7 +177,7 @@ func TestOwnersUnderReload(t *testing.T) {
 	restart()
 }
 
-// generation waits until at least the given number of configurations have been in force since the agent's start.
+// generation waits until the agent has applied at least n configurations since its start.
 func (a *trimtab) generation(n int) {
 	a.t.Helper()
 	real.Eventually(a.t, patiently, func() error {

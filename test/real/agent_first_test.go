@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// named are containers by what a test calls them.
+// named has containers by the names of a test.
 type named map[string]real.ContainerID
 
 // on checks a file of each container's cgroup.
@@ -23,7 +23,7 @@ func (n named) on(t *testing.T, c *real.Containerd, when, file, want string) {
 	}
 }
 
-// become waits until a file of each container's cgroup is as wanted.
+// become waits until a file of each container's cgroup has the wanted text.
 func (n named) become(t *testing.T, c *real.Containerd, file string, want map[string]string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -48,8 +48,8 @@ func pinned(cpus string) *cri.LinuxContainerResources {
 	return &cri.LinuxContainerResources{CpuShares: 100, CpusetCpus: cpus}
 }
 
-// TestFirstInstruction looks between the creation of an owner and its start: by then everybody else, whatever their
-// class and whatever they asked for, has lost the CPU, and nobody started later gets it.
+// TestFirstInstruction checks the time between the creation of an owner and its start: by then every other container,
+// of any class and request, has lost the CPU, and no container that starts later gets it.
 func TestFirstInstruction(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -97,11 +97,11 @@ func TestFirstInstruction(t *testing.T) {
 		same(t, "cpuset at start of "+name, seen.Cgroup["cpuset.cpus"], "0")
 	}
 	late := c.RunContainer(c.RunPod(plain("late", "")), real.ContainerSpec{Name: "late", Resources: pinned("0-1")})
-	same(t, "affinity at start of one that came later", c.FirstView(late).Affinity, "0")
+	same(t, "affinity at start of a later container", c.FirstView(late).Affinity, "0")
 	found := sampler.Stop()
 	t.Log(found)
 	if found.Violations > 0 || found.Samples == 0 || found.Containers < len(others)+len(waiting)+2 {
-		t.Errorf("the sampler saw: %v %v", found, found.First)
+		t.Errorf("the sampler found: %v %v", found, found.First)
 	}
 
 	// A second container of the pod has the same CPUs: a pod owns them together.
@@ -126,12 +126,12 @@ func checkOwner(t *testing.T, c *real.Containerd, pod real.PodID, id real.Contai
 		same(t, file+" at start", seen.Cgroup[file], want)
 		same(t, file, c.KernelFile(id, file), want)
 	}
-	same(t, "shares, which nobody touches", c.KernelFile(id, "cpu.shares"), "1024")
+	same(t, "shares, which stay as requested", c.KernelFile(id, "cpu.shares"), "1024")
 	same(t, "quota of the pod", c.PodKernelFile(pod, "cpu.cfs_quota_us"), "-1")
 }
 
-// batchRow is a row of Koordinator's table of batch resources, with the values by hand: request, limit and memory of
-// each container, and what each container and the pod then have. Memory of 0 is unlimited.
+// batchRow is a row of Koordinator's table of batch resources, written by hand: request, limit and memory of each
+// container, and the resulting values of each container and the pod. Memory of 0 is unlimited.
 type batchRow struct {
 	name, spec string
 	containers map[string]batchValues
@@ -142,7 +142,7 @@ type batchValues struct {
 	shares, quota, memory int64
 }
 
-const unlimitedV1 = 9223372036854771712 // the kernel's word for it
+const unlimitedV1 = 9223372036854771712 // the kernel's number for unlimited memory
 
 func batchTable() []batchRow {
 	const gi2 = 2 << 30
@@ -163,11 +163,11 @@ func batchTable() []batchRow {
 		{"a container the spec does not name", `"a":{"requests":{"kubernetes.io/batch-cpu":"100"},
 			"limits":{"kubernetes.io/batch-cpu":"2000","kubernetes.io/batch-memory":"64Mi"}}`,
 			map[string]batchValues{"a": {102, 200_000, 64 << 20}, "other": {2, -1, 0}}, batchValues{102, 200_000, 64 << 20}},
-		{"nothing said", ``, map[string]batchValues{"a": {2, -1, 0}}, batchValues{2, -1, 0}},
+		{"no batch resources", ``, map[string]batchValues{"a": {2, -1, 0}}, batchValues{2, -1, 0}},
 	}
 }
 
-// TestBatchTable plays the rows of the table: what a container has at its first instruction, and its pod.
+// TestBatchTable checks each row: the values of a container at its first instruction, and those of its pod.
 func TestBatchTable(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t)
@@ -202,7 +202,8 @@ func (v batchValues) files() map[string]string {
 	}
 }
 
-// TestGPUs: every container of the pod gets the variable, whatever it had, and no other pod's.
+// TestGPUs: every container of the pod gets the variable, also if it had another value, and no container of other pods
+// does.
 func TestGPUs(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t)

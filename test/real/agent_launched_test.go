@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestLaunched has containerd start the agent as a pre-installed plugin, with a drop-in. What is in its plugin folder
-// is a script, so that the agent keeps to folders of this test; a drop-in cannot say where those are.
-func TestLaunched(t *testing.T) {
+// TestLaunchedByContainerd lets containerd start the agent as a pre-installed plugin, with a drop-in. The plugin is a
+// script that makes the agent use directories of this test, which a drop-in cannot set.
+func TestLaunchedByContainerd(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
@@ -34,19 +34,19 @@ func TestLaunched(t *testing.T) {
 	a.attached()
 	defer func() {
 		if text, _ := os.ReadFile(filepath.Join(a.dir, "launched.log")); t.Failed() {
-			t.Logf("the launched agent said:\n%s", text)
+			t.Logf("output of the launched agent:\n%s", text)
 		}
 	}()
 	service := c.RunContainer(c.RunPod(plain("service", "LS")), real.ContainerSpec{Name: "service"})
 	same(t, "affinity by the drop-in's pool", c.FirstView(service).Affinity, "0")
 	silent := c.RunContainer(c.RunPod(plain("silent", "")), real.ContainerSpec{Name: "silent"})
-	same(t, "affinity of a silent pod", c.FirstView(silent).Affinity, "0-1")
+	same(t, "affinity of a pod without requests", c.FirstView(silent).Affinity, "0-1")
 	ownerPod := c.RunPod(owning("db", "1"))
 	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
 	checkOwner(t, c, ownerPod, owner)
 	named{"silent": silent, "service": service}.on(t, c, "beside an owner", "cpuset.cpus", "0")
 
-	c.Restart() // and the agent with it
+	c.Restart() // which restarts the agent, too
 	a.attached()
 	named{"silent": silent, "service": service}.on(t, c, "after a restart", "cpuset.cpus", "0")
 	same(t, "CPUs of the owner after a restart", c.KernelFile(owner, "cpuset.cpus"), "1")
@@ -54,7 +54,7 @@ func TestLaunched(t *testing.T) {
 		t.Errorf("grants after a restart: %+v, %v", n.CPUs.Grants, err)
 	}
 
-	// The agent ends with its runtime. It must be gone before its folder is, or it would make it again.
+	// The agent ends with its runtime. It must end before the test removes its directory, or it would make that again.
 	c.Stop()
 	real.Eventually(t, patiently, func() error {
 		if _, err := a.status(); err == nil {

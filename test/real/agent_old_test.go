@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestContainerd17 attaches to the oldest containerd line that has NRI: what is promised is there at the first
-// instruction, updates and restarts move nothing, and the agent asks for no event that this runtime does not know.
+// TestContainerd17 attaches to the oldest containerd with NRI. Values are in force at the first instruction, updates
+// and restarts move nothing, and the agent subscribes to no event that this runtime does not know.
 func TestContainerd17(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -31,7 +31,7 @@ func TestContainerd17(t *testing.T) {
 	needV1(t, c)
 	a := startTrimtab(t, c, `hooks: {oomScore: {enabled: true}}
 authorisation: [{kinds: [oom-score], namespaces: [shop], decision: allow}]`)
-	crowd := oldCrowd(t, c, a)
+	crowd := runOtherContainers(t, c, a)
 	servicePod := c.RunPod(plain("late", "LS"))
 	waiting := c.CreateContainer(servicePod, real.ContainerSpec{Name: "waiting", Resources: pinned("0-1")})
 	ownerPod := c.RunPod(owning("db", "1"))
@@ -40,9 +40,9 @@ authorisation: [{kinds: [oom-score], namespaces: [shop], decision: allow}]`)
 	crowd.on(t, c, "beside an owner", "cpuset.cpus", "0")
 	c.StartContainer(waiting)
 	crowd["waiting"] = waiting
-	same(t, "affinity at start of one that waited", c.FirstView(waiting).Affinity, "0")
+	same(t, "affinity at start of a container created before", c.FirstView(waiting).Affinity, "0")
 
-	oldUpdates(t, c, owner, crowd)
+	checkKubeletUpdates(t, c, owner, crowd)
 	all := named{"owner": owner, "service": crowd["service"], "batch": crowd["batch"], "silent": crowd["silent"], "waiting": waiting}
 	before := fmt.Sprint(snapshot(c, all))
 	for name, restart := range map[string]func(){"containerd": c.Restart, "containerd, killed": c.Kill9AndRestart, "agent": func() { a.kill(); a.run() }} {
@@ -54,14 +54,14 @@ authorisation: [{kinds: [oom-score], namespaces: [shop], decision: allow}]`)
 	crowd.become(t, c, "cpuset.cpus", map[string]string{"service": "0-1", "silent": "0-1", "waiting": "0-1"})
 }
 
-// oldCrowd is one container of each kind that owns nothing, with what it must have from its first instruction on.
-func oldCrowd(t *testing.T, c *real.Containerd, a *trimtab) named {
+// runOtherContainers runs one container of each kind that owns nothing, and checks its values at its first instruction.
+func runOtherContainers(t *testing.T, c *real.Containerd, a *trimtab) named {
 	t.Helper()
 	if n, err := a.status(); err != nil || len(n.Attachments) != 1 || !strings.HasPrefix(n.Attachments[0].Runtime, "containerd v1.7.") {
 		t.Fatalf("attached to %+v, %v", n.Attachments, err)
 	}
 	spec := plain("batch", "BE")
-	spec.QoS = real.BestEffort // whose pods batch resources are for
+	spec.QoS = real.BestEffort // the class of pods with batch resources
 	spec.Annotations = map[string]string{
 		extended: `{"containers":{"batch":{"requests":{"kubernetes.io/batch-cpu":"500"},
 			"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"64Mi"}}}}`,
@@ -80,8 +80,8 @@ func oldCrowd(t *testing.T, c *real.Containerd, a *trimtab) named {
 	}
 }
 
-// oldUpdates sends what a kubelet may send while CPU 1 is owned.
-func oldUpdates(t *testing.T, c *real.Containerd, owner real.ContainerID, crowd named) {
+// checkKubeletUpdates sends the updates that a kubelet may send while CPU 1 is owned.
+func checkKubeletUpdates(t *testing.T, c *real.Containerd, owner real.ContainerID, crowd named) {
 	t.Helper()
 	for _, r := range []*cri.LinuxContainerResources{{CpusetCpus: "0-1"}, {CpuShares: 1300, CpuQuota: 150_000, CpuPeriod: 100_000}} {
 		c.UpdateResources(owner, r)
@@ -92,13 +92,13 @@ func oldUpdates(t *testing.T, c *real.Containerd, owner real.ContainerID, crowd 
 		}
 		crowd.on(t, c, "after an update", "cpuset.cpus", "0")
 	}
-	same(t, "owner's shares, which are the kubelet's", c.KernelFile(owner, "cpu.shares"), "1300")
-	same(t, "batch's shares, which are not", c.KernelFile(crowd["batch"], "cpu.shares"), "512")
-	same(t, "quota of a silent pod, which is the kubelet's", c.KernelFile(crowd["silent"], "cpu.cfs_quota_us"), "150000")
+	same(t, "owner's shares, which the kubelet sets", c.KernelFile(owner, "cpu.shares"), "1300")
+	same(t, "batch's shares, which the kubelet does not set", c.KernelFile(crowd["batch"], "cpu.shares"), "512")
+	same(t, "quota of a pod without requests, which the kubelet sets", c.KernelFile(crowd["silent"], "cpu.cfs_quota_us"), "150000")
 }
 
-// TestUnknownEvents shows what the agent keeps clear of: a plugin that asks containerd 1.7 for an event it does not
-// know, the update of a pod, is dropped after a start without an error, and one that leaves it out is not.
+// TestUnknownEvents shows a fault of containerd 1.7 that the agent avoids. It drops a plugin, without an error, that
+// subscribes to an event that it does not know, such as the update of a pod.
 func TestUnknownEvents(t *testing.T) {
 	t.Parallel()
 	if !real.Privately(t) {
@@ -118,7 +118,7 @@ func TestUnknownEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Start(t.Context()); err != nil && (keeps || !strings.Contains(err.Error(), "closed")) {
-			t.Fatalf("%s: %v", name, err) // the runtime may drop it before it has said that it is registered
+			t.Fatalf("%s: %v", name, err) // the runtime may drop it before the registration returns
 		}
 		select {
 		case <-p.synced:
@@ -132,7 +132,7 @@ func TestUnknownEvents(t *testing.T) {
 	}
 }
 
-// subscriber asks for events and does nothing with them.
+// subscriber subscribes to events and ignores them.
 type subscriber struct {
 	events nri.EventMask
 	synced chan struct{}

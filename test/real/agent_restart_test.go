@@ -11,10 +11,10 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestWaitingOverRestarts restarts agent and runtime while containers wait between creation and start, the agent's
-// state deleted each time. Nothing that runs moves, what waited starts with what it was given, and the owner's end
-// frees its CPU, whether or not the runtime reports it.
-func TestWaitingOverRestarts(t *testing.T) {
+// TestCreatedContainersSurviveRestarts restarts agent and runtime while containers wait between creation and start, and
+// deletes the agent's state each time. No running container moves, waiting containers start with the values of their
+// creation, and the owner's end frees its CPU, also if the runtime does not report it.
+func TestCreatedContainersSurviveRestarts(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
@@ -41,12 +41,12 @@ func TestWaitingOverRestarts(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"the agent", func() { a.kill(); a.forget(); a.run() }},
+		{"the agent", func() { a.kill(); a.deleteState(); a.run() }},
 		{"containerd", func() { c.Restart() }},
 		{"containerd, killed", func() { c.Kill9AndRestart() }},
-		{"the agent, then containerd", func() { a.kill(); a.forget(); a.run(); a.attached(); c.Kill9AndRestart() }},
-		{"both, the agent back first", func() { c.Kill(); a.kill(); a.forget(); a.run(); c.StartAgain() }},
-		{"both, containerd back first", func() { a.kill(); c.Kill9AndRestart(); a.forget(); a.run() }},
+		{"the agent, then containerd", func() { a.kill(); a.deleteState(); a.run(); a.attached(); c.Kill9AndRestart() }},
+		{"both, the agent back first", func() { c.Kill(); a.kill(); a.deleteState(); a.run(); c.StartAgain() }},
+		{"both, containerd back first", func() { a.kill(); c.Kill9AndRestart(); a.deleteState(); a.run() }},
 	} {
 		waiting := named{
 			"sidecar": c.CreateContainer(ownerPod, real.ContainerSpec{Name: fmt.Sprint("side-", i), Resources: oneCPU}),
@@ -62,12 +62,12 @@ func TestWaitingOverRestarts(t *testing.T) {
 		}
 		for name, id := range waiting {
 			if name == "sidecar" {
-				continue // it would share the owner's CPU, and the sampler knows containers, not pods
+				continue // it would share the owner's CPU, which the sampler would report, since it has no pods
 			}
 			c.StartContainer(id)
-			same(t, fmt.Sprintf("affinity of %s that waited over a restart of %s", name, restart.name), c.FirstView(id).Affinity, "0")
+			same(t, fmt.Sprintf("affinity of %s, created before a restart of %s", name, restart.name), c.FirstView(id).Affinity, "0")
 		}
-		same(t, "shares of a batch container that waited", c.FirstView(waiting["batch"]).Cgroup["cpu.shares"], "256")
+		same(t, "shares of a batch container created before the restarts", c.FirstView(waiting["batch"]).Cgroup["cpu.shares"], "256")
 		for _, id := range waiting {
 			c.RemoveContainer(id)
 		}
@@ -82,25 +82,26 @@ func TestWaitingOverRestarts(t *testing.T) {
 	c.Restart()
 	a.attached()
 	c.StartContainer(side)
-	same(t, "affinity of a sidecar that waited", c.FirstView(side).Affinity, "1")
+	same(t, "affinity of a sidecar created before the restarts", c.FirstView(side).Affinity, "1")
 
-	// containerd does not report the end of a pod that is older than itself.
+	// containerd does not report the end of a pod that it has restored at its start.
 	c.StopPod(ownerPod)
 	c.RemovePod(ownerPod)
 	delete(all, "owner")
 	all.become(t, c, "cpuset.cpus", map[string]string{"silent": "0-1", "both": "0-1", "service": "0-1", "batch": "0-1"})
 }
 
-// forget deletes what the agent remembers. It must not run.
-func (a *trimtab) forget() {
+// deleteState deletes the agent's state directory. The agent must not run.
+func (a *trimtab) deleteState() {
 	a.t.Helper()
 	if err := os.RemoveAll(a.state()); err != nil {
 		a.t.Fatal(err)
 	}
 }
 
-// TestExplainTellsAll asks, of a pod of each kind, for every value's hook, key and channel, as a program and as a user.
-func TestExplainTellsAll(t *testing.T) {
+// TestExplainIsComplete checks that explain reports hook, key and channel of every value of a pod of each kind, in its
+// API and in its text.
+func TestExplainIsComplete(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
@@ -140,7 +141,7 @@ func TestExplainTellsAll(t *testing.T) {
 		for field, v := range want {
 			for _, word := range []string{field, v.value, v.hook, v.key, v.channel} {
 				if err != nil || !strings.Contains(out, word) {
-					t.Errorf("explain of %s does not say %q of %s (%v):\n%s", pod, word, field, err, out)
+					t.Errorf("explain of %s lacks %q for %s (%v):\n%s", pod, word, field, err, out)
 				}
 			}
 		}

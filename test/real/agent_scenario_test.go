@@ -19,9 +19,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestScenarios plays the files of testdata, which are made for a node of two CPUs, through the real runtime. They are
-// written as those of test/scenarios are; what is wanted is compared with the kernel's files and the container's first
-// view of itself by code that knows neither engine nor attachment.
+// TestScenarios plays the files of testdata, which are made for a node of two CPUs, on the real runtime. They have the
+// format of test/scenarios. Code that is independent of engine and attachments compares the wants with the kernel's
+// files and with the probe's report of the first instruction.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -35,14 +35,14 @@ func TestProxyScenarios(t *testing.T) {
 	playScenarios(t, "cri", real.WithoutNRI())
 }
 
-// TestBypassScenarios plays them beside a runtime without NRI.
+// TestBypassScenarios plays them with bypass and a runtime without NRI.
 func TestBypassScenarios(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	playScenarios(t, "bypass", real.WithoutNRI())
 }
 
-// TestBypassScenarios16 is the same beside Debian's own containerd.
+// TestBypassScenarios16 does the same with Debian's containerd 1.6.
 func TestBypassScenarios16(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -56,7 +56,7 @@ func TestBypassScenarios16(t *testing.T) {
 	playScenarios(t, "bypass", real.WithRelease(real.V16), real.WithoutNRI())
 }
 
-// TestProxyScenarios16 is the same before Debian's own containerd.
+// TestProxyScenarios16 does the same with Debian's containerd 1.6.
 func TestProxyScenarios16(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -93,7 +93,7 @@ func playScenarios(t *testing.T, attach string, o ...real.Option) {
 			case "cri":
 				p.attach = p.a.between(c)
 			case "bypass":
-				p.attach = beside(c, "")
+				p.attach = bypassConfig(c, "")
 			}
 			p.a.configure(c, p.attach+document(t, s.Config))
 			p.a.run()
@@ -117,11 +117,11 @@ type player struct {
 	fresh []scenario.Ref // started by this step
 	wants int
 	at    parity.Attachment
-	// attach is the configuration's word on the attachment; empty for NRI.
+	// attach is the configuration of the attachment; empty for NRI.
 	attach string
 }
 
-// back waits until the agent is attached, and the runtime answers the kubelet.
+// back waits until the agent is attached and the runtime answers the kubelet.
 func (p *player) back() {
 	p.t.Helper()
 	p.a.attached()
@@ -132,7 +132,7 @@ func (p *player) back() {
 	answers(p.t, p.c)
 }
 
-// document writes a configuration's keys as lines of YAML, which JSON values are too.
+// document writes the keys of a configuration as lines of YAML, with JSON values.
 func document(t *testing.T, config json.RawMessage) string {
 	t.Helper()
 	if len(config) == 0 {
@@ -173,14 +173,14 @@ func (p *player) step(s *scenario.Step) {
 	}
 }
 
-// await waits for what may take a moment, and returns what is still wrong then.
-func (p *player) await(look func() error) error {
+// await waits until check returns no error, and returns its last error.
+func (p *player) await(check func() error) error {
 	var last error
-	real.Eventually(quiet{p.t}, patiently, func() error { last = look(); return last })
+	real.Eventually(quiet{p.t}, patiently, func() error { last = check(); return last })
 	return last
 }
 
-// quiet lets a wait end without ending the test.
+// quiet lets a wait time out without failing the test.
 type quiet struct{ testing.TB }
 
 func (quiet) Fatalf(string, ...any) {}
@@ -246,7 +246,7 @@ func (p *player) run(r *scenario.Run) error {
 	if r.Pod.Resources != nil {
 		spec.Resources = resources(*r.Pod.Resources)
 	} else if len(r.Containers) == 1 && r.Pod.QoS != "BestEffort" {
-		spec.Resources = resources(r.Containers[0].Resources) // the sum of one
+		spec.Resources = resources(r.Containers[0].Resources) // the sums over one container
 		spec.Resources.CpusetCpus = ""
 	}
 	pod, err := p.c.TryRunPod(spec)
@@ -292,7 +292,7 @@ func resources(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// check compares one want with the kernel, the runtime and what the agent reports.
+// check compares one want with the kernel, the runtime and the agent's status.
 func (p *player) check(ref scenario.Ref, want scenario.Want) error {
 	if ref.Container() == "" {
 		got, err := effective.Cgroup(hostFiles{}, false, p.c.PodCgroup(p.pods[ref]))
@@ -352,7 +352,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want) error {
 		return err
 	}
 	if len(found) != 1 {
-		return fmt.Errorf("the agent tells of %d such containers", len(found))
+		return fmt.Errorf("the agent reports %d such containers", len(found))
 	}
 	if want.Class != "" && found[0].Class != want.Class {
 		return fmt.Errorf("class is %s, want %s", found[0].Class, want.Class)
@@ -372,7 +372,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want) error {
 	return nil
 }
 
-// checkFirst compares what a container saw at its first instruction.
+// checkFirst compares a want with the probe's report of the first instruction.
 func (p *player) checkFirst(ref scenario.Ref, want scenario.Want) error {
 	seen := p.c.FirstView(p.ctrs[ref])
 	got, err := effective.Cgroup(seenFiles(seen.Cgroup), false, "own")
@@ -420,7 +420,7 @@ func (hostFiles) ReadFile(path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join("/sys/fs/cgroup", path))
 }
 
-// seenFiles are what a container saw of its own cgroup.
+// seenFiles has the cgroup files that a container saw at its start.
 type seenFiles map[string]string
 
 func (s seenFiles) ReadFile(path string) ([]byte, error) {
@@ -431,7 +431,7 @@ func (s seenFiles) ReadFile(path string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// cpuIDs reads a kernel list. Lists here are short.
+// cpuIDs parses a kernel list.
 func cpuIDs(list string) []int {
 	var ids []int
 	for part := range strings.SplitSeq(list, ",") {

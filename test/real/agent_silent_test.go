@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestSilentSpec compares the OCI spec of a silent container byte by byte with and without an agent (I5), and while
-// somebody owns a CPU: then the cpuset differs, and the record of what was asked.
+// TestSilentSpec compares the OCI spec of a container without requests byte by byte with and without an agent (I5).
+// While another container owns a CPU, only the cpuset and the record of the original resources may differ.
 func TestSilentSpec(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -51,7 +51,7 @@ func TestSilentSpec(t *testing.T) {
 	}
 }
 
-// ociSpec is the runtime's spec of a container as text, without the ids that differ from one attempt to the next.
+// ociSpec returns the runtime's spec of a container as text, without the ids, which differ between attempts.
 func ociSpec(t *testing.T, c *real.Containerd, pod real.PodID, id real.ContainerID) string {
 	t.Helper()
 	answer, err := c.CRI().ContainerStatus(context.Background(), &cri.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
@@ -63,7 +63,7 @@ func ociSpec(t *testing.T, c *real.Containerd, pod real.PodID, id real.Container
 		t.Fatal(err)
 	}
 	if len(info.RuntimeSpec) == 0 {
-		t.Fatal("the runtime tells no spec")
+		t.Fatal("the runtime reports no spec")
 	}
 	text := strings.NewReplacer(string(id), "CONTAINER", string(pod), "POD").Replace(string(info.RuntimeSpec))
 	return regexp.MustCompile(`/proc/\d+/ns/`).ReplaceAllString(text, "/proc/SANDBOX/ns/")

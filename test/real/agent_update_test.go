@@ -9,7 +9,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestUpdates sends what a kubelet may send while CPU 1 is owned. None of it moves the CPU; the rest takes effect.
+// TestUpdates sends the updates that a kubelet may send while CPU 1 is owned. None gives the CPU to another container;
+// all other values take effect.
 func TestUpdates(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -27,7 +28,7 @@ func TestUpdates(t *testing.T) {
 	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
 	sampler := c.Sample(real.NoSharing(func(dir string) bool { return baseOf(dir) == string(owner) }))
 
-	shares, memory := int64(1300), int64(80<<20) // what still pays for the owner's CPU
+	shares, memory := int64(1300), int64(80<<20) // a request that still pays for the owner's CPU
 	for i, r := range []*cri.LinuxContainerResources{
 		{CpusetCpus: "0-1"},
 		{CpusetCpus: "1"},
@@ -62,22 +63,23 @@ func TestUpdates(t *testing.T) {
 	for file, want := range map[string]string{
 		"cpuset.cpus": "0", "cpu.shares": fmt.Sprint(shares), "cpu.cfs_quota_us": "60000", "memory.limit_in_bytes": fmt.Sprint(memory),
 	} {
-		same(t, file+" of one updated before it started", seen.Cgroup[file], want)
+		same(t, file+" of a container updated before its start", seen.Cgroup[file], want)
 	}
 	found := sampler.Stop()
 	t.Log(found)
 	if found.Violations > 0 || found.Samples == 0 {
-		t.Errorf("the sampler saw: %v %v", found, found.First)
+		t.Errorf("the sampler found: %v %v", found, found.First)
 	}
-	// What was asked for while it could not be had comes when it can.
+	// Requested CPUs that were owned are granted when they become free.
 	c.UpdateResources(others["both"], pinned("1"))
-	same(t, "CPUs of one that asks for what it cannot have", c.KernelFile(others["both"], "cpuset.cpus"), "0")
+	same(t, "CPUs of a container that requests owned ones", c.KernelFile(others["both"], "cpuset.cpus"), "0")
 	c.RemovePod(ownerPod)
 	others["waiting"] = waiting
 	others.become(t, c, "cpuset.cpus", map[string]string{"silent": "0-1", "both": "1", "service": "0-1", "waiting": "0-1"})
 }
 
-// TestBatchUpdates: the kubelet knows a batch pod as BestEffort and may say so again and again.
+// TestBatchUpdates: for the kubelet a batch pod is BestEffort, so it may send updates with BestEffort values
+// repeatedly.
 func TestBatchUpdates(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t)
@@ -98,9 +100,9 @@ func TestBatchUpdates(t *testing.T) {
 	}
 }
 
-// TestUpdateMeetsOwner sends updates at the very moment at which an owner comes: one that was answered before still has
-// to be written by the runtime when the others have been narrowed.
-func TestUpdateMeetsOwner(t *testing.T) {
+// TestUpdateDuringOwnerCreation sends updates while an owner is created. The runtime may write an update, which the
+// agent answered before, after the other cpusets have been narrowed.
+func TestUpdateDuringOwnerCreation(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// door is the NRI socket as the agent sees it. It can be shut while the runtime goes on.
-type door struct {
+// nriGate is a relay in front of the NRI socket. It can be closed while the runtime runs.
+type nriGate struct {
 	t      *testing.T
 	path   string
 	behind string
@@ -31,13 +31,13 @@ type door struct {
 	passing  sync.WaitGroup
 }
 
-func newDoor(t *testing.T, behind string) *door {
+func newNRIGate(t *testing.T, behind string) *nriGate {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "ttdoor")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, path: filepath.Join(dir, "nri.sock"), behind: behind, through: map[net.Conn]bool{}}
+	d := &nriGate{t: t, path: filepath.Join(dir, "nri.sock"), behind: behind, through: map[net.Conn]bool{}}
 	t.Cleanup(func() {
 		d.shut(true)
 		os.RemoveAll(dir)
@@ -46,8 +46,8 @@ func newDoor(t *testing.T, behind string) *door {
 	return d
 }
 
-// open lets plugins in.
-func (d *door) open() {
+// open accepts plugins.
+func (d *nriGate) open() {
 	d.t.Helper()
 	if err := os.RemoveAll(d.path); err != nil {
 		d.t.Fatal(err)
@@ -72,7 +72,7 @@ func (d *door) open() {
 }
 
 // pass relays one connection until either side ends it.
-func (d *door) pass(in net.Conn) {
+func (d *nriGate) pass(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("unix", d.behind)
 	if err != nil {
@@ -101,8 +101,8 @@ func (d *door) pass(in net.Conn) {
 	d.mu.Unlock()
 }
 
-// shut ends every connection. What is left of the socket refuses, unless it is to be gone.
-func (d *door) shut(gone bool) {
+// shut ends every connection. The socket then refuses connections; if gone is set, its file is removed.
+func (d *nriGate) shut(gone bool) {
 	d.mu.Lock()
 	l := d.listener
 	d.listener = nil
@@ -119,8 +119,8 @@ func (d *door) shut(gone bool) {
 	}
 }
 
-// keeps waits until an attachment decides, and is connected.
-func (a *trimtab) keeps(name string) {
+// awaitAttachment waits until an attachment decides and is connected.
+func (a *trimtab) awaitAttachment(name string) {
 	a.t.Helper()
 	real.Eventually(a.t, 60*time.Second, func() error {
 		var n struct {
@@ -138,7 +138,8 @@ func (a *trimtab) keeps(name string) {
 	})
 }
 
-// lasting makes a judge of another that complains only of what lasts: beside a runtime, what comes has to be found first.
+// lasting returns a judge that reports only errors that last longer than most: bypass needs time to find new
+// containers.
 func lasting(most time.Duration, judge func(real.Snapshot) error) func(real.Snapshot) error {
 	var since time.Time
 	return func(s real.Snapshot) error {
@@ -157,7 +158,7 @@ func lasting(most time.Duration, judge func(real.Snapshot) error) func(real.Snap
 	}
 }
 
-// unmoved makes a judge: containers that were there before have what they had.
+// unmoved returns a judge that checks that earlier containers keep their CPUs.
 func unmoved(ids map[string]real.ContainerID, was map[string]string) func(real.Snapshot) error {
 	byID := map[string]string{}
 	for name, id := range ids {
@@ -173,7 +174,7 @@ func unmoved(ids map[string]real.ContainerID, was map[string]string) func(real.S
 	}
 }
 
-// both makes one judge of two.
+// both combines two judges.
 func both(a, b func(real.Snapshot) error) func(real.Snapshot) error {
 	return func(s real.Snapshot) error {
 		if err := a(s); err != nil {
@@ -183,15 +184,15 @@ func both(a, b func(real.Snapshot) error) func(real.Snapshot) error {
 	}
 }
 
-// TestAuto takes NRI away and gives it back again and again while pods come and go: the socket refuses, it is gone, or
-// containerd is restarted without NRI. Who ran before never moves, nobody keeps an owned CPU, and in either state new
-// pods get what they were promised.
+// TestAuto switches NRI off and on while pods are created and removed: the socket refuses, it is removed, or containerd
+// restarts without NRI. Running containers never move, no container keeps an owned CPU, and in both states new pods get
+// their values.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t)
 	needV1(t, c)
-	d := newDoor(t, c.NRISocket())
+	d := newNRIGate(t, c.NRISocket())
 	a := newTrimtab(t)
 	config := strings.Replace(string(a.text(c, "")), c.NRISocket(), d.path, 1) +
 		fmt.Sprintf("attach: auto\ncri: {endpoint: \"unix://%s\"}\nhooks: {preemption: {enabled: true}}\n", c.Socket())
@@ -199,7 +200,7 @@ func TestAuto(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.run()
-	a.keeps("nri")
+	a.awaitAttachment("nri")
 
 	ids := named{"owner": c.RunContainer(c.RunPod(owning("db", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})}
 	for i, class := range []string{"", "LS", "BE"} {
@@ -223,7 +224,7 @@ func TestAuto(t *testing.T) {
 	var all errgroup
 	var lived, failed atomic.Int64
 	for i, class := range []string{"LS", "BE", ""} {
-		all.run(func() error { return keepComing(c, fmt.Sprint("churn-", i), class, &over, &lived, &failed) })
+		all.run(func() error { return churnUntil(c, fmt.Sprint("churn-", i), class, &over, &lived, &failed) })
 	}
 	n := rounds(t, 3)
 	slowest := map[string]time.Duration{}
@@ -235,10 +236,10 @@ func TestAuto(t *testing.T) {
 		}{{off, "bypass"}, {on, "nri"}} {
 			start := time.Now()
 			step.do()
-			a.keeps(step.keeps)
+			a.awaitAttachment(step.keeps)
 			slowest[step.keeps] = max(slowest[step.keeps], time.Since(start))
 			what := fmt.Sprintf("round %d, %s, with %s in force", i, way, step.keeps)
-			promised(t, c, fmt.Sprint(step.keeps, "-", i), step.keeps == "nri")
+			checkAllKinds(t, c, fmt.Sprint(step.keeps, "-", i), step.keeps == "nri")
 			same(t, "what containers have in "+what, fmt.Sprint(snapshot(c, ids)), before)
 			same(t, "cpu.idle in "+what, c.PodKernelFile(offlinePod, "cpu.idle"), "1")
 		}
@@ -254,7 +255,7 @@ func TestAuto(t *testing.T) {
 		t.Error(err)
 	}
 	found := sampler.Stop()
-	t.Logf("%d rounds: slowest until bypass was in force %v, until nri was %v; %d pods came and went, %d failed while the runtime was away; %v",
+	t.Logf("%d rounds: slowest change to bypass %v, to nri %v; %d pods ran, %d failed while the runtime was stopped; %v",
 		n, slowest["bypass"].Round(time.Millisecond), slowest["nri"].Round(time.Millisecond), lived.Load(), failed.Load(), found)
 	if found.Violations > 0 || found.Samples < 100 || lived.Load() == 0 {
 		t.Errorf("%v\n%s", found, strings.Join(found.First, "\n"))
@@ -265,24 +266,24 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// ways are three ways to take NRI away and to give it back, in turn.
-func ways(c *real.Containerd, d *door, i int) (name string, off, on func()) {
+// ways returns, in turn, three ways to switch NRI off and on.
+func ways(c *real.Containerd, d *nriGate, i int) (name string, off, on func()) {
 	switch i % 5 {
 	case 1, 3:
 		return "the socket is gone", func() { d.shut(true) }, d.open
 	case 2:
-		// The door is as containerd's own socket: what is left of it refuses, and it is made again.
+		// Like containerd's own socket, the gate's socket refuses connections until it is made again.
 		return "containerd is restarted without NRI", func() { d.shut(false); c.RestartWithNRI(false) }, func() { c.RestartWithNRI(true); d.open() }
 	}
 	return "the socket refuses", func() { d.shut(false) }, d.open
 }
 
-// keepComing lets pods come and go until it is over. The kubelet, too, tries again where the runtime is away.
-func keepComing(c *real.Containerd, name, class string, over *atomic.Bool, lived, failed *atomic.Int64) error {
+// churnUntil runs and removes pods until over is set. Like a kubelet it retries while the runtime is stopped.
+func churnUntil(c *real.Containerd, name, class string, over *atomic.Bool, lived, failed *atomic.Int64) error {
 	for i := 0; !over.Load(); i++ {
 		pod, ids, err := podOf(c, plain(fmt.Sprintf("%s-%d", name, i), class))
 		if err == nil {
-			err = leave(c, pod, ids)
+			err = removeLikeKubelet(c, pod, ids)
 		}
 		if err != nil {
 			failed.Add(1)
@@ -294,7 +295,7 @@ func keepComing(c *real.Containerd, name, class string, over *atomic.Bool, lived
 	return nil
 }
 
-// podOf runs a pod of two containers, which are both created before either starts.
+// podOf runs a pod of two containers, which are both created before the first starts.
 func podOf(c *real.Containerd, spec real.PodSpec) (pod real.PodID, ids []real.ContainerID, err error) {
 	if pod, err = c.TryRunPod(spec); err != nil {
 		return pod, nil, err
@@ -314,9 +315,9 @@ func podOf(c *real.Containerd, spec real.PodSpec) (pod real.PodID, ids []real.Co
 	return pod, ids, nil
 }
 
-// leave removes a pod as a kubelet does, the containers first: containerd 2.4 removes those of a pod that has some under
-// a lock it takes twice, which a plugin that registers in between makes wait for ever.
-func leave(c *real.Containerd, pod real.PodID, ids []real.ContainerID) error {
+// removeLikeKubelet removes the containers of a pod before the pod, like a kubelet. When containerd 2.4 removes a pod
+// with containers, it takes a lock twice; a plugin that registers in between causes a deadlock.
+func removeLikeKubelet(c *real.Containerd, pod real.PodID, ids []real.ContainerID) error {
 	for _, id := range ids {
 		if err := c.TryStopContainer(id); err != nil {
 			return err
@@ -328,8 +329,9 @@ func leave(c *real.Containerd, pod real.PodID, ids []real.ContainerID) error {
 	return c.TryRemovePod(pod)
 }
 
-// promised runs a pod of each kind and waits until it has what it was promised; through NRI from its first instruction.
-func promised(t *testing.T, c *real.Containerd, name string, first bool) {
+// checkAllKinds runs a pod of each kind and waits until its values are in force; through NRI from its first
+// instruction.
+func checkAllKinds(t *testing.T, c *real.Containerd, name string, first bool) {
 	t.Helper()
 	batch := c.RunPod(batchPod("batch-" + name))
 	batchID := c.RunContainer(batch, real.ContainerSpec{Name: "batch-" + name})
@@ -345,14 +347,14 @@ func promised(t *testing.T, c *real.Containerd, name string, first bool) {
 	pod := c.RunPod(spec)
 	id := c.RunContainer(pod, real.ContainerSpec{Name: "app", Resources: &cri.LinuxContainerResources{CpuShares: 2}})
 	inForce(t, c, id, map[string]string{"cpuset.cpus": "0"})
-	idles(t, c, pod)
-	if err := errors.Join(leave(c, batch, []real.ContainerID{batchID}), leave(c, pod, []real.ContainerID{id})); err != nil {
+	awaitIdle(t, c, pod)
+	if err := errors.Join(removeLikeKubelet(c, batch, []real.ContainerID{batchID}), removeLikeKubelet(c, pod, []real.ContainerID{id})); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// idles waits until a pod yields to others.
-func idles(t *testing.T, c *real.Containerd, pod real.PodID) {
+// awaitIdle waits until a pod has cpu.idle.
+func awaitIdle(t *testing.T, c *real.Containerd, pod real.PodID) {
 	t.Helper()
 	real.Eventually(t, patiently, func() error {
 		if idle := c.PodKernelFile(pod, "cpu.idle"); idle != "1" {
@@ -362,8 +364,8 @@ func idles(t *testing.T, c *real.Containerd, pod real.PodID) {
 	})
 }
 
-// decidedOnce looks through what the agent remembers of its events: no creation was decided twice. One
-// that was decided through NRI, whose answer the runtime still got, is found by bypass with its record.
+// decidedOnce checks in the agent's events that no creation was decided twice. If the runtime got the answer of a
+// creation over NRI, bypass finds the container with its record.
 func decidedOnce(t *testing.T, a *trimtab) {
 	t.Helper()
 	out, err := a.cli("events", "--follow=false", "-o", "json")
@@ -393,6 +395,6 @@ func decidedOnce(t *testing.T, a *trimtab) {
 		by[who] = e.From
 	}
 	if len(by) == 0 {
-		t.Error("no creation is remembered")
+		t.Error("the agent's events have no creation")
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// beside is a configuration of an agent that has no NRI and watches instead.
-func beside(c *real.Containerd, config string) string {
+// bypassConfig returns a configuration with attach: bypass.
+func bypassConfig(c *real.Containerd, config string) string {
 	return fmt.Sprintf("attach: bypass\ncri: {endpoint: \"unix://%s\"}\nbypass: {cgroupRoot: %s}\n%s", c.Socket(), c.CgroupParent(), config)
 }
 
-// TestBypass has reclaimed, shared and owning pods in force on a runtime without NRI: those that ran before the agent
-// and those that came while it watched.
+// TestBypass applies the values of reclaimed, shared and owning pods on a runtime without NRI, for pods that ran before
+// the agent and for new ones.
 func TestBypass(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -26,20 +26,21 @@ func TestBypass(t *testing.T) {
 	playBypass(t, c)
 }
 
-// TestBypassContainerd16 is the same beside Debian's containerd, which reports no events: what appears among the cgroups
-// says when to ask.
+// TestBypassContainerd16 does the same with Debian's containerd 1.6, which has no events: new cgroups tell the agent
+// when to list.
 func TestBypassContainerd16(t *testing.T) {
 	t.Parallel()
-	besideOlder(t, real.V16, "containerd 1.6.")
+	bypassOlder(t, real.V16, "containerd 1.6.")
 }
 
-// TestBypassContainerd17 is the same where each event goes to one listener: it is left to the kubelet.
+// TestBypassContainerd17 does the same with a release that sends each event to only one listener, which must be the
+// kubelet.
 func TestBypassContainerd17(t *testing.T) {
 	t.Parallel()
-	besideOlder(t, real.V17, "containerd v1.7.")
+	bypassOlder(t, real.V17, "containerd v1.7.")
 }
 
-func besideOlder(t *testing.T, r real.Release, name string) {
+func bypassOlder(t *testing.T, r real.Release, name string) {
 	t.Helper()
 	needTwoCPUs(t)
 	program, err := binary()
@@ -64,8 +65,8 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	offline.QoS, offline.Annotations = real.BestEffort, map[string]string{"volcano.sh/preemptable": "true"}
 	offlinePod := c.RunPod(offline)
 	yielding := c.RunContainer(offlinePod, real.ContainerSpec{Name: "offline"})
-	a := startTrimtab(t, c, beside(c, "hooks: {preemption: {enabled: true}, burst: {enabled: true}}"))
-	idles(t, c, offlinePod)
+	a := startTrimtab(t, c, bypassConfig(c, "hooks: {preemption: {enabled: true}, burst: {enabled: true}}"))
+	awaitIdle(t, c, offlinePod)
 
 	service := c.RunContainer(c.RunPod(plain("service", "LS")), real.ContainerSpec{Name: "service"})
 	same(t, "affinity of the service", c.FirstView(service).Affinity, "0-1")
@@ -74,7 +75,7 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	batch := c.RunContainer(c.RunPod(batchPod), real.ContainerSpec{Name: "batch"})
 	inForce(t, c, batch, map[string]string{"cpu.shares": "512", "cpu.cfs_quota_us": "100000", "memory.limit_in_bytes": "134217728"})
 
-	// Rubik's: one that yields, and one that may burst within its quota.
+	// rubik's pods: one with cpu.idle, and one that may burst above its quota.
 	online := plain("online", "")
 	online.Labels = map[string]string{"volcano.sh/preemptable": "false"}
 	online.Annotations = map[string]string{"volcano.sh/quota-burst-time": "20000"}
@@ -85,7 +86,7 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	offline.Name, offline.Annotations, offline.Labels = "offline-late", nil, map[string]string{"volcano.sh/preemptable": "true"}
 	latePod := c.RunPod(offline)
 	lateYielding := c.RunContainer(latePod, real.ContainerSpec{Name: "offline"})
-	idles(t, c, latePod)
+	awaitIdle(t, c, latePod)
 	c.UpdateResources(bursting, &cri.LinuxContainerResources{CpuShares: 1024, CpuQuota: 100_000, CpuPeriod: 100_000})
 
 	ownerPod := c.RunPod(owning("db", "1"))
@@ -97,14 +98,14 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	late := c.RunContainer(c.RunPod(plain("late", "")), real.ContainerSpec{Name: "late"})
 	inForce(t, c, late, map[string]string{"cpuset.cpus": "0"})
 
-	// A restart moves nobody, with the checkpoint and without.
+	// A restart moves no container, with the checkpoint and without.
 	a.kill()
 	a.run()
 	a.attached()
 	inForce(t, c, owner, map[string]string{"cpuset.cpus": "1", "cpu.cfs_quota_us": "-1"})
 	inForce(t, c, late, map[string]string{"cpuset.cpus": "0"})
 	inForce(t, c, bursting, map[string]string{"cpuset.cpus": "0", "cpu.cfs_burst_us": "20000"})
-	idles(t, c, offlinePod)
+	awaitIdle(t, c, offlinePod)
 
 	c.StopContainer(owner)
 	c.StopPod(ownerPod)

@@ -19,21 +19,21 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestChaos kills agent, runtime and both in random order while fifty containers come and go. Once it is calm the
-// kernel has what is desired and nobody's CPUs have leaked; at no moment did somebody who kept clear of an owner share
-// its CPU again. A release then gives back whatever was there before.
+// TestChaos kills agent, runtime or both at random while fifty containers are created and removed. Afterwards the
+// kernel has all decided values and no CPUs have leaked. A container that has once lost an owner's CPU never gets it
+// again. A release then restores all original values.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	playChaos(t, real.Start(t), "")
 }
 
-// TestChaosBypass is the same beside a runtime without NRI.
+// TestChaosBypass does the same with bypass and a runtime without NRI.
 func TestChaosBypass(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t, real.WithoutNRI())
-	playChaos(t, c, beside(c, ""))
+	playChaos(t, c, bypassConfig(c, ""))
 }
 
 const (
@@ -41,7 +41,7 @@ const (
 	chaosEach  = 5 // containers of a pod
 	chaosCalm  = 2 * time.Minute
 	chaosEnded = 100 * time.Millisecond      // a kubelet's pause after a failure
-	mostInARow = int(chaosCalm / chaosEnded) // failures of one caller: a runtime is back long before
+	mostInARow = int(chaosCalm / chaosEnded) // failures of one caller; the runtime is back long before
 )
 
 func playChaos(t *testing.T, c *real.Containerd, config string) {
@@ -66,14 +66,14 @@ func playChaos(t *testing.T, c *real.Containerd, config string) {
 	var kills []string
 	for range rounds(t, 4) {
 		kills = append(kills, a.strike(c, dice))
-		goOn(t, &storm)
+		awaitCreations(t, &storm)
 	}
 	close(storm.stop)
 	if err := all.wait(); err != nil {
 		t.Error(err)
 	}
 	a.attached()
-	t.Logf("seed %d: %v; %d containers were made, %d calls failed and were made again, the last of them: %v",
+	t.Logf("seed %d: %v; %d containers were made, %d calls failed and were repeated, the last of them: %v",
 		seed, kills, storm.made.Load(), storm.failed.Load(), storm.last.Load())
 
 	desired(t, c, a, owner)
@@ -93,7 +93,7 @@ func playChaos(t *testing.T, c *real.Containerd, config string) {
 	leaksNothing(t, a)
 }
 
-// chaosSeed is TRIMTAB_SEED, or another one each time; the test prints it.
+// chaosSeed is TRIMTAB_SEED, or a random seed; the test prints it.
 func chaosSeed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("TRIMTAB_SEED")
@@ -107,7 +107,7 @@ func chaosSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// chaosPodsOf are pods of all classes with a container each that were there before any agent.
+// chaosPodsOf makes pods of all classes with one container each, before the first agent.
 func chaosPodsOf(c *real.Containerd) (pods []real.PodID, early map[string]bool) {
 	early = map[string]bool{}
 	for i := range chaosPods {
@@ -122,12 +122,12 @@ func chaosPodsOf(c *real.Containerd) (pods []real.PodID, early map[string]bool) 
 	return pods, early
 }
 
-// small is what every container of the storm asks for.
+// small has the requests of every container of the test.
 var small = &cri.LinuxContainerResources{CpuShares: 100, CpuPeriod: 100_000}
 
-// strike kills the agent, the runtime or both, in whatever order, and has them come back in whatever order.
+// strike kills the agent, the runtime or both, and starts them again, in random order.
 func (a *trimtab) strike(c *real.Containerd, dice *rand.Rand) string {
-	pause := func() { time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond) } // how far things are must not matter
+	pause := func() { time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond) } // a random delay: the moment must not matter
 	switch dice.IntN(4) {
 	case 0:
 		a.kill()
@@ -155,16 +155,16 @@ func (a *trimtab) strike(c *real.Containerd, dice *rand.Rand) string {
 	return "runtime, agent; runtime back first"
 }
 
-// chaos is containers that come and go.
+// chaos creates and removes containers.
 type chaos struct {
 	c            *real.Containerd
 	stop         chan struct{}
 	made, failed atomic.Int64
-	last         atomic.Value // what a call failed of
+	last         atomic.Value // the last error of a call
 }
 
-// churn keeps a pod's containers coming and going until it is told to end, and leaves as many as there should be. What
-// fails because something was killed is tried again, as another container.
+// churn creates and removes containers of a pod until it must end, and leaves the full number. It repeats a failed call
+// with another container.
 func (s *chaos) churn(pod real.PodID, dice *rand.Rand) error {
 	var live []real.ContainerID
 	inARow := 0 // calls that failed
@@ -178,7 +178,7 @@ func (s *chaos) churn(pod real.PodID, dice *rand.Rand) error {
 		if ended && len(live) >= chaosEach-1 {
 			return nil
 		}
-		if len(live) >= chaosEach-1 { // one was there before
+		if len(live) >= chaosEach-1 { // one existed before
 			at := dice.IntN(len(live))
 			if err := s.c.TryRemoveContainer(live[at]); err != nil {
 				s.failed.Add(1)
@@ -204,8 +204,8 @@ func (s *chaos) churn(pod real.PodID, dice *rand.Rand) error {
 	}
 }
 
-// goOn waits until containers are made again.
-func goOn(t *testing.T, s *chaos) {
+// awaitCreations waits until containers are created again.
+func awaitCreations(t *testing.T, s *chaos) {
 	t.Helper()
 	enough := s.made.Load() + chaosEach
 	real.Eventually(t, chaosCalm, func() error {
@@ -216,8 +216,8 @@ func goOn(t *testing.T, s *chaos) {
 	})
 }
 
-// onceClear makes a judge: who has once been clear of the owner's CPUs stays so, and the owner keeps to its own. Who
-// was made while nobody was there to decide comes to that a moment later.
+// onceClear returns a judge: a container that has once lost the owner's CPUs never has them again, and the owner keeps
+// to its own. A container that was created without an agent loses them a moment later.
 func onceClear(owner string) func(real.Snapshot) error {
 	clear := map[string]bool{}
 	return func(s real.Snapshot) error {
@@ -236,20 +236,19 @@ func onceClear(owner string) func(real.Snapshot) error {
 			case !shares:
 				clear[dir] = true
 			case clear[dir]:
-				return fmt.Errorf("%s had kept clear and has CPUs %s beside the owner of %s", dir, list, own)
+				return fmt.Errorf("%s had lost the owner's CPUs and has %s again, with an owner of %s", dir, list, own)
 			}
 		}
 		return nil
 	}
 }
 
-// kernelNames are the files of fields in version 1.
+// kernelNames has the files of fields in version 1.
 var kernelNames = map[string]string{
 	"cpuset.cpus": "cpuset.cpus", "cpu.shares": "cpu.shares", "cpu.quota": "cpu.cfs_quota_us", "memory.limit": "memory.limit_in_bytes",
 }
 
-// desired waits until the kernel has every value the agent has decided, none is unapplied, and nobody but its owner has
-// the owned CPU.
+// desired waits until the kernel has every decided value, none is unapplied, and only the owner has its CPU.
 func desired(t *testing.T, c *real.Containerd, a *trimtab, owner real.ContainerID) {
 	t.Helper()
 	real.Eventually(t, chaosCalm, func() error {
@@ -272,7 +271,7 @@ func desired(t *testing.T, c *real.Containerd, a *trimtab, owner real.ContainerI
 			known[ctr.ID] = ctr.State == "running"
 			for _, v := range ctr.Values {
 				file, inKernel := kernelNames[v.Field]
-				if !v.Applied && ctr.State == "running" { // one that was killed before it started has no cgroup
+				if !v.Applied && ctr.State == "running" { // a container that was killed before its start has no cgroup
 					unapplied = append(unapplied, fmt.Sprintf("%s %s of %s, %s: %s", v.Field, v.Value, ctr.ID[:8], ctr.State, v.Note))
 				}
 				if got := files[ctr.ID][file]; inKernel && ctr.State == "running" && got != v.Value {
@@ -292,7 +291,7 @@ func desired(t *testing.T, c *real.Containerd, a *trimtab, owner real.ContainerI
 	})
 }
 
-// cgroupFiles reads what is kept of every cgroup of this runtime, by the last part of its path.
+// cgroupFiles reads the compared files of every cgroup of this runtime, by the last part of its path.
 func cgroupFiles(t *testing.T, c *real.Containerd) map[string]map[string]string {
 	t.Helper()
 	out := map[string]map[string]string{}
@@ -301,7 +300,7 @@ func cgroupFiles(t *testing.T, c *real.Containerd) map[string]map[string]string 
 		root := filepath.Join("/sys/fs/cgroup", controller, c.CgroupParent())
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.IsDir() || path == root {
-				return nil //nolint:nilerr // cgroups come and go
+				return nil //nolint:nilerr // cgroups may vanish meanwhile
 			}
 			text, err := os.ReadFile(filepath.Join(path, file))
 			if err == nil {
@@ -320,8 +319,7 @@ func cgroupFiles(t *testing.T, c *real.Containerd) map[string]map[string]string 
 	return out
 }
 
-// asFound compares pods and early containers with what was there before any agent, and later ones with what they asked
-// for.
+// asFound compares pods and early containers with their values before any agent, and later ones with their requests.
 func asFound(t *testing.T, c *real.Containerd, found map[string]map[string]string, early map[string]bool) {
 	t.Helper()
 	now := cgroupFiles(t, c)
@@ -330,7 +328,7 @@ func asFound(t *testing.T, c *real.Containerd, found map[string]map[string]strin
 			t.Errorf("%s had %v and has after the release %v, %s", id, files, got, standing(c, id))
 		}
 	}
-	var plain map[string]string // of a container nobody decided anything for
+	var plain map[string]string // of a container without decisions
 	for id := range early {
 		plain = found[id]
 	}
@@ -349,7 +347,7 @@ func asFound(t *testing.T, c *real.Containerd, found map[string]map[string]strin
 	}
 }
 
-// standing is what the runtime says of a container.
+// standing returns the runtime's status of a container.
 func standing(c *real.Containerd, id string) string {
 	status := c.Status(real.ContainerID(id))
 	return fmt.Sprint(status.GetState(), " ", status.GetReason(), " ", status.GetMessage())
@@ -362,7 +360,7 @@ func checkOwnerReleased(t *testing.T, c *real.Containerd, owner real.ContainerID
 		fmt.Sprint("0-1 ", oneCPU.CpuQuota, " ", oneCPU.CpuShares))
 }
 
-// leaksNothing sees that nobody owns anything any more.
+// leaksNothing checks that no grant is left.
 func leaksNothing(t *testing.T, a *trimtab) {
 	t.Helper()
 	n, err := a.status()

@@ -19,20 +19,20 @@ var quickReconnect = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
-// asKubelet waits as long as a kubelet does for the greeting of who accepted, or will accept, its connection
-// (k8s.io/cri-client, minConnectionTimeout).
+// asKubelet sets a kubelet's timeout for the HTTP/2 handshake of a connection (k8s.io/cri-client,
+// minConnectionTimeout).
 func asKubelet(p grpc.ConnectParams) grpc.ConnectParams {
 	p.MinConnectTimeout = 5 * time.Second
 	return p
 }
 
-// cleanUp goes the polite way first: pods leave through the CRI while the daemon lives, because shims survive it and
-// would hold their containers for ever. What then still stands is swept away by the paths that are ours alone.
+// cleanUp first removes pods through the CRI while the daemon runs, since shims outlive it and would keep their
+// containers. Then it removes everything below the paths of this test.
 func (c *Containerd) cleanUp() {
 	if c.t.Failed() {
 		c.showLog()
 	}
-	c.client = c.direct // a proxy is gone by now
+	c.client = c.direct // a proxy has ended by now
 	if c.PID() != 0 {
 		c.removePods()
 	}
@@ -43,7 +43,7 @@ func (c *Containerd) cleanUp() {
 		c.t.Logf("real containerd: sweeping processes %v", left)
 	}
 	if err := host.Sweep(c.dir, c.parent); err != nil {
-		c.t.Errorf("real containerd left something behind: %v", err)
+		c.t.Errorf("real containerd: cleanup is incomplete: %v", err)
 	}
 	if c.connection != nil {
 		c.connection.Close()
@@ -69,7 +69,7 @@ func (c *Containerd) removePods() {
 		c.t.Logf("list containers at cleanup: %v", err)
 		return
 	}
-	for _, one := range containers.Containers { // no grace: the workload has none to need
+	for _, one := range containers.Containers { // the workload needs no grace period
 		_, _ = c.direct.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: one.Id})
 	}
 	for _, pod := range pods.Items {

@@ -17,8 +17,8 @@ type settings struct {
 	extra                       []string
 }
 
-// WithNRITimeout sets how long containerd waits for a plugin's answer. The default here is ten seconds, so that only
-// tests about the deadline meet it on a busy machine; containerd's own is two.
+// WithNRITimeout sets how long containerd waits for a plugin's answer. The default here is ten seconds instead of
+// containerd's two, so that a busy machine does not reach it.
 func WithNRITimeout(d time.Duration) Option { return func(s *settings) { s.nriTimeout = d } }
 
 // WithNRIRegistrationTimeout sets how long a plugin may take to register; 20 seconds unless set.
@@ -26,7 +26,7 @@ func WithNRIRegistrationTimeout(d time.Duration) Option {
 	return func(s *settings) { s.nriRegistration = d }
 }
 
-// WithoutNRI makes a runtime that has no NRI.
+// WithoutNRI switches NRI off.
 func WithoutNRI() Option { return func(s *settings) { s.nri = false } }
 
 // Release is a line of containerd's releases.
@@ -36,25 +36,25 @@ type Release int
 const (
 	Newest Release = iota
 	V17            // speaks NRI 0.8, and has NRI off unless set
-	V16            // Debian 12's own package: neither NRI nor an event stream
+	V16            // Debian 12's package, without NRI and event stream
 )
 
-// WithRelease runs an older containerd. It belongs into a test that calls Privately.
+// WithRelease runs an older containerd. The test must call Privately.
 func WithRelease(r Release) Option { return func(s *settings) { s.release = r } }
 
-// Release is the line of containerd's releases that runs.
+// Release returns the release line of the running containerd.
 func (c *Containerd) Release() Release { return c.release }
 
 // WithLogLevel sets containerd's log level; info unless set.
 func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
 
-// WithConfig appends TOML to containerd's configuration. It cannot reopen a table the harness has written.
+// WithConfig appends TOML to containerd's configuration. It cannot extend a table of the harness.
 func WithConfig(toml string) Option { return func(s *settings) { s.extra = append(s.extra, toml) } }
 
-// config keeps everything that would otherwise be shared between instances below dir. Three choices need a reason:
-// restrict_oom_score_adj, because a test machine may lack CAP_SYS_RESOURCE and runc then dies without a useful word;
-// the absence of a metrics address, because a fixed port would be shared; and the timeout of task.state, because a shim on
-// a busy machine may take longer than containerd's own two seconds, and StopPodSandbox fails then.
+// config puts everything that instances would share below dir. restrict_oom_score_adj is set because without
+// CAP_SYS_RESOURCE runc fails without a useful message. There is no metrics address, since instances would share the
+// port. The timeout of task.state is longer than containerd's two seconds, in which a shim on a busy machine may not
+// answer, and then StopPodSandbox fails.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", t.runc, "LEVEL", s.logLevel,
 		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())

@@ -23,10 +23,10 @@ const viewTimeout = 30 * time.Second
 // ContainerID is the runtime's id of a container.
 type ContainerID string
 
-// View is what a container saw of itself when it started.
+// View is the probe's report of its own start.
 type View = view.View
 
-// ContainerSpec describes a container. The image is the probe unless set; Args are the probe's: "spin", "exit", "3".
+// ContainerSpec describes a container. The default image is the probe; Args are its arguments, such as "exit", "3".
 type ContainerSpec struct {
 	Name        string
 	Attempt     uint32
@@ -43,7 +43,7 @@ type containerRecord struct {
 	logFile string
 }
 
-// CreateContainer creates, and does not start, a container in a pod.
+// CreateContainer creates a container in a pod without starting it.
 func (c *Containerd) CreateContainer(pod PodID, spec ContainerSpec) ContainerID {
 	c.t.Helper()
 	id, err := c.TryCreateContainer(pod, spec)
@@ -76,7 +76,7 @@ func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (Containe
 	return id, nil
 }
 
-// CreateRequest is what CreateContainer sends, for calls that are given up.
+// CreateRequest returns the request of CreateContainer, for tests that cancel the call.
 func (c *Containerd) CreateRequest(pod PodID, spec ContainerSpec) *cri.CreateContainerRequest {
 	c.t.Helper()
 	record := c.pod(pod)
@@ -144,7 +144,7 @@ func (c *Containerd) TryUpdateResources(id ContainerID, r *cri.LinuxContainerRes
 	return err
 }
 
-// StopContainer stops a container, with time to end by itself. Stopping a stopped one is no error.
+// StopContainer stops a container with a grace period. Stopping a stopped one is no error.
 func (c *Containerd) StopContainer(id ContainerID) {
 	c.t.Helper()
 	c.check("stop container", c.TryStopContainer(id))
@@ -177,7 +177,7 @@ func (c *Containerd) TryRemoveContainer(id ContainerID) error {
 	return nil
 }
 
-// Status is the runtime's word on a container.
+// Status returns the runtime's status of a container.
 func (c *Containerd) Status(id ContainerID) *cri.ContainerStatus {
 	c.t.Helper()
 	status, _, err := c.status(id)
@@ -185,7 +185,7 @@ func (c *Containerd) Status(id ContainerID) *cri.ContainerStatus {
 	return status
 }
 
-// ContainerPID is the process id of the container's first process, 0 if there is none.
+// ContainerPID returns the pid of the container's first process, 0 if there is none.
 func (c *Containerd) ContainerPID(id ContainerID) int {
 	c.t.Helper()
 	_, pid, err := c.status(id)
@@ -241,14 +241,14 @@ func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
 	return seen, c.line(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
 }
 
-// LogFile is where the runtime writes what a container prints.
+// LogFile returns the path of a container's log.
 func (c *Containerd) LogFile(id ContainerID) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.containers[id].logFile
 }
 
-// TryInForce is what a probe told to await values prints: when it began, and when it saw them first.
+// TryInForce returns the report of a probe with the argument await: when it started, and when it first saw the values.
 func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err error) {
 	first, err := c.TryFirstView(id)
 	if err != nil {
@@ -262,7 +262,7 @@ func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err er
 	return time.Unix(0, first.Started), seen, err
 }
 
-// line waits until a container has written so many lines and one more, and reads that.
+// line waits until a container has written more than after lines, and passes the next one to read.
 func (c *Containerd) line(id ContainerID, after int, read func(string) error) error {
 	c.mu.Lock()
 	record, ok := c.containers[id]
@@ -285,7 +285,7 @@ func (c *Containerd) line(id ContainerID, after int, read func(string) error) er
 
 func firstLine(text string) (string, bool) { return lineOf(text, 0) }
 
-// lineOf undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
+// lineOf parses the CRI's log format: time, stream, F or P (the next entry continues the line), text.
 func lineOf(text string, after int) (string, bool) {
 	var line strings.Builder
 	for entry := range strings.Lines(text) {
@@ -306,7 +306,7 @@ func lineOf(text string, after int) (string, bool) {
 	return "", false
 }
 
-// CgroupDirs are the container's folders by controller, from /proc/<pid>/cgroup of its first process.
+// CgroupDirs returns the container's cgroup directories by controller, from /proc/<pid>/cgroup of its first process.
 func (c *Containerd) CgroupDirs(id ContainerID) map[string]string {
 	c.t.Helper()
 	pid := c.ContainerPID(id)
@@ -342,14 +342,14 @@ func (c *Containerd) KernelFile(id ContainerID, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// WriteKernelFile writes a file of a running container's cgroup behind everybody's back.
+// WriteKernelFile writes a file of a running container's cgroup without the agent and the runtime.
 func (c *Containerd) WriteKernelFile(id ContainerID, file, value string) {
 	c.t.Helper()
 	controller, _, _ := strings.Cut(file, ".")
 	c.check("kernel file", os.WriteFile(filepath.Join(c.CgroupDirs(id)[controller], file), []byte(value), 0o644))
 }
 
-// file is the path of a cgroup's file in the hierarchy of the file's controller.
+// file returns the path of a cgroup's file in the hierarchy of the file's controller.
 func (c *Containerd) file(cgroup, file string) (string, error) {
 	controller, _, _ := strings.Cut(file, ".")
 	h, err := host.For(c.hierarchies, controller)
@@ -359,7 +359,7 @@ func (c *Containerd) file(cgroup, file string) (string, error) {
 	return filepath.Join(h.Mount, cgroup, file), nil
 }
 
-// CgroupVersion is 1 or 2, by where the cpuset controller is. On a hybrid host that is 1.
+// CgroupVersion returns the version of the hierarchy with the cpuset controller; on a hybrid host 1.
 func (c *Containerd) CgroupVersion() int {
 	if h, err := host.For(c.hierarchies, "cpuset"); err == nil && h.Unified {
 		return 2

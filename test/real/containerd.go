@@ -30,14 +30,14 @@ const (
 	logTail      = 60 // lines shown after a failure
 )
 
-// Client is both halves of the CRI on one connection.
+// Client has the runtime and image services of the CRI on one connection.
 type Client struct {
 	cri.RuntimeServiceClient
 	cri.ImageServiceClient
 }
 
-// Containerd is one private runtime. Its methods may be called from several goroutines, but those that take no Try
-// form of their own end the test and so belong to the test's goroutine.
+// Containerd is one private runtime. Its Try methods are safe for any goroutine. The others may end the test, so only
+// the test's goroutine may call them.
 type Containerd struct {
 	t testing.TB
 	*instance
@@ -50,11 +50,11 @@ type instance struct {
 	images      *registry.Registry
 	hierarchies []host.Hierarchy
 	connection  *grpc.ClientConn
-	client      Client // of what plays the kubelet
-	direct      Client // of the harness itself
-	dismiss     func() // tells the watcher that the test clears up by itself
+	client      Client // used in place of the kubelet
+	direct      Client // used by the harness
+	dismiss     func() // tells the watcher process that the test cleans up by itself
 
-	making sync.Mutex // one at a time makes cgroups: a half-made v1 cpuset would pass its emptiness on
+	making sync.Mutex // serialises making cgroups: a new v1 cpuset without CPUs would be copied to its children
 
 	mu         sync.Mutex
 	process    *os.Process   // nil while stopped
@@ -63,7 +63,7 @@ type instance struct {
 	containers map[ContainerID]containerRecord
 }
 
-// Start runs a private containerd until the test ends. It needs root; without, the test is skipped, except in CI.
+// Start runs a private containerd until the test ends. Without root it skips the test; in CI it fails.
 func Start(t testing.TB, opts ...Option) *Containerd {
 	t.Helper()
 	needRoot(t)
@@ -84,16 +84,16 @@ func Start(t testing.TB, opts ...Option) *Containerd {
 	return c
 }
 
-// For is the same runtime with its failures reported to another test, a subtest for example.
+// For returns the same runtime, which reports failures to another test, such as a subtest.
 func (c *Containerd) For(t testing.TB) *Containerd {
 	t.Helper()
 	return &Containerd{t, c.instance}
 }
 
-// setUp makes folder, images, cgroup parent and configuration. What it has made by the time of an error is cleaned up.
+// setUp makes directory, images, cgroup parent and configuration. On an error it removes what it has made.
 func (c *Containerd) setUp(s *settings) (err error) {
 	if s.release != Newest && !private() {
-		return errors.New("this release keeps its shims' sockets in /run/containerd: the test has to call Privately")
+		return errors.New("this release keeps its shims' sockets in /run/containerd: the test must call Privately")
 	}
 	c.release = s.release
 	if c.tools, err = prepared(); err != nil {
@@ -102,7 +102,7 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	if c.hierarchies, err = host.Hierarchies(); err != nil {
 		return err
 	}
-	// Short and outside t.TempDir: a socket path ends at 107 bytes.
+	// Not t.TempDir: a socket path has at most 107 bytes.
 	if c.dir, err = os.MkdirTemp("/tmp", "tt"); err != nil {
 		return err
 	}
@@ -133,10 +133,10 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	return os.WriteFile(c.configFile(), []byte(text), 0o600)
 }
 
-// watch leaves a process behind that clears up should this one die before its own cleanup.
+// watch starts a process that cleans up if this one ends before its own cleanup.
 func (c *Containerd) watch() error {
 	program := filepath.Join(c.dir, "bin/reap")
-	// A fork by another goroutine meanwhile would inherit the open file, and a file open for writing cannot be run.
+	// A concurrent fork would inherit the open file, and a file that is open for writing cannot be executed.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(program, c.tools.reap, 0o755)
 	syscall.ForkLock.RUnlock()
@@ -144,7 +144,7 @@ func (c *Containerd) watch() error {
 		return err
 	}
 	cmd := exec.Command(program, c.dir, c.parent)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for the test, not for its cleaner
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must end the test and not this process
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (c *Containerd) Socket() string { return filepath.Join(c.dir, "c.sock") }
 // NRISocket is where NRI plugins connect.
 func (c *Containerd) NRISocket() string { return filepath.Join(c.dir, "nri.sock") }
 
-// Through has all further calls made over another socket, that of a proxy.
+// Through makes all further calls over another socket, such as a proxy's.
 func (c *Containerd) Through(socket string) {
 	c.t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -182,13 +182,13 @@ func (c *Containerd) Through(socket string) {
 	c.client = Client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}
 }
 
-// Direct is the runtime itself, whatever is between.
+// Direct returns a client of the runtime itself, without a proxy.
 func (c *Containerd) Direct() Client { return c.direct }
 
-// Image is the reference of one of the registry's images.
+// Image returns the reference of one of the registry's images.
 func (c *Containerd) Image(name string) string { return c.images.Image(name) }
 
-// Archive is one of the registry's images as a file to import, which will be called ref.
+// Archive returns one of the registry's images as an archive to import under the name ref.
 func (c *Containerd) Archive(name, ref string) []byte {
 	c.t.Helper()
 	b, err := c.images.Archive(name, ref)
@@ -199,10 +199,10 @@ func (c *Containerd) Archive(name, ref string) []byte {
 // CgroupParent is the cgroup, as a path from the root of every hierarchy, above all pods of this runtime.
 func (c *Containerd) CgroupParent() string { return c.parent }
 
-// CRI gives the raw clients, for calls the harness has no word for.
+// CRI returns the raw clients, for calls without a method here.
 func (c *Containerd) CRI() Client { return c.client }
 
-// PID is that of the running daemon, 0 while it is stopped.
+// PID returns the pid of the daemon, 0 while it is stopped.
 func (c *Containerd) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +248,7 @@ func (c *Containerd) start() error {
 	})
 }
 
-// end signals the daemon and waits until it is gone. Shims and containers go on.
+// end signals the daemon and waits until it has ended. Shims and containers keep running.
 func (c *Containerd) end(signal syscall.Signal) error {
 	c.mu.Lock()
 	process, exited := c.process, c.exited
@@ -268,19 +268,19 @@ func (c *Containerd) end(signal syscall.Signal) error {
 	}
 }
 
-// Stop ends the daemon in order; pods go on. StartAgain brings it back.
+// Stop ends the daemon with SIGTERM. Pods keep running. StartAgain starts it again.
 func (c *Containerd) Stop() {
 	c.t.Helper()
 	c.check("stop containerd", c.end(syscall.SIGTERM))
 }
 
-// Kill ends the daemon with SIGKILL; pods go on.
+// Kill ends the daemon with SIGKILL. Pods keep running.
 func (c *Containerd) Kill() {
 	c.t.Helper()
 	c.check("kill containerd", c.end(syscall.SIGKILL))
 }
 
-// StartAgain runs the daemon on the state it left and waits until the CRI answers.
+// StartAgain starts the daemon with its old state and waits until the CRI answers.
 func (c *Containerd) StartAgain() {
 	c.t.Helper()
 	c.check("start containerd again", c.start())
@@ -301,7 +301,7 @@ func (c *Containerd) RestartWithNRI(on bool) {
 	c.check("read containerd's configuration", err)
 	was, is := fmt.Appendf(nil, "disable = %v", on), fmt.Appendf(nil, "disable = %v", !on)
 	if text = bytes.Replace(text, was, is, 1); !bytes.Contains(text, is) {
-		c.t.Fatalf("containerd's configuration does not say whether NRI is on")
+		c.t.Fatalf("containerd's configuration has no line about NRI")
 	}
 	c.check("write containerd's configuration", os.WriteFile(c.configFile(), text, 0o600))
 	c.StartAgain()

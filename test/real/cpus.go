@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parseCPUs reads a kernel CPU list. It is the tests' own, so that it cannot share a mistake with what is tested.
+// parseCPUs parses a kernel CPU list. It does not use the agent's parser, so that both cannot have the same error.
 func parseCPUs(list string) (map[int]bool, error) {
 	cpus := map[int]bool{}
 	if list == "" {

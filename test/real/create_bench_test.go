@@ -12,25 +12,24 @@ import (
 )
 
 var (
-	benchRounds   = flag.Int("bench.rounds", 40, "how many pods each arm of the benchmark is given")
-	benchExisting = flag.Int("bench.existing", 10, "how many containers run before")
+	benchRounds   = flag.Int("bench.rounds", 40, "number of pods that each arm of the benchmark creates")
+	benchExisting = flag.Int("bench.existing", 10, "number of containers that run before")
 )
 
-// benchBudget bounds the time the rounds take, after which what was measured is told.
+// benchBudget bounds the time of the rounds; then the results so far are printed.
 const benchBudget = 3 * time.Minute
 
-// arm is one runtime of the benchmark, with or without an agent next to it.
+// arm is one runtime of the benchmark, with or without an agent.
 type arm struct {
 	name         string
 	c            *real.Containerd
 	create, live map[string][]time.Duration // by class
 }
 
-// BenchmarkCreateContainer measures CRI CreateContainer on a real containerd with Trimtab next to it and without any
-// plugin. Three runtimes of their own run at once and are given the same containers in turn, in changing order; two of
-// them have no plugin, and what differs between these two is noise. Every container asks for something; of ten pods one
-// owns a CPU, which the others of its runtime give up. The call is what a kubelet waits for; StartContainer, where
-// Trimtab confirms what is in force, is told next to it.
+// BenchmarkCreateContainer measures CRI CreateContainer on a real containerd with Trimtab and without any plugin. Three
+// runtimes run at once and create the same containers in turn, in changing order. Two have no plugin, and the
+// difference of these two is noise. Every container requests something. One of ten pods owns a CPU, which leaves the
+// other cpusets of its runtime. The report also has StartContainer, where Trimtab confirms the values.
 func BenchmarkCreateContainer(b *testing.B) {
 	benchCreations(b, 10, func(c *real.Containerd) {
 		for i := range *benchExisting {
@@ -39,8 +38,8 @@ func BenchmarkCreateContainer(b *testing.B) {
 	})
 }
 
-// BenchmarkShrink is the same of creations that take a CPU away from a hundred containers that share it, which get it
-// back when the pod is removed.
+// BenchmarkShrink measures creations that take a CPU from a hundred containers. These get it back when the pod is
+// removed.
 func BenchmarkShrink(b *testing.B) {
 	benchCreations(b, 1, func(c *real.Containerd) {
 		for i := range 20 {
@@ -52,7 +51,7 @@ func BenchmarkShrink(b *testing.B) {
 	})
 }
 
-// benchCreations has one of so many pods own a CPU.
+// benchCreations runs a benchmark in which one of owners pods owns a CPU.
 func benchCreations(b *testing.B, owners int, before func(*real.Containerd)) {
 	b.Helper()
 	arms := []*arm{{name: "no plugin"}, {name: "no plugin again"}, {name: "trimtab"}}
@@ -68,7 +67,7 @@ func benchCreations(b *testing.B, owners int, before func(*real.Containerd)) {
 	begin := time.Now()
 	for round := range *benchRounds + warmUp {
 		if time.Since(begin) > benchBudget {
-			break // the machine is busy with something else
+			break // the machine is busy with other work
 		}
 		for i := range arms {
 			arms[(round+i)%len(arms)].round(round, round%owners == 0, round >= warmUp)
@@ -77,7 +76,7 @@ func benchCreations(b *testing.B, owners int, before func(*real.Containerd)) {
 	report(b, arms)
 }
 
-// perPod is how many containers a pod that shares is given: making the pod itself takes far longer.
+// perPod is the number of containers of a sharing pod. There are several because making a pod takes far longer.
 const perPod = 5
 
 // round creates and starts the containers of one pod, one after another, and removes them.
@@ -101,7 +100,7 @@ func (a *arm) round(round int, owns, counts bool) {
 	a.c.RemovePod(pod)
 }
 
-// benchPod is a pod that asks for the pool of online services or of batch work.
+// benchPod returns a pod of class LS or BE.
 func benchPod(i, turn int) real.PodSpec {
 	name := fmt.Sprintf("bench-%d", i)
 	if turn%2 == 0 {

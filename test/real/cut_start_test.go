@@ -13,11 +13,10 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// leftTask reports whether containerd cannot remove a container because of a fault of its own, which TestCutStart shows
-// without us. If the caller of StartContainer goes after containerd has made the task, and before it has read the process
-// id of the task, then containerd marks the container as exited and keeps the task. To remove an exited container it
-// deletes no task, and so the removal fails until containerd restarts (containerd's issue 11037; 2.4.2 has it).
-// Nothing else passes here: the error has to name this container, and its status this moment.
+// leftTask reports whether containerd cannot remove a container because of containerd's issue 11037, which TestCutStart
+// shows without Trimtab. If StartContainer is cancelled after containerd has made the task and before it has read the
+// task's pid, containerd marks the container as exited and keeps the task. It then cannot remove the container until it
+// restarts (2.4.2 has the fault). The error must name this container, and its status that moment.
 func leftTask(c *real.Containerd, id real.ContainerID, err error) bool {
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("cannot delete running task %s: failed precondition", id)) {
 		return false
@@ -27,7 +26,7 @@ func leftTask(c *real.Containerd, id real.ContainerID, err error) bool {
 		strings.HasPrefix(s.Message, "failed to create containerd task: failed to get task pid: context ")
 }
 
-// restartRuntime has containerd delete the tasks it left, and waits until the agent is attached again.
+// restartRuntime restarts containerd, which deletes such tasks, and waits until the agent is attached again.
 func (a *trimtab) restartRuntime(c *real.Containerd) {
 	a.t.Helper()
 	c.Restart()
@@ -35,8 +34,8 @@ func (a *trimtab) restartRuntime(c *real.Containerd) {
 	a.attached()
 }
 
-// TestCutStart cuts StartContainer calls to containerd itself, nobody between, at random moments. Each pod can be removed
-// then, at once or, where containerd left the task, after a restart. TRIMTAB_SOAK=300 shows some three of those.
+// TestCutStart cancels StartContainer calls to containerd, without a proxy, at random moments. Each pod can be removed,
+// at once or, if containerd left the task, after a restart. TRIMTAB_SOAK=300 shows some three of these.
 func TestCutStart(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t, real.WithoutNRI())

@@ -29,7 +29,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// a16MiB is what the kubelet takes at most of one message.
+// a16MiB is the kubelet's limit for one message.
 const a16MiB = 16 << 20
 
 // way is one way to the runtime: direct, or through the proxy.
@@ -61,11 +61,11 @@ func (w way) ctx() context.Context {
 	return ctx
 }
 
-// execID is the runtime's name of one exec.
+// execID matches the runtime's id of one exec.
 var execID = regexp.MustCompile(`exec "[0-9a-f]{64}"`)
 
-// said is all a caller sees of an answer.
-func said(m proto.Message, err error) string {
+// answerText returns everything that a caller sees of an answer.
+func answerText(m proto.Message, err error) string {
 	if err == nil {
 		return fmt.Sprint(m)
 	}
@@ -73,31 +73,31 @@ func said(m proto.Message, err error) string {
 	return fmt.Sprintf("%v %q %v", st.Code(), execID.ReplaceAllString(st.Message(), "exec ID"), st.Proto().GetDetails())
 }
 
-// same calls are made direct and proxied, and a caller must not be able to tell.
+// same has calls whose answers must be the same direct and proxied.
 var differential = []struct {
 	name string
 	make func(w way) string
 }{
-	{"version", func(w way) string { return said(w.Version(w.ctx(), &cri.VersionRequest{Version: "v1"})) }},
-	{"runtime config", func(w way) string { return said(w.RuntimeConfig(w.ctx(), &cri.RuntimeConfigRequest{})) }},
+	{"version", func(w way) string { return answerText(w.Version(w.ctx(), &cri.VersionRequest{Version: "v1"})) }},
+	{"runtime config", func(w way) string { return answerText(w.RuntimeConfig(w.ctx(), &cri.RuntimeConfigRequest{})) }},
 	{"lists", func(w way) string {
-		return said(w.ListPodSandbox(w.ctx(), &cri.ListPodSandboxRequest{})) + said(w.ListContainers(w.ctx(), &cri.ListContainersRequest{}))
+		return answerText(w.ListPodSandbox(w.ctx(), &cri.ListPodSandboxRequest{})) + answerText(w.ListContainers(w.ctx(), &cri.ListContainersRequest{}))
 	}},
 	{"statuses", func(w way) string {
-		return said(w.PodSandboxStatus(w.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: string(w.pod), Verbose: true})) +
-			said(w.ContainerStatus(w.ctx(), &cri.ContainerStatusRequest{ContainerId: string(w.ctr), Verbose: true}))
+		return answerText(w.PodSandboxStatus(w.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: string(w.pod), Verbose: true})) +
+			answerText(w.ContainerStatus(w.ctx(), &cri.ContainerStatusRequest{ContainerId: string(w.ctr), Verbose: true}))
 	}},
 	{"exec and wait", func(w way) string {
-		return said(w.ExecSync(w.ctx(), &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe", "echo"}, Timeout: 20}))
+		return answerText(w.ExecSync(w.ctx(), &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe", "echo"}, Timeout: 20}))
 	}},
 	{"exec of what is not there", func(w way) string {
-		return said(w.ExecSync(w.ctx(), &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/nothing"}}))
+		return answerText(w.ExecSync(w.ctx(), &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/nothing"}}))
 	}},
 	{"log opened anew", logOpened},
 	{"port-forward", portForward},
 	{"pull", pulled},
 	{"pull of what is not there", func(w way) string {
-		return said(w.PullImage(w.ctx(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: w.c.Image("nothing")}}))
+		return answerText(w.PullImage(w.ctx(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: w.c.Image("nothing")}}))
 	}},
 	{"import", imported},
 	{"a container's life", func(w way) string {
@@ -105,9 +105,9 @@ var differential = []struct {
 		id := w.c.RunContainer(pod, real.ContainerSpec{Name: "app", Env: map[string]string{"A": "b"}, Resources: &cri.LinuxContainerResources{CpuShares: 300}})
 		first := w.c.FirstView(id)
 		out := fmt.Sprintln(ociSpec(w.t, w.c, pod, id), first.Args, first.Env, first.Cgroup["cpu.shares"])
-		out += said(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: string(id), Timeout: 10}))
+		out += answerText(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: string(id), Timeout: 10}))
 		out += fmt.Sprintln(w.c.WaitExit(id))
-		if err := os.Remove(w.c.LogFile(id)); err != nil { // the next one's is the same
+		if err := os.Remove(w.c.LogFile(id)); err != nil { // the next way makes the same container
 			out += err.Error()
 		}
 		w.c.RemovePod(pod)
@@ -116,47 +116,47 @@ var differential = []struct {
 	{"held calls about nothing", func(w way) string {
 		out := ""
 		for _, id := range []string{"", "nothing-of-this-name"} {
-			out += said(w.RunPodSandbox(w.ctx(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}}))
-			out += said(w.CreateContainer(w.ctx(), &cri.CreateContainerRequest{PodSandboxId: id, Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{}}, SandboxConfig: &cri.PodSandboxConfig{}}))
-			out += said(w.StartContainer(w.ctx(), &cri.StartContainerRequest{ContainerId: id}))
-			out += said(w.UpdateContainerResources(w.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{}}))
-			out += said(w.UpdatePodSandboxResources(w.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id}))
-			out += said(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: id}))
-			out += said(w.RemoveContainer(w.ctx(), &cri.RemoveContainerRequest{ContainerId: id}))
-			out += said(w.StopPodSandbox(w.ctx(), &cri.StopPodSandboxRequest{PodSandboxId: id}))
-			out += said(w.RemovePodSandbox(w.ctx(), &cri.RemovePodSandboxRequest{PodSandboxId: id})) + "\n"
+			out += answerText(w.RunPodSandbox(w.ctx(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}}))
+			out += answerText(w.CreateContainer(w.ctx(), &cri.CreateContainerRequest{PodSandboxId: id, Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{}}, SandboxConfig: &cri.PodSandboxConfig{}}))
+			out += answerText(w.StartContainer(w.ctx(), &cri.StartContainerRequest{ContainerId: id}))
+			out += answerText(w.UpdateContainerResources(w.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{}}))
+			out += answerText(w.UpdatePodSandboxResources(w.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id}))
+			out += answerText(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: id}))
+			out += answerText(w.RemoveContainer(w.ctx(), &cri.RemoveContainerRequest{ContainerId: id}))
+			out += answerText(w.StopPodSandbox(w.ctx(), &cri.StopPodSandboxRequest{PodSandboxId: id}))
+			out += answerText(w.RemovePodSandbox(w.ctx(), &cri.RemovePodSandboxRequest{PodSandboxId: id})) + "\n"
 		}
 		return out
 	}},
-	{"a method nobody knows yet", func(w way) string {
+	{"an unknown method", func(w way) string {
 		out := ""
 		for _, method := range []string{"/runtime.v1.RuntimeService/NotYetInvented", "/runtime.v2.RuntimeService/Version"} {
-			out += said(nil, w.conn.Invoke(w.ctx(), method, &cri.VersionRequest{}, &cri.VersionResponse{})) + "\n"
+			out += answerText(nil, w.conn.Invoke(w.ctx(), method, &cri.VersionRequest{}, &cri.VersionResponse{})) + "\n"
 		}
 		return out
 	}},
-	{"a field nobody knows yet", func(w way) string {
+	{"an unknown field", func(w way) string {
 		status := &cri.ContainerStatusRequest{ContainerId: string(w.ctr)}
 		status.ProtoReflect().SetUnknown([]byte{0xfa, 0xff, 0x04, 3, 'n', 'e', 'w'})
 		stop := &cri.StopContainerRequest{ContainerId: "nothing-of-this-name"}
 		stop.ProtoReflect().SetUnknown([]byte{0xfa, 0xff, 0x04, 3, 'n', 'e', 'w'})
-		return said(w.ContainerStatus(w.ctx(), status)) + said(w.StopContainer(w.ctx(), stop))
+		return answerText(w.ContainerStatus(w.ctx(), status)) + answerText(w.StopContainer(w.ctx(), stop))
 	}},
 	{"gzip", func(w way) string {
-		return said(w.PodSandboxStatus(w.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: string(w.pod), Verbose: true}, grpc.UseCompressor(gzip.Name))) +
-			said(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: "nothing-of-this-name"}, grpc.UseCompressor(gzip.Name)))
+		return answerText(w.PodSandboxStatus(w.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: string(w.pod), Verbose: true}, grpc.UseCompressor(gzip.Name))) +
+			answerText(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: "nothing-of-this-name"}, grpc.UseCompressor(gzip.Name)))
 	}},
 	{"metadata", func(w way) string {
 		ctx := metadata.AppendToOutgoingContext(w.ctx(), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "x-bin", "\x00\xff")
 		var head, trail metadata.MD
-		return said(w.Version(ctx, &cri.VersionRequest{}, grpc.Header(&head), grpc.Trailer(&trail))) + fmt.Sprint(head, trail)
+		return answerText(w.Version(ctx, &cri.VersionRequest{}, grpc.Header(&head), grpc.Trailer(&trail))) + fmt.Sprint(head, trail)
 	}},
 	{"messages of 16 MiB, and more", func(w way) string {
 		out := ""
 		for _, n := range []int{a16MiB - 1000, a16MiB + 1000} {
-			out += said(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "/" + strings.Repeat("x", n)}}))
+			out += answerText(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "/" + strings.Repeat("x", n)}}))
 			out = out[:min(len(out), 200)] + "\n"
-			out += said(w.CreateContainer(w.ctx(), &cri.CreateContainerRequest{
+			out += answerText(w.CreateContainer(w.ctx(), &cri.CreateContainerRequest{
 				PodSandboxId: "nothing-of-this-name", SandboxConfig: &cri.PodSandboxConfig{},
 				Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "x"}, Annotations: map[string]string{"long": strings.Repeat("x", n)}},
 			})) + "\n"
@@ -180,15 +180,15 @@ var differential = []struct {
 			now, err := os.ReadFile(file)
 			had := strings.Fields(string(before))
 			if err == nil && !slices.ContainsFunc(strings.Fields(string(now)), func(pid string) bool { return !slices.Contains(had, pid) && wasRead(pid) }) {
-				err = fmt.Errorf("nothing more runs: %q", now)
+				err = fmt.Errorf("no more processes run: %q", now)
 			}
 			return err
 		})
 		cancel()
-		return said(nil, <-ended)
+		return answerText(nil, <-ended)
 	}},
 	{"too late", func(w way) string {
-		ctx, cancel := context.WithTimeout(w.ctx(), 3*time.Second) // by when it runs, and its output is read
+		ctx, cancel := context.WithTimeout(w.ctx(), 3*time.Second) // now it runs, and its output is read
 		defer cancel()
 		return status.Code(func() error {
 			_, err := w.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe"}})
@@ -197,20 +197,20 @@ var differential = []struct {
 	}},
 }
 
-// wasRead reports whether a process is the workload's program, all of whose output was taken. One that is cancelled before
-// its output is read makes the shim of containerd 1.6 wait for a reader, for half a minute, and all others for it.
+// wasRead reports whether a process is the workload's program and all its output was read. If an exec is cancelled
+// before, the shim of containerd 1.6 waits half a minute for a reader, and all other calls wait for the shim.
 func wasRead(pid string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
 	return err == nil && string(line) == "/probe\x00sleep\x00"
 }
 
-// TestDifferential replays the same calls direct and proxied on one runtime.
+// TestDifferential makes the same calls direct and proxied on one runtime and compares the answers.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	replay(t, real.Start(t, real.WithoutNRI()))
 }
 
-// TestDifferential16 is the same before Debian's own containerd.
+// TestDifferential16 does the same with Debian's containerd 1.6.
 func TestDifferential16(t *testing.T) {
 	t.Parallel()
 	program, err := binary()
@@ -232,7 +232,7 @@ func replay(t *testing.T, c *real.Containerd) {
 	for _, w := range []*way{&direct, &proxied} {
 		w.pod, w.ctr = pod, ctr
 	}
-	for _, call := range differential { // one after another: lists are compared, too
+	for _, call := range differential { // one after another, since lists are compared, too
 		var heard [2]string
 		for i, w := range []way{direct, proxied} {
 			c.Through(w.socket)
@@ -254,23 +254,23 @@ func replay(t *testing.T, c *real.Containerd) {
 	}
 }
 
-// logOpened has a container's log moved away and opened again, as a kubelet rotates it.
+// logOpened moves a container's log and reopens it, as a kubelet rotates logs.
 func logOpened(w way) string {
 	file := w.c.LogFile(w.ctr)
 	aside := file + ".aside"
 	if err := os.Rename(file, aside); err != nil {
 		return err.Error()
 	}
-	out := said(w.ReopenContainerLog(w.ctx(), &cri.ReopenContainerLogRequest{ContainerId: string(w.ctr)}))
+	out := answerText(w.ReopenContainerLog(w.ctx(), &cri.ReopenContainerLogRequest{ContainerId: string(w.ctr)}))
 	_, err := os.Stat(file)
 	out += fmt.Sprint(err)
 	if err := os.Rename(aside, file); err != nil {
 		return err.Error()
 	}
-	return out + said(w.ReopenContainerLog(w.ctx(), &cri.ReopenContainerLogRequest{ContainerId: string(w.ctr)}))
+	return out + answerText(w.ReopenContainerLog(w.ctx(), &cri.ReopenContainerLogRequest{ContainerId: string(w.ctr)}))
 }
 
-// portForward talks to a server of the pod, which is on the host's network, over a stream of the runtime's own.
+// portForward talks to a server in the pod, which uses the host's network, over a stream of the runtime.
 func portForward(w way) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -289,7 +289,7 @@ func portForward(w way) string {
 	port := l.Addr().(*net.TCPAddr).Port
 	answer, err := w.PortForward(w.ctx(), &cri.PortForwardRequest{PodSandboxId: string(w.pod), Port: []int32{int32(port)}})
 	if err != nil {
-		return said(nil, err)
+		return answerText(nil, err)
 	}
 	u, err := url.Parse(answer.Url)
 	if err != nil {
@@ -300,8 +300,8 @@ func portForward(w way) string {
 	return fmt.Sprintln(shape, heard, err)
 }
 
-// forwarded says something to a port and returns what comes back (the channel protocol: of the two channels of a port
-// the first is data, and each begins with the port's number).
+// forwarded sends a text to a port and returns the answer (channel protocol: the first of a port's two channels is
+// data, and each begins with the port's number).
 func forwarded(u *url.URL, port int, say string) (string, error) {
 	origin := *u
 	u.Scheme = "ws"
@@ -342,18 +342,17 @@ func forwarded(u *url.URL, port int, say string) (string, error) {
 	return heard, nil
 }
 
-// pulled pulls an image from the registry that the runtime does not have, and removes it.
+// pulled pulls an image that the runtime does not have from the registry, and removes it.
 func pulled(w way) string {
 	spec := &cri.ImageSpec{Image: w.c.Image("extra")}
-	return said(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec})) +
-		said(w.PullImage(w.ctx(), &cri.PullImageRequest{Image: spec})) +
-		said(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec})) +
-		said(w.RemoveImage(w.ctx(), &cri.RemoveImageRequest{Image: spec})) +
-		said(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec}))
+	return answerText(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec})) +
+		answerText(w.PullImage(w.ctx(), &cri.PullImageRequest{Image: spec})) +
+		answerText(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec})) +
+		answerText(w.RemoveImage(w.ctx(), &cri.RemoveImageRequest{Image: spec})) +
+		answerText(w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec}))
 }
 
-// imported imports an image with containerd's own client: services that are no part of the CRI, with streams that go
-// both ways.
+// imported imports an image with containerd's client, which uses services besides the CRI, with bidirectional streams.
 func imported(w way) string {
 	const ref = "example.org/imported:1"
 	file := filepath.Join(w.t.TempDir(), "image.tar")
@@ -370,15 +369,15 @@ func imported(w way) string {
 	spec := &cri.ImageSpec{Image: ref}
 	ctr("images", "import", file)
 	out := ""
-	real.Eventually(w.t, patiently, func() error { // the CRI hears of it by an event
+	real.Eventually(w.t, patiently, func() error { // the CRI plugin gets it by an event
 		answer, err := w.ImageStatus(w.ctx(), &cri.ImageStatusRequest{Image: spec})
-		if out = said(answer, err); answer.GetImage() == nil {
-			return errors.New("it is not there")
+		if out = answerText(answer, err); answer.GetImage() == nil {
+			return errors.New("the image is not listed")
 		}
 		return nil
 	})
 	out += ctr("images", "check", "name=="+ref)
-	return out + said(w.RemoveImage(w.ctx(), &cri.RemoveImageRequest{Image: spec}))
+	return out + answerText(w.RemoveImage(w.ctx(), &cri.RemoveImageRequest{Image: spec}))
 }
 
 // events compares two streams of the same events.
@@ -393,16 +392,16 @@ func events(t *testing.T, c *real.Containerd, ways ...way) {
 		streams = append(streams, s)
 	}
 	heard := make([]string, len(ways))
-	if c.Release() == real.V16 { // which has none
+	if c.Release() == real.V16 { // this release has no events
 		for i, s := range streams {
 			_, err := s.Recv()
-			heard[i] = said(nil, err)
+			heard[i] = answerText(nil, err)
 		}
 		same(t, "the answer", heard[1], heard[0])
 		return
 	}
 	id := ""
-	real.Eventually(t, 2*patiently, func() error { // a stream that is open says so by its first event alone
+	real.Eventually(t, 2*patiently, func() error { // only its first event shows that a stream is open
 		pod := c.RunPod(plain("", ""))
 		id = string(c.RunContainer(pod, real.ContainerSpec{Args: []string{"exit", "0"}}))
 		c.WaitExit(real.ContainerID(id))

@@ -1,5 +1,5 @@
-// Package real runs a private containerd for tests: the real daemon, the real shim, the real runc and the host's own
-// cgroups, below folders, sockets and a cgroup parent that belong to one test alone. Any number can run at once.
+// Package real runs a private containerd for tests: the real daemon, shim and runc with the host's cgroups, below
+// directories, sockets and a cgroup parent of one test. Any number can run at once.
 //
 //	c := real.Start(t)
 //	pod := c.RunPod(real.PodSpec{QoS: real.Burstable})
@@ -7,6 +7,6 @@
 //	c.StartContainer(web)
 //	c.FirstView(web).CPUsAllowed
 //
-// The harness plays the kubelet as far as cgroups go: it makes the pod-level ones and removes them. Methods end the
-// test on an error; their Try forms return it and may be called from any goroutine. Nothing here judges a policy.
+// In place of the kubelet the harness makes and removes pod-level cgroups. Methods end the test on an error; their Try
+// forms return it and are safe for any goroutine.
 package real

@@ -7,7 +7,7 @@ import (
 
 const pollEvery = 5 * time.Millisecond
 
-// Eventually waits until cond returns nil and ends the test with cond's last error if that takes too long.
+// Eventually waits until cond returns nil. After timeout it ends the test with cond's last error.
 func Eventually(t testing.TB, timeout time.Duration, cond func() error) {
 	t.Helper()
 	if err := poll(timeout, cond); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// hookServer is a hook server of the test's, over the wire.
+// hookServer is a hook server of the test, over gRPC.
 type hookServer struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 
@@ -31,11 +31,11 @@ type hookServer struct {
 	server *grpc.Server
 
 	mu     sync.Mutex
-	create func(*hooks.ContainerResourceHookRequest) // changes what it is asked with, which is answered
+	create func(*hooks.ContainerResourceHookRequest) // changes the request, which becomes the answer
 	calls  map[string]*hooks.ContainerResourceHookRequest
 }
 
-// startHookServer serves on a socket of its own.
+// startHookServer starts a hook server on its own socket.
 func startHookServer(t *testing.T, dir, name string, create func(*hooks.ContainerResourceHookRequest)) *hookServer {
 	t.Helper()
 	s := &hookServer{t: t, socket: filepath.Join(dir, name), create: create, calls: map[string]*hooks.ContainerResourceHookRequest{}}
@@ -69,7 +69,7 @@ func (s *hookServer) answer(call string, r *hooks.ContainerResourceHookRequest, 
 	}, nil
 }
 
-// asked returns what the server was last asked with at a call about a container.
+// asked returns the last request of a call about a container.
 func (s *hookServer) asked(call, container string) *hooks.ContainerResourceHookRequest {
 	s.t.Helper()
 	var r *hooks.ContainerResourceHookRequest
@@ -104,7 +104,7 @@ func (s *hookServer) PostStopContainerHook(_ context.Context, r *hooks.Container
 	return s.answer("stopped", r, false)
 }
 
-// hookDir is the directory an agent follows.
+// hookDir is the registration directory that an agent watches.
 type hookDir struct {
 	t    *testing.T
 	path string
@@ -129,7 +129,7 @@ type hookServerState struct {
 	InForce                    bool
 }
 
-// until waits until a file's state is as it should be, a second at most after it was changed.
+// until waits until the agent reports a state of a file, which takes at most a second after a change.
 func (d hookDir) until(file string, is func(s hookServerState) bool) {
 	d.t.Helper()
 	start := time.Now()
@@ -156,8 +156,9 @@ func (d hookDir) until(file string, is func(s hookServerState) bool) {
 	}
 }
 
-// TestHookServers plays hook servers through NRI and through the CRI proxy: they chain in order; their files are heeded
-// when they come, change, break and go; Fail fails and Ignore does not; and a restart of the agent loses nothing.
+// TestHookServers runs hook servers through NRI and through the CRI proxy. They are called in order. The agent applies
+// added, changed, invalid and removed files. Policy Fail fails a call and Ignore does not. A restart of the agent loses
+// nothing.
 func TestHookServers(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nri", "cri"} {
@@ -212,11 +213,11 @@ func playHookServers(t *testing.T, c *real.Containerd, d hookDir, how string) {
 	}
 	away := ""
 	if how == "nri" {
-		away = "soon" // runtimes drop what NRI would take away; that is reported
+		away = "soon" // runtimes ignore removals over NRI, which the agent reports
 	}
 	same(t, "without a server", shown(c.RunContainer(pod, make("none"))), "80000 512 first= second= mine=yes away=soon")
 
-	// They come, in the order of their names and not of their coming.
+	// Servers are called in the order of their file names, not of their registration.
 	d.put("20-second.json", registration(second.socket, "Fail"))
 	d.put("10-first.json", registration(first.socket, ""))
 	up := func(s hookServerState) bool { return s.InForce && s.Error == "" }
@@ -225,14 +226,14 @@ func playHookServers(t *testing.T, c *real.Containerd, d hookDir, how string) {
 	both := c.RunContainer(pod, make("both"))
 	same(t, "with both", shown(both), "20000 300 first=1 second=after 1 mine=yes away="+away)
 
-	// A file that breaks leaves the server in force.
+	// An invalid file leaves the server in force.
 	if err := os.WriteFile(filepath.Join(d.path, "10-first.json"), []byte(`{"remote-endpoint": "/`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	d.until("10-first.json", func(s hookServerState) bool { return s.InForce && strings.Contains(s.Error, "stays in force") })
 	same(t, "with a broken file", shown(c.RunContainer(pod, make("broken"))), "20000 300 first=1 second=after 1 mine=yes away="+away)
 
-	// A restart of the agent loses nothing: neither what was decided, nor what servers are told.
+	// A restart of the agent loses neither decisions nor the data for servers.
 	d.put("10-first.json", registration(first.socket, ""))
 	d.a.kill()
 	d.a.run()
@@ -252,7 +253,7 @@ func playHookServers(t *testing.T, c *real.Containerd, d hookDir, how string) {
 		t.Helper()
 		if r.PodMeta.Name != "web" || r.PodMeta.Namespace != "shop" || r.PodMeta.Uid == "" || r.PodAnnotations["example.com/a"] != "b" || len(r.PodLabels) == 0 || r.PodCgroupParent == "" ||
 			r.ContainerMeta.Id != string(both) || r.ContainerEnvs["MINE"] != "yes" || r.ContainerEnvs["SECOND"] != "after 1" || r.ContainerResources.CpuQuota != 20000 || r.ContainerResources.CpuShares != shares {
-			t.Errorf("%s was told %v", call, r)
+			t.Errorf("%s got %v", call, r)
 		}
 	}
 	whole("update", first.asked("update", "both"), 600)
@@ -261,7 +262,7 @@ func playHookServers(t *testing.T, c *real.Containerd, d hookDir, how string) {
 	whole("stopped", second.asked("stopped", "both"), 600)
 	first.asked("started", "both")
 
-	// One that ends: Ignore passes over it, Fail does not.
+	// A server ends: policy Ignore skips it, Fail does not.
 	first.server.Stop()
 	same(t, "without the first", shown(c.RunContainer(pod, make("ignored"))), "40000 512 first= second=after  mine=yes away=soon")
 	second.server.Stop()
@@ -272,19 +273,19 @@ func playHookServers(t *testing.T, c *real.Containerd, d hookDir, how string) {
 	skip.Labels = map[string]string{"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
 	same(t, "a pod that skips them", shown(c.RunContainer(c.RunPod(skip), make("app"))), "80000 512 first= second= mine=yes away=soon")
 
-	// They go.
+	// The files are removed.
 	for _, name := range []string{"10-first.json", "20-second.json"} {
 		if err := os.Remove(filepath.Join(d.path, name)); err != nil {
 			t.Fatal(err)
 		}
 		d.until(name, func(s hookServerState) bool { return s.File == "" })
 	}
-	same(t, "when they are gone", shown(c.RunContainer(pod, make("gone"))), "80000 512 first= second= mine=yes away=soon")
+	same(t, "after the servers were removed", shown(c.RunContainer(pod, make("gone"))), "80000 512 first= second= mine=yes away=soon")
 }
 
-// fieldProxy is a runtime proxy that calls hook servers itself, as the one in the field does (koordinator 1.8): it tells
-// a creation no id, takes cpusets and oom_score_adj of an answer whatever they are, and replaces the environment.
-type fieldProxy struct {
+// runtimeProxy is a runtime proxy that calls hook servers like Koordinator's (1.8): the request of a creation has no
+// id, it takes cpuset and oom_score_adj of any answer, also empty ones, and it replaces the environment.
+type runtimeProxy struct {
 	cri.UnimplementedRuntimeServiceServer
 
 	runtime cri.RuntimeServiceClient
@@ -295,7 +296,7 @@ type fieldProxy struct {
 	stored map[string]*hooks.ContainerResourceHookRequest
 }
 
-func (p *fieldProxy) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (p *runtimeProxy) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := q.Config.Metadata
 	resp, err := p.hooks.PreRunPodSandboxHook(ctx, &hooks.PodSandboxHookRequest{
 		PodMeta: &hooks.PodSandboxMetadata{Name: m.Name, Uid: m.Uid, Namespace: m.Namespace}, Labels: q.Config.Labels, Annotations: q.Config.Annotations,
@@ -317,7 +318,7 @@ func (p *fieldProxy) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequ
 	return r, err
 }
 
-func (p *fieldProxy) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (p *runtimeProxy) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	p.mu.Lock()
 	pod := p.pods[q.PodSandboxId]
 	p.mu.Unlock()
@@ -370,13 +371,13 @@ func (p *fieldProxy) CreateContainer(ctx context.Context, q *cri.CreateContainer
 	return made, err
 }
 
-func (p *fieldProxy) about(id string) *hooks.ContainerResourceHookRequest {
+func (p *runtimeProxy) about(id string) *hooks.ContainerResourceHookRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stored[id]
 }
 
-func (p *fieldProxy) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (p *runtimeProxy) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	if _, err := p.hooks.PreStartContainerHook(ctx, p.about(q.ContainerId)); err != nil {
 		return nil, err
 	}
@@ -387,7 +388,7 @@ func (p *fieldProxy) StartContainer(ctx context.Context, q *cri.StartContainerRe
 	return r, err
 }
 
-func (p *fieldProxy) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (p *runtimeProxy) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	r, err := p.runtime.StopContainer(ctx, q)
 	if err == nil {
 		_, _ = p.hooks.PostStopContainerHook(ctx, p.about(q.ContainerId))
@@ -395,7 +396,7 @@ func (p *fieldProxy) StopContainer(ctx context.Context, q *cri.StopContainerRequ
 	return r, err
 }
 
-func (p *fieldProxy) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (p *runtimeProxy) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	r, err := p.runtime.StopPodSandbox(ctx, q)
 	p.mu.Lock()
 	m := p.pods[q.PodSandboxId].GetMetadata()
@@ -406,21 +407,21 @@ func (p *fieldProxy) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRe
 	return r, err
 }
 
-func (p *fieldProxy) ContainerStatus(ctx context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (p *runtimeProxy) ContainerStatus(ctx context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	return p.runtime.ContainerStatus(ctx, q)
 }
 
-func (p *fieldProxy) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+func (p *runtimeProxy) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	return p.runtime.RemoveContainer(ctx, q)
 }
 
-func (p *fieldProxy) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+func (p *runtimeProxy) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	return p.runtime.RemovePodSandbox(ctx, q)
 }
 
-// TestServesFieldProxy has a proxy like the one in the field ask the agent: owners get their CPUs and nobody else has
-// them, over a restart of the agent, too.
-func TestServesFieldProxy(t *testing.T) {
+// TestServesRuntimeProxy lets a proxy like Koordinator's call the agent: owners get their CPUs and no other container
+// has them, also over a restart of the agent.
+func TestServesRuntimeProxy(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t, real.WithoutNRI())
@@ -442,7 +443,7 @@ func TestServesFieldProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	p := &fieldProxy{
+	p := &runtimeProxy{
 		runtime: c.Direct().RuntimeServiceClient, hooks: hooks.NewRuntimeHookServiceClient(conn),
 		pods: map[string]*cri.PodSandboxConfig{}, stored: map[string]*hooks.ContainerResourceHookRequest{},
 	}
@@ -458,7 +459,7 @@ func TestServesFieldProxy(t *testing.T) {
 
 	silent := c.RunContainer(c.RunPod(plain("silent", "")), real.ContainerSpec{Name: "app", Env: map[string]string{"MINE": "yes"}})
 	if env := c.FirstView(silent).Env; env["MINE"] != "yes" {
-		t.Errorf("the silent pod has %v", env)
+		t.Errorf("the pod without requests has %v", env)
 	}
 	ownerPod := c.RunPod(owning("db", "1"))
 	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
@@ -476,7 +477,7 @@ func TestServesFieldProxy(t *testing.T) {
 	a.attached()
 	check("after a restart")
 	later := c.RunContainer(c.RunPod(plain("later", "LS")), real.ContainerSpec{Name: "app"})
-	same(t, "who comes later", c.KernelFile(later, "cpuset.cpus"), "0")
+	same(t, "a later pod", c.KernelFile(later, "cpuset.cpus"), "0")
 	c.StopContainer(owner)
 	c.StopPod(ownerPod)
 	real.Eventually(t, patiently, func() error {
@@ -486,5 +487,5 @@ func TestServesFieldProxy(t *testing.T) {
 		}
 		return err
 	})
-	same(t, "when the owner is gone", c.KernelFile(silent, "cpuset.cpus"), "0-1")
+	same(t, "after the owner's end", c.KernelFile(silent, "cpuset.cpus"), "0-1")
 }

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// idleFor is how long nothing happens: a round of what is looked at every minute.
+// idleFor is the idle time: one round of the agent's work of every minute.
 const idleFor = time.Minute
 
-// BenchmarkIdle measures the CPU time of the agent as it is delivered while nothing happens beside a real containerd with
-// so many running containers, in percent of one CPU. A thousand are in test/bench/crowd: each here is two processes and a
-// shim.
+// BenchmarkIdle measures the CPU time of the released agent on an idle node with a real containerd and running
+// containers, in percent of one CPU. test/bench/crowd has a thousand containers; here each is two processes and a shim.
 func BenchmarkIdle(b *testing.B) {
 	for _, mode := range []string{"nri", "bypass", "cri"} {
 		for _, at := range []int{0, 100} {
@@ -23,7 +22,7 @@ func BenchmarkIdle(b *testing.B) {
 				c, a := attachedTo(b, mode)
 				startTogether(b, c, makePods(b, c, 0, at))
 				pid := a.cmd.Process.Pid
-				for calm, last := 0, threadTime(b, pid); calm < 3; { // what the starts left to do is done
+				for calm, last := 0, threadTime(b, pid); calm < 3; { // the agent finishes its work for the starts
 					time.Sleep(time.Second)
 					now := threadTime(b, pid)
 					if calm++; now-last > 20*time.Millisecond {
@@ -33,7 +32,7 @@ func BenchmarkIdle(b *testing.B) {
 				}
 				for b.Loop() {
 					before := threadTime(b, pid)
-					time.Sleep(idleFor) // nothing happens: that is what is measured
+					time.Sleep(idleFor) // idle: that is what is measured
 					b.ReportMetric(100*float64(threadTime(b, pid)-before)/float64(idleFor), "%CPU")
 				}
 				b.ReportMetric(0, "ns/op")
@@ -42,12 +41,12 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// threadTime is the CPU time of all threads of a process.
+// threadTime returns the CPU time of all threads of a process.
 func threadTime(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(threads) == 0 {
-		b.Fatalf("process %d is not there (%v)", pid, err)
+		b.Fatalf("process %d does not exist (%v)", pid, err)
 	}
 	for _, file := range threads {
 		text, err := os.ReadFile(file)

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// owners is a set of owners that a sampler reads while pods come and go.
+// owners is a set of owners for a sampler, safe for concurrent use.
 type owners struct {
 	mu  sync.Mutex
 	ids map[string]bool
@@ -29,7 +29,7 @@ func (s *owners) has(dir string) bool {
 	return s.ids[filepath.Base(dir)]
 }
 
-// needV1 skips where the host's cgroups are version 2: these tests name files of version 1.
+// needV1 skips the test on a cgroup v2 host: the test names files of version 1.
 func needV1(t *testing.T, c *real.Containerd) {
 	t.Helper()
 	if v := c.CgroupVersion(); v != 1 {

@@ -17,22 +17,22 @@ import (
 // PodID is the runtime's id of a sandbox.
 type PodID string
 
-// QoS is a Kubernetes class; it decides where the pod's cgroup is.
+// QoS is a Kubernetes QoS class, which decides the pod's cgroup.
 type QoS string
 
-// The classes. The zero value of PodSpec.QoS is BestEffort, as for a pod that asks for nothing.
+// The classes. The zero value of PodSpec.QoS is BestEffort, as for a pod without requests.
 const (
 	BestEffort QoS = "besteffort"
 	Burstable  QoS = "burstable"
 	Guaranteed QoS = "guaranteed"
 )
 
-// PodSpec describes a pod. Empty fields are made up, unique within the test.
+// PodSpec describes a pod. Empty fields get values that are unique within the test.
 type PodSpec struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	QoS                  QoS
-	// Resources are the pod's own: written to its cgroup, as a kubelet does, and told to the runtime.
+	// Resources are the pod's own, which are written to its cgroup, as by a kubelet, and sent to the runtime.
 	Resources *cri.LinuxContainerResources
 }
 
@@ -120,7 +120,7 @@ func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
 	}
 }
 
-// makePodCgroup does what a kubelet does before it calls the runtime.
+// makePodCgroup makes the pod's cgroup, as a kubelet does before it calls the runtime.
 func (c *Containerd) makePodCgroup(cgroup string, s PodSpec) error {
 	c.making.Lock()
 	defer c.making.Unlock()
@@ -171,7 +171,7 @@ func set(values map[string]string, file string, value int64) {
 	}
 }
 
-// StopPod stops the sandbox and what runs in it.
+// StopPod stops the sandbox and its containers.
 func (c *Containerd) StopPod(pod PodID) {
 	c.t.Helper()
 	ctx, cancel := c.call()
@@ -180,7 +180,7 @@ func (c *Containerd) StopPod(pod PodID) {
 	c.check("stop pod", err)
 }
 
-// RemovePod stops and removes the pod and then, as a kubelet does, its cgroup.
+// RemovePod stops and removes the pod and then, like a kubelet, its cgroup.
 func (c *Containerd) RemovePod(pod PodID) {
 	c.t.Helper()
 	c.check("remove pod", c.TryRemovePod(pod))
@@ -206,7 +206,7 @@ func (c *Containerd) TryRemovePod(pod PodID) error {
 	return host.RemoveCgroups(c.hierarchies, record.config.Linux.CgroupParent)
 }
 
-// PodCgroup is the pod's cgroup as a path from the root of every hierarchy.
+// PodCgroup returns the pod's cgroup as a path from the root of every hierarchy.
 func (c *Containerd) PodCgroup(pod PodID) string {
 	c.t.Helper()
 	return c.pod(pod).config.Linux.CgroupParent

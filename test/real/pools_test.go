@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestPools has the agent choose: a pod of class dedicated gets the CPU that no shared pool needs, before its first
-// instruction all others have lost it, restarts move nothing, and with the pod's end all is as before.
+// TestPools uses placement.policy pools. A pod of class dedicated gets the CPU that no shared pool needs. All other
+// containers lose it before the pod's first instruction. Restarts move nothing, and the pod's end restores the pools.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// privately names, in the environment of a process with mounts of its own, the test that process runs.
+// privately is the environment variable with the test that a process with private mounts runs.
 const privately = "TRIMTAB_TEST_PRIVATELY"
 
 func private() bool { return os.Getenv(privately) != "" }
 
-// Privately runs the calling test in a process of its own, with mounts of its own and an empty /run: containerd before
-// 2.0 keeps its shims' sockets in a folder there whose name is compiled in, and a test must not touch the host's. It is
-// true in that process; in the caller's it is false, and the test is over. env is handed down.
+// Privately runs the calling test in a new process with private mounts and an empty /run. containerd before 2.0 keeps
+// its shims' sockets in a fixed directory in /run, and a test must not touch the host's. It returns true in the new
+// process, and false in the caller after the test has ended. The process gets env.
 func Privately(t *testing.T, env ...string) bool {
 	t.Helper()
 	needRoot(t)
@@ -28,7 +28,7 @@ func Privately(t *testing.T, env ...string) bool {
 	}
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.count=1", "-test.timeout=5m", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(append(os.Environ(), privately+"="+t.Name()), env...)
-	// Go makes all mounts of such a child private to it.
+	// Go makes all mounts of such a child private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.CombinedOutput()
 	if passed := fmt.Sprintf("--- PASS: %s ", t.Name()); err != nil || !strings.Contains(string(out), passed) {

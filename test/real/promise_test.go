@@ -33,7 +33,8 @@ func owning(name, cpus string) real.PodSpec {
 
 var oneCPU = &cri.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 64 << 20}
 
-// TestPromise is the main job on a real containerd: what pods were promised is in the kernel at their first instruction.
+// TestPromise is the main test on a real containerd: the pods' values are in force in the kernel at their first
+// instruction.
 func TestPromise(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -60,7 +61,7 @@ func playPromise(t *testing.T, c *real.Containerd, a *trimtab, mode string) {
 	same(t, "quota of the owner", c.KernelFile(owner, "cpu.cfs_quota_us"), "-1")
 	same(t, "quota of the owner's pod", c.PodKernelFile(ownerPod, "cpu.cfs_quota_us"), "-1")
 	c.StartContainer(waiting)
-	same(t, "affinity of one created before and started after", c.FirstView(waiting).Affinity, "0")
+	same(t, "affinity of a container created before and started after the owner", c.FirstView(waiting).Affinity, "0")
 	for name, id := range map[string]real.ContainerID{"silent": silent, "service": service, "late": waiting} {
 		same(t, "CPUs of "+name, c.KernelFile(id, "cpuset.cpus"), "0")
 	}
@@ -82,7 +83,7 @@ func playPromise(t *testing.T, c *real.Containerd, a *trimtab, mode string) {
 	}
 }
 
-// checkBatch holds the batch table: request 500m, limit 1000m, 64Mi.
+// checkBatch checks a batch pod with request 500m, limit 1000m, 64Mi.
 func checkBatch(t *testing.T, c *real.Containerd) real.ContainerID {
 	t.Helper()
 	pod := c.RunPod(real.PodSpec{Namespace: "shop", Name: "batch", Labels: labels("BE"), Annotations: map[string]string{
@@ -113,7 +114,8 @@ func checkGPU(t *testing.T, c *real.Containerd) {
 	}
 }
 
-// checkUpdates asks over CRI for what would break the promise, and for what is the kubelet's to decide.
+// checkUpdates sends CRI updates of values that Trimtab decides, which must not change them, and of values that the
+// kubelet decides.
 func checkUpdates(t *testing.T, c *real.Containerd, owner, silent, batch real.ContainerID) {
 	t.Helper()
 	for name, r := range map[string]*cri.LinuxContainerResources{
@@ -132,29 +134,29 @@ func checkUpdates(t *testing.T, c *real.Containerd, owner, silent, batch real.Co
 	same(t, "batch shares after an update", c.KernelFile(batch, "cpu.shares"), "512")
 }
 
-// checkExplain checks that every value names its hook, its annotation and the channel that carried it.
+// checkExplain checks that every value has its hook, its annotation and the channel that applied it.
 func checkExplain(t *testing.T, a *trimtab, mode string) {
 	t.Helper()
 	for _, e := range append(a.explain("shop", "db", "db"), a.explain("shop", "batch", "")...) {
 		if len(e.Values) == 0 {
-			t.Errorf("nothing is told of %+v", e)
+			t.Errorf("explain has nothing for %+v", e)
 		}
 		for _, v := range append(e.Values, e.PodValues...) {
 			if !v.Applied || v.Why.Hook == "" || !strings.Contains(v.Why.Source, "koordinator.sh/") || v.Channel == "" || v.Channel == "none" {
-				t.Errorf("%s: %+v does not tell all", e.Pod, v)
+				t.Errorf("%s: %+v is incomplete", e.Pod, v)
 			}
 		}
 	}
 	out, err := exec.Command(a.path, "explain", "--socket", a.socket(), "shop/db").CombinedOutput()
 	for _, word := range []string{"cpuset.cpus", assigned, mode, "exclusive"} {
 		if err != nil || !strings.Contains(string(out), word) {
-			t.Errorf("explain does not say %q (%v):\n%s", word, err, out)
+			t.Errorf("explain lacks %q (%v):\n%s", word, err, out)
 		}
 	}
 	t.Logf("explain shop/db:\n%s", out)
 }
 
-// TestReload changes the configuration under live containers.
+// TestReload changes the configuration while containers run.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -186,7 +188,7 @@ func TestReload(t *testing.T) {
 	real.Eventually(t, patiently, func() error {
 		n, err := a.status()
 		if err == nil && !strings.Contains(n.ConfigError, "CPU 7 is not online") {
-			err = fmt.Errorf("status says %q of the bad configuration", n.ConfigError)
+			err = fmt.Errorf("the status reports %q for the invalid configuration", n.ConfigError)
 		}
 		return err
 	})
@@ -196,8 +198,8 @@ func TestReload(t *testing.T) {
 	same(t, "process", c.ContainerPID(id), pid)
 }
 
-// TestNothingMoves kills and restarts agent and runtime, with the agent's state deleted: containers stay where they
-// are, and grants are as before.
+// TestNothingMoves kills and restarts agent and runtime, with the agent's state deleted: containers keep their CPUs,
+// and grants stay the same.
 func TestNothingMoves(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -242,13 +244,13 @@ func TestNothingMoves(t *testing.T) {
 	if e := a.explain("shop", "db2", "db"); len(e) != 1 || len(e[0].Problems) != 1 || !strings.Contains(e[0].Problems[0].Reason, "owned by shop/db") {
 		t.Errorf("explain of the second claimant: %+v", e)
 	}
-	// containerd forgot this pod with its restart and will not report its end.
+	// After its restart containerd does not report the end of this pod.
 	c.StopPod(ownerPod)
 	c.RemovePod(ownerPod)
 	third := c.RunContainer(c.RunPod(owning("db3", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})
-	same(t, "CPUs of one that comes after the owner", c.KernelFile(third, "cpuset.cpus"), "1")
+	same(t, "CPUs of a container created after the owner's end", c.KernelFile(third, "cpuset.cpus"), "1")
 	for _, id := range []real.ContainerID{ids["service"], ids["silent"], second} {
-		same(t, "CPUs of the others then", c.KernelFile(id, "cpuset.cpus"), "0")
+		same(t, "CPUs of the others after the owner's end", c.KernelFile(id, "cpuset.cpus"), "0")
 	}
 }
 
@@ -260,7 +262,8 @@ func snapshot(c *real.Containerd, ids map[string]real.ContainerID) map[string]st
 	return out
 }
 
-// TestChurn lets pods of all classes come and go from several sides, while every effective cpuset is read repeatedly.
+// TestChurn creates and removes pods of all classes from several goroutines, while a sampler reads every effective
+// cpuset all the time.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -303,7 +306,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// cycle is the life of one pod with one container. An owner counts from its start to its stop.
+// cycle runs and removes one pod with one container. An owner is in who from its start to its stop.
 func cycle(c *real.Containerd, spec real.PodSpec, who *owners) error {
 	pod, err := c.TryRunPod(spec)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestProxyNotices has containers end by themselves: no call reports it. The agent knows within a second, by its own
-// word on when; of five the median counts, since a busy machine may be late once.
-func TestProxyNotices(t *testing.T) {
+// TestProxyDetectsExits lets containers exit by themselves, which no CRI call reports. By its own events the agent
+// detects that within a second. The median of five counts, since a busy machine may be late once.
+func TestProxyDetectsExits(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t, real.WithoutNRI())
@@ -29,7 +29,7 @@ func TestProxyNotices(t *testing.T) {
 		name := fmt.Sprint("brief-", i)
 		id := c.RunContainer(c.RunPod(plain(name, "LS")), real.ContainerSpec{Name: "app", Args: []string{"exit", "0"}})
 		c.WaitExit(id)
-		ended := time.Now() // for the runtime, which on a busy machine takes a second itself
+		ended := time.Now() // the runtime itself may take a second on a busy machine
 		real.Eventually(t, patiently, func() error {
 			at, err := a.noted("StopContainer", "shop/"+name)
 			if err == nil {
@@ -46,7 +46,7 @@ func TestProxyNotices(t *testing.T) {
 	t.Logf("%d KiB resident", a.resident())
 }
 
-// noted is when an event was taken up; an error while it was not.
+// noted returns the time of an event in the agent's journal.
 func (a *trimtab) noted(kind, pod string) (time.Time, error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://agent/v1/events", nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *trimtab) noted(kind, pod string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("no %s of %s", kind, pod)
 }
 
-// knowsOnly waits until the agent reports these containers and no others, and of so many grants.
+// knowsOnly waits until the agent reports exactly these containers, and this number of grants.
 func (a *trimtab) knowsOnly(grants int, ids ...real.ContainerID) {
 	a.t.Helper()
 	var want []string
@@ -92,15 +92,15 @@ func (a *trimtab) knowsOnly(grants int, ids ...real.ContainerID) {
 		}
 		slices.Sort(have)
 		if err == nil && (!slices.Equal(have, want) || len(n.CPUs.Grants) != grants) {
-			err = fmt.Errorf("the agent tells of %v and grants %v, want %v and %d grants", n.Containers, n.CPUs.Grants, want, grants)
+			err = fmt.Errorf("the agent reports %v and grants %v, want %v and %d grants", n.Containers, n.CPUs.Grants, want, grants)
 		}
 		return err
 	})
 }
 
-// TestProxyGivenUp has a kubelet give calls up, earlier or later in their course. Whatever the runtime made of them, in
-// the end nothing is left of it: no container the runtime has not, no CPUs owned by nobody.
-func TestProxyGivenUp(t *testing.T) {
+// TestProxyCancelledCalls cancels a kubelet's calls after different times. Whatever the runtime has done by then, in
+// the end the agent has no container that the runtime lacks, and no grant without a container.
+func TestProxyCancelledCalls(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	c := real.Start(t, real.WithoutNRI())
@@ -126,7 +126,8 @@ func TestProxyGivenUp(t *testing.T) {
 		if state(c, id) == cri.ContainerState_CONTAINER_RUNNING {
 			same(t, "CPUs of an owner", c.KernelFile(id, "cpuset.cpus"), "1")
 		}
-		// A start that was given up may go on in the runtime, which does not remove what is starting; a kubelet asks again.
+		// A cancelled start may continue in the runtime, which does not remove a starting container; a kubelet repeats the
+		// call.
 		real.Eventually(t, patiently, func() error {
 			err := c.TryRemovePod(pod)
 			if leftTask(c, id, err) {
@@ -141,19 +142,19 @@ func TestProxyGivenUp(t *testing.T) {
 		t.Errorf("containerd left the task of %d starts, want 2 at most", left)
 	}
 	if codes["create DeadlineExceeded"] == 0 || codes["start DeadlineExceeded"] == 0 || codes["create OK"] == 0 {
-		t.Errorf("calls were not given up both early and late: %v", codes)
+		t.Errorf("calls were not cancelled both early and late: %v", codes)
 	}
 	a.knowsOnly(0, web)
 	real.Eventually(t, patiently, func() error {
 		if got := c.KernelFile(web, "cpuset.cpus"); got != "0-1" {
-			return fmt.Errorf("web has CPUs %s after all owners are gone", got)
+			return fmt.Errorf("web has CPUs %s after the end of all owners", got)
 		}
 		return nil
 	})
 }
 
-// TestProxyRuntimeKilled kills the runtime in the middle of calls. What its callers are told is what they are told
-// without a proxy; afterwards agent and runtime know the same.
+// TestProxyRuntimeKilled kills the runtime during calls. Callers get the same errors as without a proxy. Afterwards
+// agent and runtime have the same containers.
 func TestProxyRuntimeKilled(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -175,16 +176,16 @@ func TestProxyRuntimeKilled(t *testing.T) {
 	if err := all.wait(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d pods came and went in %d calls, %d of them made again, %d containers made anew", l.pods.Load(), l.calls.Load(), l.again.Load(), l.anew.Load())
+	t.Logf("%d pods ran in %d calls, %d of them repeated, %d containers created again", l.pods.Load(), l.calls.Load(), l.again.Load(), l.anew.Load())
 	a.attached()
 	same(t, "owner after the runtime was killed", c.KernelFile(owner, "cpuset.cpus"), "1")
 	removeLeftPods(t, c, owner)
 	a.knowsOnly(1, owner)
 	late := c.RunContainer(c.RunPod(plain("late", "LS")), real.ContainerSpec{Name: "app"})
-	same(t, "affinity of one started after it", c.FirstView(late).Affinity, "0")
+	same(t, "affinity of a container started afterwards", c.FirstView(late).Affinity, "0")
 }
 
-// removeLeftPods does what a kubelet does with pods it did not hear of: it removes them.
+// removeLeftPods removes unknown pods, as a kubelet does.
 func removeLeftPods(t *testing.T, c *real.Containerd, but ...real.ContainerID) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patiently)

@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// startProxy starts an agent between what plays the kubelet and the runtime.
+// startProxy starts an agent as CRI proxy between the test's kubelet client and the runtime.
 func startProxy(t testing.TB, c *real.Containerd, config string) *trimtab {
 	t.Helper()
 	a := newTrimtab(t)
@@ -32,14 +32,14 @@ func startProxy(t testing.TB, c *real.Containerd, config string) *trimtab {
 	return a
 }
 
-// between is the configuration of an agent between what plays the kubelet and the runtime.
+// between returns the configuration of a CRI proxy in front of the runtime.
 func (a *trimtab) between(c *real.Containerd) string {
 	return fmt.Sprintf("attach: cri\ncri: {endpoint: \"unix://%s\", socket: %s}\n", c.Socket(), a.proxy())
 }
 
 func (a *trimtab) proxy() string { return filepath.Join(a.dir, "cri.sock") }
 
-// TestPromiseThroughProxy is the main job on a runtime without NRI.
+// TestPromiseThroughProxy is TestPromise through the CRI proxy, on a runtime without NRI.
 func TestPromiseThroughProxy(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -48,7 +48,7 @@ func TestPromiseThroughProxy(t *testing.T) {
 	playPromise(t, c, startProxy(t, c, ""), "cri")
 }
 
-// TestProxyContainerd16 is the same before Debian's own containerd, which has no NRI at all.
+// TestProxyContainerd16 does the same with Debian's containerd 1.6, which has no NRI.
 func TestProxyContainerd16(t *testing.T) {
 	t.Parallel()
 	proxyOlder(t, real.V16, "containerd 1.6.")
@@ -78,9 +78,8 @@ func proxyOlder(t *testing.T, r real.Release, name string) {
 	}
 }
 
-// TestProxyKilled kills the agent repeatedly while pods come and go: in the middle of calls, since it waits for a
-// number of them and for nothing else. What the kubelet repeats when its runtime does not answer succeeds as soon as
-// the agent is back, nobody moves or shares an owner's CPU, and nothing is left over.
+// TestProxyKilled kills the agent repeatedly, during calls, while pods are created and removed. Repeated calls succeed
+// as soon as the agent is back. No container moves or gets an owner's CPU, and nothing is left over.
 func TestProxyKilled(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -118,13 +117,13 @@ func TestProxyKilled(t *testing.T) {
 		t.Errorf("CPUs were shared: %v\n%s", found, strings.Join(found.First, "\n"))
 	}
 	slices.Sort(gaps)
-	t.Logf("%d kills; back after %v (median), %v (most); %d pods came and went in %d calls, %d of them made again, %d containers made anew",
+	t.Logf("%d kills; back after %v (median), %v (most); %d pods ran in %d calls, %d of them repeated, %d containers created again",
 		len(gaps), gaps[len(gaps)/2], gaps[len(gaps)-1], l.pods.Load(), l.calls.Load(), l.again.Load(), l.anew.Load())
 	if l.pods.Load() == 0 {
-		t.Error("no pod came and went")
+		t.Error("no pod ran")
 	}
 	same(t, "process", c.ContainerPID(owner), pid)
-	t.Logf("%d pods could not be removed, for containerd left the task of a start that a kill cut", l.left.Load())
+	t.Logf("%d pods could not be removed, since containerd left the task of a start that a kill cancelled", l.left.Load())
 	if l.left.Load() > 0 {
 		a.restartRuntime(c)
 	}
@@ -135,7 +134,7 @@ func TestProxyKilled(t *testing.T) {
 	a.knowsOnly(1, owner, silent)
 }
 
-// answers waits until the runtime answers what plays the kubelet.
+// answers waits until the runtime answers the kubelet client.
 func answers(t testing.TB, c *real.Containerd) {
 	t.Helper()
 	real.Eventually(t, patiently, func() error {
@@ -146,18 +145,18 @@ func answers(t testing.TB, c *real.Containerd) {
 	})
 }
 
-// load is pods that come and go as a kubelet has them do: what fails because the runtime does not answer is tried
-// again. A creation whose answer was lost is made again as the next attempt, and so is a container whose start was cut.
+// load creates and removes pods like a kubelet: it repeats calls that fail because the runtime does not answer. It
+// repeats a creation whose answer was lost, and a container whose start was cancelled, as the next attempt.
 type load struct {
 	c    *real.Containerd
 	stop chan struct{}
-	over atomic.Bool // an error ended it
+	over atomic.Bool // the error that ended it
 
 	pods, calls, again, anew atomic.Int64
 	left                     atomic.Int64 // pods that stay, since containerd left a task
 }
 
-// wait returns when so many more calls were begun: in the middle of the last.
+// wait returns when more calls have begun, during the last one.
 func (l *load) wait(t *testing.T, more int64) {
 	t.Helper()
 	enough := l.calls.Load() + more
@@ -178,7 +177,7 @@ func (l *load) churn(class string) (err error) {
 		default:
 		}
 		name := strings.ToLower(class) + fmt.Sprint("-", i)
-		pod, err := insist(l, func(try int) (real.PodID, error) { return l.c.TryRunPod(plain(fmt.Sprint(name, "-", try), class)) })
+		pod, err := retry(l, func(try int) (real.PodID, error) { return l.c.TryRunPod(plain(fmt.Sprint(name, "-", try), class)) })
 		if err != nil {
 			return fmt.Errorf("run pod: %w", err)
 		}
@@ -186,7 +185,7 @@ func (l *load) churn(class string) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		_, err = insist(l, func(int) (any, error) { return nil, l.c.TryRemovePod(pod) })
+		_, err = retry(l, func(int) (any, error) { return nil, l.c.TryRemovePod(pod) })
 		switch {
 		case err == nil:
 			l.pods.Add(1)
@@ -198,22 +197,23 @@ func (l *load) churn(class string) (err error) {
 	}
 }
 
-// container runs a container of a pod until it has run once, and returns those before it, whose starts were cut.
+// container repeats a container of a pod until it has run once, and returns the earlier ones, whose starts were
+// cancelled.
 func (l *load) container(pod real.PodID) (cut []real.ContainerID, err error) {
 	for attempt := range uint32(10) {
-		id, err := insist(l, func(try int) (real.ContainerID, error) {
+		id, err := retry(l, func(try int) (real.ContainerID, error) {
 			return l.c.TryCreateContainer(pod, real.ContainerSpec{Name: fmt.Sprint("app", try), Attempt: attempt})
 		})
 		if err != nil {
 			return cut, fmt.Errorf("create: %w", err)
 		}
 		ended := false
-		if _, err := insist(l, func(try int) (any, error) {
+		if _, err := retry(l, func(try int) (any, error) {
 			err := l.c.TryStartContainer(id)
 			switch {
-			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // perhaps its answer was lost
+			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // its answer may have been lost
 				return nil, nil
-			case try > 0 && status.Code(err) == codes.Unknown: // the runtime has ended a container whose call was cut off
+			case try > 0 && status.Code(err) == codes.Unknown: // the runtime has ended a container whose call was cancelled
 				ended = true
 				return nil, nil
 			}
@@ -232,10 +232,10 @@ func (l *load) container(pod real.PodID) (cut []real.ContainerID, err error) {
 		}
 		return cut, err
 	}
-	return cut, errors.New("ten starts were cut off")
+	return cut, errors.New("ten starts were cancelled")
 }
 
-// containerStatus asks the runtime itself.
+// containerStatus returns the status from the runtime itself.
 func containerStatus(c *real.Containerd, id real.ContainerID) (*cri.ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patiently)
 	defer cancel()
@@ -251,8 +251,8 @@ func state(c *real.Containerd, id real.ContainerID) cri.ContainerState {
 	return s.GetState()
 }
 
-// insist tries again while the runtime does not answer.
-func insist[T any](l *load, f func(try int) (T, error)) (T, error) {
+// retry repeats a call while the runtime does not answer.
+func retry[T any](l *load, f func(try int) (T, error)) (T, error) {
 	for try := 0; ; try++ {
 		l.calls.Add(1)
 		out, err := f(try)
@@ -266,33 +266,33 @@ func insist[T any](l *load, f func(try int) (T, error)) (T, error) {
 
 func code(err error) string { return status.Code(err).String() }
 
-// lost reports whether a call has failed since nobody answered.
+// lost reports whether a call failed because no server answered.
 func lost(err error) bool {
 	var st interface{ GRPCStatus() *status.Status }
 	return errors.As(err, &st) && (st.GRPCStatus().Code() == codes.Unavailable || st.GRPCStatus().Code() == codes.Canceled)
 }
 
-// leftover reports whether a call has failed since a containerd that was killed before it committed a snapshot left the
-// snapshot's directory, of which the next one takes the number again: until it has cleaned up.
+// leftover reports whether a call failed because of a snapshot directory that a killed containerd had not committed.
+// The next containerd uses its number again, until it has cleaned up.
 func leftover(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "failed to rename: ") && strings.Contains(err.Error(), "/snapshots/new-") &&
 		strings.HasSuffix(err.Error(), "file exists")
 }
 
-// starting reports whether a pod was not removed since a start whose call was cut off had its container run after all: the
-// runtime had stopped all that ran before that. A kubelet stops and removes the pod again.
+// starting reports whether a pod could not be removed because a cancelled start completed after the runtime had stopped
+// the pod's containers. A kubelet stops and removes the pod again.
 func starting(err error) bool {
 	return err != nil && strings.HasPrefix(status.Convert(err).Message(), "failed to remove container ") &&
 		strings.HasSuffix(err.Error(), "container is still running, to stop first")
 }
 
-// TestProxyStreams talks to a process in a container, with and without a terminal, and compares with the direct way.
+// TestProxyStreams talks to a process in a container, with and without a terminal, and compares with a direct stream.
 func TestProxyStreams(t *testing.T) {
 	t.Parallel()
 	streams(t, real.Start(t, real.WithoutNRI()))
 }
 
-// TestProxyStreams16 is the same before Debian's own containerd.
+// TestProxyStreams16 does the same with Debian's containerd 1.6.
 func TestProxyStreams16(t *testing.T) {
 	t.Parallel()
 	program, err := binary()
@@ -339,8 +339,8 @@ func streams(t *testing.T, c *real.Containerd) {
 	}
 }
 
-// converse says something over a stream of the runtime's own and returns what comes back (the channel protocol of
-// Kubernetes 1.4 and later: the first byte of a message is its stream).
+// converse sends a text over a stream of the runtime and returns the answer (channel protocol of Kubernetes 1.4 and
+// later: the first byte of a message is its stream).
 func converse(address, say, until string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -377,7 +377,7 @@ func converse(address, say, until string) (string, error) {
 	return heard, nil
 }
 
-// resident is the agent's memory in KiB.
+// resident returns the agent's resident memory in KiB.
 func (a *trimtab) resident() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {

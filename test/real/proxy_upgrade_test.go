@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// hold listens on the proxy's socket as systemd does, for every agent that follows.
+// hold listens on the proxy's socket like systemd, for all agents of the test.
 func (a *trimtab) hold() *os.File {
 	a.t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.proxy(), Net: "unix"})
@@ -30,7 +30,7 @@ func (a *trimtab) hold() *os.File {
 	return file
 }
 
-// runOn starts the agent with a socket that was handed down.
+// runOn starts the agent with an inherited socket.
 func (a *trimtab) runOn(socket *os.File) {
 	a.t.Helper()
 	a.cmd = exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, a.path, "agent", "--config", a.config())
@@ -42,7 +42,7 @@ func (a *trimtab) runOn(socket *os.File) {
 	}
 }
 
-// end has the agent end in order, and waits until it has: systemd starts no other before.
+// end stops the agent with SIGTERM and waits for its end, as systemd does before it starts another.
 func (a *trimtab) end() {
 	a.t.Helper()
 	_ = a.cmd.Process.Signal(syscall.SIGTERM)
@@ -52,8 +52,8 @@ func (a *trimtab) end() {
 	a.cmd = nil
 }
 
-// TestProxyUpgrade replaces the agent repeatedly while pods come and go, on a socket that systemd would hold. No call
-// fails and none is made again, and what the next agent knows is what the last one knew.
+// TestProxyUpgrade replaces the agent repeatedly while pods are created and removed, on a socket that systemd would
+// hold. No call fails or is repeated, and each agent has the same containers as the one before.
 func TestProxyUpgrade(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -92,14 +92,14 @@ func TestProxyUpgrade(t *testing.T) {
 	if found.Violations > 0 || found.Samples == 0 {
 		t.Errorf("CPUs were shared: %v\n%s", found, strings.Join(found.First, "\n"))
 	}
-	t.Logf("%d pods came and went in %d calls", l.pods.Load(), l.calls.Load())
+	t.Logf("%d pods ran in %d calls", l.pods.Load(), l.calls.Load())
 	if l.again.Load() > 0 || l.anew.Load() > 0 || l.pods.Load() == 0 {
-		t.Errorf("of %d calls %d had to be made again, %d containers anew, %d pods came and went", l.calls.Load(), l.again.Load(), l.anew.Load(), l.pods.Load())
+		t.Errorf("of %d calls %d were repeated, %d containers were created again, %d pods ran", l.calls.Load(), l.again.Load(), l.anew.Load(), l.pods.Load())
 	}
 	a.knowsOnly(1, owner, resized)
 }
 
-// TestUnits has systemd read the units of deploy/systemd.
+// TestUnits checks the units of deploy/systemd with systemd-analyze.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("systemd-analyze")
@@ -112,7 +112,7 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The program is not installed where the tests run.
+		// The program is not installed on the test machine.
 		text = []byte(strings.ReplaceAll(string(text), "/usr/local/bin/trimtab", "/bin/true"))
 		if err := os.WriteFile(filepath.Join(dir, unit), text, 0o600); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// rounds is how often the restart tests restart: few in make test, TRIMTAB_SOAK times in make soak.
+// rounds is the number of restarts: few in make test, TRIMTAB_SOAK in make soak.
 func rounds(t *testing.T, few int) int {
 	t.Helper()
 	text := os.Getenv("TRIMTAB_SOAK")
@@ -27,11 +27,11 @@ func rounds(t *testing.T, few int) int {
 	return n
 }
 
-// pods is how many pods are up while things are restarted.
+// upPods is the number of pods that run during the restarts.
 const upPods = 20
 
-// TestRestarts restarts containerd again and again, and the agent sometimes, with pods up and creations in flight.
-// After each round the agent has one connection, nothing moved, and new pods have what they were promised.
+// TestRestarts restarts containerd repeatedly, and the agent sometimes, with running pods and creations in flight.
+// After each round the agent has one connection, no container has moved, and new pods get their values.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -67,7 +67,7 @@ func TestRestarts(t *testing.T) {
 		a.attached()
 		slowest = max(slowest, time.Since(start))
 		if flight.wait() != nil {
-			failed++ // the runtime was away; the kubelet would try again
+			failed++ // the runtime was stopped; a kubelet would retry
 		}
 		real.Eventually(t, patiently, func() error {
 			err := inFlight(t, c, true)
@@ -79,7 +79,7 @@ func TestRestarts(t *testing.T) {
 		same(t, fmt.Sprintf("what containers have after round %d", i), fmt.Sprint(snapshot(c, ids)), before)
 		if i%10 <= 3 {
 			fds = a.sockets()
-			if fds > 3 { // the connection, the status listener, its lock or a question being answered
+			if fds > 3 { // the connection, the status listener, its lock or an open status request
 				t.Errorf("round %d: the agent has %d sockets", i, fds)
 			}
 		}
@@ -87,18 +87,18 @@ func TestRestarts(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d rounds with %d pods up: slowest until attached again %v, %d creations failed while the runtime was away, %d sockets at the end",
+	t.Logf("%d rounds with %d running pods: attached again after at most %v, %d creations failed while the runtime was stopped, %d sockets at the end",
 		n, upPods, slowest.Round(time.Millisecond), failed, fds)
 }
 
-// leftSnapshot says that containerd was killed between making a snapshot's folder and noting it. It takes the same number
-// again until its clean-up comes by, and a kubelet tries again.
+// leftSnapshot reports whether containerd was killed between making a snapshot's directory and recording it. It uses
+// the same number again until its clean-up, and a kubelet retries.
 func leftSnapshot(err error) bool {
 	return strings.Contains(err.Error(), "failed to rename") && strings.Contains(err.Error(), "file exists")
 }
 
-// inFlight is a short pod. Where check is set it must keep clear of the CPU that is owned: from its start, or, where the
-// runtime came back before the agent, from the moment the agent is there too.
+// inFlight runs and removes a pod. If check is set, the pod must not have the owned CPU: from its start, or, if the
+// runtime restarted before the agent, from the agent's start on.
 func inFlight(t *testing.T, c *real.Containerd, check bool) error {
 	t.Helper()
 	pod, err := c.TryRunPod(real.PodSpec{Namespace: "shop", QoS: real.Burstable, Labels: labels("LS")})
@@ -126,7 +126,7 @@ func inFlight(t *testing.T, c *real.Containerd, check bool) error {
 	return c.TryRemovePod(pod)
 }
 
-// sockets counts the sockets the agent's process has open.
+// sockets returns the number of open sockets of the agent's process.
 func (a *trimtab) sockets() int {
 	a.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid)

@@ -14,20 +14,20 @@ import (
 	"github.com/trimtab/trimtab/test/real/internal/host"
 )
 
-// Snapshot is what every watched container may run on at one moment: effective CPU list by container folder, which
-// is relative to the sampler's root. A list is empty until the container's first instruction: before, the folder holds
-// nothing, or the runtime's own process that makes the container.
+// Snapshot has the effective CPU list of every watched container at one moment, by the container's directory relative
+// to the sampler's root. A list is empty until the container's first instruction: before, the cgroup has no process, or
+// runc's.
 type Snapshot map[string]string
 
-// Findings is what a sampler saw. A test should print it: zero violations in few samples say little.
+// Findings are the results of a sampler. A test should print them: few samples without violations prove little.
 type Findings struct {
 	Samples    int // consistent snapshots, each judged
-	Torn       int // passes thrown away because something changed between two looks
+	Torn       int // discarded passes, because two in a row differed
 	Reads      int // files read
 	Containers int // most containers in one snapshot
 	States     int // samples that differed from the one before
 	Violations int
-	First      []string // the first few violations in words
+	First      []string // the first violations
 }
 
 func (f Findings) String() string {
@@ -37,16 +37,15 @@ func (f Findings) String() string {
 
 const wordsKept = 10
 
-// Sampler looks at the effective cpusets below a cgroup again and again, without a pause. Files are read one after
-// another, so one pass may show CPUs in two places while they move from one container to another. A snapshot
-// therefore counts only if two passes in a row read the same: then all of it held at the moment between them. What
-// lasts for less than two passes can be missed.
+// Sampler reads the effective cpusets below a cgroup in a loop without pauses. It reads one file after another, so one
+// pass may show a CPU in two containers while it moves. A snapshot therefore counts only if two passes in a row are
+// equal: then it held at the moment between them. The sampler can miss a state that lasts for less than two passes.
 type Sampler struct {
 	root, file string
 	keep       func(dir string) bool
 	judge      func(Snapshot) error
 	open       map[string]*os.File
-	begun      map[string]bool // by folder: the container's own process was seen
+	begun      map[string]bool // by directory: the container's own process was seen
 	stop       chan struct{}
 	stopped    chan struct{}
 	once       sync.Once
@@ -59,7 +58,8 @@ func (c *Containerd) Sample(judge func(Snapshot) error) *Sampler {
 	return NewSampler(c.t, c.parent, c.isContainer, judge)
 }
 
-// isContainer knows a container before its cgroup exists: the id is given at create, the cgroup made at start.
+// isContainer recognises a container before its cgroup exists: the runtime assigns the id at create and makes the
+// cgroup at start.
 func (c *Containerd) isContainer(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *Containerd) isContainer(dir string) bool {
 	return ok
 }
 
-// NewSampler watches the folders below root, a path from the root of the cpuset hierarchy, for which keep is true.
+// NewSampler watches the directories below root for which keep returns true. root is a path in the cpuset hierarchy.
 func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge func(Snapshot) error) *Sampler {
 	t.Helper()
 	all, err := host.Hierarchies()
@@ -90,7 +90,7 @@ func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge fun
 	return s
 }
 
-// Stop ends the sampling and returns what was found. It may be called again.
+// Stop ends the sampling and returns the findings. It may be called again.
 func (s *Sampler) Stop() Findings {
 	s.once.Do(func() { close(s.stop) })
 	<-s.stopped
@@ -132,7 +132,7 @@ func (s *Sampler) run() {
 	}
 }
 
-// pass reads every kept folder once. A cgroup that is gone by the time it is read is not part of the answer.
+// pass reads every kept directory once. It leaves out cgroups that are removed meanwhile.
 func (s *Sampler) pass() Snapshot {
 	seen := Snapshot{}
 	s.walk(s.root, "", seen)
@@ -151,7 +151,7 @@ func (s *Sampler) walk(path, rel string, seen Snapshot) {
 		if list, err := s.read(path, rel); err == nil {
 			seen[rel] = list
 		}
-		return // what a container has below itself is its own business
+		return // cgroups that a container makes below its own are ignored
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Sampler) read(path, rel string) (string, error) {
 		f, s.open[rel] = opened, opened
 	}
 	s.found.Reads++
-	buffer := make([]byte, 4096) // the kernel hands out at most a page here
+	buffer := make([]byte, 4096) // the kernel returns at most a page
 	n, err := f.ReadAt(buffer, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
@@ -185,8 +185,8 @@ func (s *Sampler) read(path, rel string) (string, error) {
 	return strings.TrimSpace(string(buffer[:n])), nil
 }
 
-// hasBegun reports whether a container's first instruction has run. It is asked after the list was read: what has not
-// begun now had not begun then.
+// hasBegun reports whether a container's first instruction has run. It is called after the list was read: a container
+// that has not begun now had not begun then.
 func (s *Sampler) hasBegun(path, rel string) bool {
 	if s.begun[rel] {
 		return true
@@ -197,8 +197,8 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 		return false
 	}
 	for pid := range strings.FieldsSeq(string(procs)) {
-		// Until it executes the container's program the process is runc: its file, or a sealed copy called after it. Its
-		// name does not show, since it starts as "exe".
+		// Until it executes the container's program, the process is runc or a sealed copy of it. The executable shows that;
+		// the process name does not, since it is "exe" at first.
 		exe, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
 		if err == nil && !strings.Contains(exe, "runc") {
 			s.begun[rel] = true
@@ -207,8 +207,8 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 	return s.begun[rel]
 }
 
-// NoSharing makes a judge: a container for which exclusive says true shares none of its CPUs with any other one.
-// exclusive is asked at every sample, so it may change its mind as containers come and go.
+// NoSharing returns a judge: a container for which exclusive returns true must share no CPU with another one. exclusive
+// is called for every sample, so its answer may change.
 func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 	return func(s Snapshot) error {
 		sets := make(map[string]map[int]bool, len(s))

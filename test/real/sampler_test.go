@@ -10,12 +10,12 @@ func TestNoSharing(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		seen Snapshot
-		want string // part of the complaint
+		want string // part of the error
 	}{
-		{"nothing there", Snapshot{}, ""},
+		{"no containers", Snapshot{}, ""},
 		{"apart", Snapshot{"a/mine": "2-3", "b/other": "0-1,4"}, ""},
 		{"shared containers may overlap", Snapshot{"a/x": "0-3", "b/y": "0-3"}, ""},
-		{"a born cpuset is empty", Snapshot{"a/mine": "2", "b/other": ""}, ""},
+		{"a new cpuset is empty", Snapshot{"a/mine": "2", "b/other": ""}, ""},
 		{"overlap", Snapshot{"a/mine": "2-3", "b/other": "0,3"}, "CPU 3 of a/mine (2-3) is also in b/other (0,3)"},
 		{"two owners", Snapshot{"a/mine": "2", "b/mine": "2"}, "CPU 2"},
 		{"not a list", Snapshot{"a/mine": "2-x"}, "not a CPU list"},

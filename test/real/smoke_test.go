@@ -58,7 +58,7 @@ func TestSmoke(t *testing.T) {
 	found := sampler.Stop()
 	t.Log(found)
 	if found.Violations == 0 || found.Containers != 2 {
-		t.Errorf("the sampler must have seen web on side's CPU: %v", found)
+		t.Errorf("the sampler did not find web on side's CPU: %v", found)
 	}
 
 	once := c.RunContainer(pod, real.ContainerSpec{Args: []string{"exit", "3"}})
@@ -69,7 +69,7 @@ func TestSmoke(t *testing.T) {
 	c.RemovePod(pod)
 }
 
-// TestNRIReachesTheKernel proves that what a plugin adjusts is in force at the container's first instruction.
+// TestNRIReachesTheKernel shows that a plugin's adjustment is in force at the container's first instruction.
 func TestNRIReachesTheKernel(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -94,8 +94,8 @@ func TestStartWithoutNRI(t *testing.T) {
 	same(t, "CPUs", seen.NumCPU, runtime.NumCPU())
 }
 
-// TestManyAtOnce uses the harness from several goroutines and leaves everything to the cleanup.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentUse uses the harness from several goroutines and leaves all pods to the cleanup.
+func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t)
 	ids := make([]real.ContainerID, 6)
@@ -166,7 +166,7 @@ func checkLimits(t *testing.T, c *real.Containerd, id real.ContainerID) {
 	}
 }
 
-// pinner is the smallest plugin: it pins the containers of pods that ask for it.
+// pinner is a minimal plugin: it pins the containers of pods that request it.
 type pinner struct {
 	cpus string
 	up   chan struct{}

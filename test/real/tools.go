@@ -12,19 +12,19 @@ import (
 	"sync"
 )
 
-// tools are the programs a private runtime is made of.
+// tools are the programs of a private runtime.
 type tools struct {
 	dirs        map[Release]string // containerd and its shim
 	runc        string
-	probe, reap []byte // our own, built from this module
+	probe, reap []byte // built from this module
 }
 
 func (t *tools) containerd(r Release) string { return filepath.Join(t.dirs[r], "containerd") }
 
 func (t *tools) shim(r Release) string { return filepath.Join(t.dirs[r], "containerd-shim-runc-v2") }
 
-// prepared is done once per test process. The pinned tools come from the cache that test/tools/build.sh keeps; what
-// is not there yet is built, which takes minutes once.
+// prepared runs once per test process. The pinned tools come from the cache of test/tools/build.sh, which builds
+// missing ones; that takes minutes.
 var prepared = sync.OnceValues(prepare)
 
 func prepare() (*tools, error) {
@@ -59,7 +59,7 @@ func prepare() (*tools, error) {
 	return t, errors.Join(errProbe, errReap)
 }
 
-// build runs a command, shows its progress as it comes and returns what it printed.
+// build runs a command, shows its progress and returns its standard output.
 func build(cmd *exec.Cmd) (string, error) {
 	var printed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, os.Stderr

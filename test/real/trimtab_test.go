@@ -21,10 +21,10 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// builtBinary names, in the environment of a process that runs one of our tests, the agent its parent has built.
+// builtBinary is the environment variable of a child test process with the agent that its parent has built.
 const builtBinary = "TRIMTAB_TEST_BINARY"
 
-// binary builds the agent once for all tests of the run, with the race detector in it.
+// binary builds the agent once per run, with the race detector.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtBinary); path != "" {
 		return path, nil
@@ -32,10 +32,10 @@ var binary = sync.OnceValues(func() (string, error) {
 	return build("-race")
 })
 
-// plainBinary is the agent as it is delivered, for benchmarks.
+// plainBinary builds the released agent, for benchmarks.
 var plainBinary = sync.OnceValues(func() (string, error) { return build("-trimpath") })
 
-// buildDir is where programs are built, made by TestMain.
+// buildDir is the directory for built programs, which TestMain makes.
 var buildDir string
 
 func build(flag string) (string, error) {
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// trimtab is the agent as a process of its own, beside a real containerd.
+// trimtab is an agent process for a real containerd.
 type trimtab struct {
 	t    testing.TB
 	dir  string
@@ -88,8 +88,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// start starts the agent with the given configuration, beside sockets and paths of its own, and waits until it is
-// attached.
+// startTrimtab starts an agent with a configuration and its own sockets and paths, and waits until it is attached.
 func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
 	t.Helper()
 	a := newTrimtab(t)
@@ -99,7 +98,7 @@ func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
 	return a
 }
 
-// newTrimtab makes an agent's place, and starts nothing.
+// newTrimtab makes an agent's directories without starting it.
 func newTrimtab(t testing.TB) *trimtab {
 	t.Helper()
 	program := binary
@@ -125,7 +124,7 @@ func newTrimtab(t testing.TB) *trimtab {
 			t.Error("the agent has a data race")
 		}
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", a.out)
+			t.Logf("log of the agent:\n%s", a.out)
 		}
 		os.RemoveAll(dir)
 	})
@@ -136,9 +135,9 @@ func (a *trimtab) socket() string { return filepath.Join(a.dir, "s.sock") }
 func (a *trimtab) config() string { return filepath.Join(a.dir, "config.yaml") }
 func (a *trimtab) state() string  { return filepath.Join(a.dir, "state") }
 
-// text is a whole configuration: the harness's own keys and the given ones.
+// text returns a complete configuration: the harness's keys and the given ones.
 func (a *trimtab) text(c *real.Containerd, config string) []byte {
-	if !strings.Contains(config, "bypass: {") { // agents of other tests have runtimes of their own below the same cgroup root
+	if !strings.Contains(config, "bypass: {") { // agents of other tests use other runtimes below the same cgroup root
 		config = fmt.Sprintf("bypass: {cgroupRoot: %s}\n%s", c.CgroupParent(), config)
 	}
 	return fmt.Appendf(nil, `apiVersion: trimtab.io/v1alpha1
@@ -167,7 +166,7 @@ func (a *trimtab) run() {
 	}
 }
 
-// kill ends the agent without a chance to tidy up.
+// kill ends the agent with SIGKILL.
 func (a *trimtab) kill() {
 	if a.cmd != nil && a.cmd.Process != nil {
 		_ = a.cmd.Process.Kill()
@@ -176,7 +175,7 @@ func (a *trimtab) kill() {
 	}
 }
 
-// node is what the test reads of the agent's status.
+// node has the fields of the agent's status that tests read.
 type node struct {
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
@@ -187,8 +186,8 @@ type node struct {
 	}
 }
 
-// told are the fields of trimtab explain that the test reads.
-type told struct {
+// explanation has the fields of trimtab explain that tests read.
+type explanation struct {
 	Pod, Container, Class, Seat, CPUs string
 	Values, PodValues                 []struct {
 		Field, Value, Channel, Note string
@@ -228,7 +227,7 @@ func (a *trimtab) status() (node, error) {
 	return n, a.get("/v1/status", &n)
 }
 
-func (a *trimtab) explain(namespace, pod, container string) []told {
+func (a *trimtab) explain(namespace, pod, container string) []explanation {
 	a.t.Helper()
 	found, err := a.explained(namespace, pod, container)
 	if err != nil {
@@ -237,8 +236,8 @@ func (a *trimtab) explain(namespace, pod, container string) []told {
 	return found
 }
 
-// explained is explain of what the agent may not know of yet.
-func (a *trimtab) explained(namespace, pod, container string) (found []told, err error) {
+// explained is explain for a container that the agent may not have yet.
+func (a *trimtab) explained(namespace, pod, container string) (found []explanation, err error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	err = a.get("/v1/explain?"+q.Encode(), &found)
 	return found, err

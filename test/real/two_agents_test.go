@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestTwoAgents has a second agent come to a real containerd over NRI, with a state directory, a key and a status
-// socket of its own. It stays out and says who is there; nothing is refused while it waits or takes over; and what the
-// first one gave stays with whom it was given to.
+// TestTwoAgents starts a second agent for a real containerd over NRI, with its own state directory, key and status
+// socket. It stays on standby and names the first agent. No request is refused while it waits or takes over, and owners
+// keep their CPUs.
 func TestTwoAgents(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -27,14 +27,14 @@ func TestTwoAgents(t *testing.T) {
 		err := two.get("/v1/status", &n)
 		for _, want := range []string{fmt.Sprintf("process %d", pid), one.config(), "attach: nri", c.CgroupParent()} {
 			if err == nil && !strings.Contains(n.Standby, want) {
-				err = fmt.Errorf("the second agent says %q, and not %q", n.Standby, want)
+				err = fmt.Errorf("the second agent reports %q, want %q in it", n.Standby, want)
 			}
 		}
 		return err
 	}
 	real.Eventually(t, patiently, waits)
 	ownerPod := c.RunPod(owning("db", "1"))
-	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU}) // refused, where both answered
+	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU}) // with two active agents it would be refused
 	checkOwner(t, c, ownerPod, owner)
 	if err := waits(); err != nil {
 		t.Error(err)
@@ -68,5 +68,5 @@ func TestTwoAgents(t *testing.T) {
 		t.Errorf("grants after the hand-over: %+v, %v", n.CPUs.Grants, err)
 	}
 	service := c.RunContainer(c.RunPod(plain("service", "LS")), real.ContainerSpec{Name: "service"})
-	same(t, "affinity of a pod that comes after", c.FirstView(service).Affinity, "0")
+	same(t, "affinity of a later pod", c.FirstView(service).Affinity, "0")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// attachedTo starts a containerd and an agent at it, attached as named.
+// attachedTo starts a containerd and an agent with an attachment.
 func attachedTo(b *testing.B, mode string) (*real.Containerd, *trimtab) {
 	b.Helper()
 	if mode == "nri" {
@@ -23,12 +23,12 @@ func attachedTo(b *testing.B, mode string) (*real.Containerd, *trimtab) {
 	if mode == "cri" {
 		return c, startProxy(b, c, "")
 	}
-	return c, startTrimtab(b, c, beside(c, ""))
+	return c, startTrimtab(b, c, bypassConfig(c, ""))
 }
 
-// BenchmarkWindow measures the unprotected window: from a workload's first instruction, which it stamps itself, until it
-// sees its batch values in its own cgroup; 0 where they were there when it first looked. So many containers are started
-// at once as the name says. Nothing is asserted: run it on a quiet machine.
+// BenchmarkWindow measures the unprotected window: from a workload's first instruction, as the workload notes it, until
+// it reads its batch values in its own cgroup; 0 if its first read has them. The name has the number of containers that
+// start at once. It asserts nothing and needs a quiet machine.
 func BenchmarkWindow(b *testing.B) {
 	for _, mode := range []string{"nri", "bypass", "cri"} {
 		for _, at := range []int{1, 50, 200} {
@@ -50,8 +50,8 @@ func BenchmarkWindow(b *testing.B) {
 	}
 }
 
-// BenchmarkRepair measures how long a value that another program has written stays: from the write until the file has
-// ours again. Each write is to another container's file, so that nobody is taken for one who fights.
+// BenchmarkRepair measures how long a foreign write stays: from the write until the file has our value again. Each
+// write is to another container's file, so that the agent does not see a write conflict.
 func BenchmarkRepair(b *testing.B) {
 	for _, mode := range []string{"nri", "bypass", "cri"} {
 		b.Run(mode, func(b *testing.B) {
@@ -78,13 +78,13 @@ func BenchmarkRepair(b *testing.B) {
 	}
 }
 
-// batch are pods with a container each that was created and not started.
+// batch has pods with one created container each.
 type batch struct {
 	pods []real.PodID
 	ctrs []real.ContainerID
 }
 
-// makePods runs pods a few at a time, as a kubelet does.
+// makePods runs pods a few at a time, like a kubelet.
 func makePods(b *testing.B, c *real.Containerd, round, n int) batch {
 	b.Helper()
 	made := batch{make([]real.PodID, n), make([]real.ContainerID, n)}
@@ -102,7 +102,7 @@ func makePods(b *testing.B, c *real.Containerd, round, n int) batch {
 	return made
 }
 
-// few does something n times, four at once.
+// few calls do n times, four calls at once.
 func few(b *testing.B, n int, do func(i int) error) {
 	b.Helper()
 	errs, slots := make([]error, n), make(chan struct{}, 4)

@@ -1,5 +1,5 @@
-// Command probe is the workload of the tests on a real runtime. It prints what it sees of itself as one line of JSON
-// and then, by its first argument,
+// Command probe is the workload of the tests on a real runtime. It prints its CPUs, cgroup and environment as one line
+// of JSON and then, by its first argument,
 //
 //	(none), sleep   sleeps until SIGTERM
 //	spin            burns one CPU until SIGTERM
@@ -88,7 +88,7 @@ func echo() int {
 	return 7
 }
 
-// flood returns only what went wrong.
+// flood returns only on an error.
 func flood() int {
 	_, err := os.Stdout.Write(bytes.Repeat([]byte{'\n'}, 1<<20))
 	if err == nil {
@@ -121,7 +121,7 @@ func look(started int64) []byte {
 	return line
 }
 
-// await looks once a millisecond, at one file at a time: more would take the CPU from those it waits for.
+// await reads one file each millisecond. More would take CPU time from the processes for which it waits.
 func await(wants []string) {
 	for _, w := range wants {
 		file, value, _ := strings.Cut(w, "=")
@@ -137,7 +137,7 @@ func await(wants []string) {
 	fmt.Println(time.Now().UnixNano())
 }
 
-// affinity is that of the calling thread. All threads of a fresh Go process have inherited the same one.
+// affinity returns the CPU affinity of the calling thread. All threads of a new Go process inherit the same.
 func affinity() string {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -1,5 +1,5 @@
-// Command reap clears up after a test that died without its own cleanup (a timeout, a crash, Ctrl-C). The harness
-// starts it with a pipe on standard input: a byte means all is well, end of file means the test is gone.
+// Command reap cleans up after a test that ended without its own cleanup (timeout, crash, Ctrl-C). The harness starts
+// it with a pipe on standard input: a byte means that the test has cleaned up, end of file that it ended without.
 //
 //	reap DIR CGROUP_PARENT
 package main

@@ -1,4 +1,4 @@
-// Package registry serves a test's container images on the loopback.
+// Package registry serves container images for a test on the loopback.
 package registry
 
 import (
@@ -31,8 +31,8 @@ type descriptor struct {
 	Size      int    `json:"size"`
 }
 
-// Registry serves images of one static binary each, over plain HTTP on the loopback. Pulling from it is all that is
-// needed to bring images in: no import tool, no network.
+// Registry serves images of one static binary each, over plain HTTP on the loopback. A runtime pulls them without a
+// network or an import tool.
 type Registry struct {
 	server    *http.Server
 	address   string
@@ -40,8 +40,8 @@ type Registry struct {
 	manifests map[string]string // name -> digest
 }
 
-// Start serves the images probe, whose program is the given static binary, pause, the same with the argument pause, and
-// extra, which has a layer of its own beside, so that a pull of it has something to carry.
+// Start serves three images: probe with the given static binary, pause with the same binary and the argument pause, and
+// extra with a layer of its own, so that a pull transfers data.
 func Start(binary []byte) (*Registry, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,19 +73,19 @@ func Start(binary []byte) (*Registry, error) {
 	mux.HandleFunc("GET /v2/{$}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /v2/{name}/manifests/{ref}", r.manifest)
 	mux.HandleFunc("GET /v2/{name}/blobs/{ref}", r.blob)
-	// The client tries TLS first, which the server would log for each connection.
+	// The client first tries TLS, which the server would log for each connection.
 	r.server = &http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0)}
 	go r.server.Serve(listener)
 	return r, nil
 }
 
-// Close ends the serving.
+// Close stops the server.
 func (r *Registry) Close() { r.server.Close() }
 
-// Address is the host and port that it listens on.
+// Address returns host and port of the server.
 func (r *Registry) Address() string { return r.address }
 
-// Image is the reference of an image by its name.
+// Image returns the reference of an image by its name.
 func (r *Registry) Image(name string) string { return r.address + "/" + name + ":1" }
 
 func (r *Registry) add(name string, command []string, layers ...[]byte) error {
@@ -113,7 +113,7 @@ func (r *Registry) add(name string, command []string, layers ...[]byte) error {
 	return nil
 }
 
-// Archive is an image as a file that runtimes import: an OCI image layout in a tar. It will be called ref.
+// Archive returns an image as an OCI image layout in a tar, for import under the name ref.
 func (r *Registry) Archive(name, ref string) ([]byte, error) {
 	manifest := r.manifests[name]
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{map[string]any{
@@ -182,7 +182,7 @@ func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	w.Write(content)
 }
 
-// layerOf makes an uncompressed layer: a program and the folders a runtime mounts over.
+// layerOf makes an uncompressed layer with a program and the directories over which a runtime mounts.
 func layerOf(name string, program []byte) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

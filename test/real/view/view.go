@@ -1,20 +1,21 @@
-// Package view is what a container saw of itself when it started: the words the probe prints and the harness reads.
+// Package view has the report that the probe prints at its start and the harness reads.
 package view
 
-// View is taken by the probe before it does anything else.
+// View is the probe's report, made before it does anything else.
 type View struct {
-	// Started is when the probe's main began, in ns since the epoch; a Go program's own start takes about a millisecond
-	// before that.
+	// Started is the start of the probe's main, in ns since the epoch. The start of the Go runtime takes about a
+	// millisecond before.
 	Started int64             `json:"started"`
 	Args    []string          `json:"args"`
 	Env     map[string]string `json:"env"`
-	// NumCPU is what the Go runtime counted before main, so it is older than Affinity.
+	// NumCPU is the Go runtime's count before main, so it is older than Affinity.
 	NumCPU int `json:"numCPU"`
-	// Affinity is the answer of sched_getaffinity, the other two are the lines of /proc/self/status; all in list form.
+	// Affinity is the result of sched_getaffinity. CPUsAllowed and MemsAllowed are lines of /proc/self/status. All are
+	// lists.
 	Affinity    string `json:"affinity"`
 	CPUsAllowed string `json:"cpusAllowed"`
 	MemsAllowed string `json:"memsAllowed"`
-	// Cgroup holds the trimmed content of each file of the container's own cgroup that could be read, by file name.
+	// Cgroup has the trimmed text of each readable file of the container's cgroup, by file name.
 	Cgroup map[string]string `json:"cgroup"`
 	// CgroupLines is /proc/self/cgroup.
 	CgroupLines []string `json:"cgroupLines"`

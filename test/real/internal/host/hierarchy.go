@@ -1,5 +1,5 @@
-// Package host knows the machine the tests run on: where its cgroup hierarchies are, and how to clear away one test's
-// processes, mounts and cgroups. It touches only what carries the test's own private path or cgroup.
+// Package host finds the cgroup hierarchies of the test machine, and removes the processes, mounts and cgroups of one
+// test. It touches only those below the test's private directory or cgroup.
 package host
 
 import (
@@ -17,7 +17,7 @@ import (
 // Hierarchy is one mounted cgroup tree.
 type Hierarchy struct {
 	Mount       string
-	Controllers []string // v1: what the mount was made with; v2: what its root offers
+	Controllers []string // v1: the mount's controllers; v2: those of the root cgroup
 	Unified     bool     // cgroup v2
 }
 
@@ -70,7 +70,7 @@ func parseMounts(mountinfo io.Reader) ([]Hierarchy, error) {
 	return found, lines.Err()
 }
 
-// controllers picks the controllers and the name out of a v1 mount's super-block options.
+// controllers returns the controllers and the name in a v1 mount's super-block options.
 func controllers(options string) []string {
 	var found []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -84,7 +84,7 @@ func controllers(options string) []string {
 	return found
 }
 
-// For returns the hierarchy that carries a controller.
+// For returns the hierarchy of a controller.
 func For(all []Hierarchy, controller string) (Hierarchy, error) {
 	for _, h := range all {
 		if slices.Contains(h.Controllers, controller) {
@@ -94,8 +94,8 @@ func For(all []Hierarchy, controller string) (Hierarchy, error) {
 	return Hierarchy{}, fmt.Errorf("no hierarchy has the controller %s", controller)
 }
 
-// Make creates a cgroup and its missing parents in every hierarchy that has controllers, usable at once: a v1 cpuset
-// is born empty and gets its parent's CPUs and memory nodes, in v2 the controllers are passed down.
+// Make creates a cgroup and its missing parents in every hierarchy with controllers, ready for processes: a new v1
+// cpuset is empty and gets its parent's CPUs and memory nodes; in v2 parents enable the controllers.
 func Make(all []Hierarchy, cgroup string) error {
 	for _, h := range all {
 		if len(h.Controllers) == 0 {
@@ -116,7 +116,7 @@ func Make(all []Hierarchy, cgroup string) error {
 func makeOne(h Hierarchy, parent, dir string) error {
 	if h.Unified {
 		for _, c := range h.Controllers {
-			// Some controllers cannot be passed down everywhere (rdma, misc); what matters is checked by those who read it.
+			// Some controllers cannot be enabled everywhere (rdma, misc). A test that needs one fails when it reads its files.
 			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0o644)
 		}
 	}

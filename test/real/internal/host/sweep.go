@@ -18,8 +18,8 @@ import (
 
 const sweepPatience = 15 * time.Second
 
-// Sweep removes all that a private runtime under dir and its cgroup parent may have left: the runtime itself, its
-// shims, the containers' processes, mounts, cgroups and the folder. It is safe to call when nothing is left.
+// Sweep removes everything of a private runtime with its files in dir: the runtime, its shims, the containers'
+// processes, mounts, cgroups and the directory. It is no error if nothing is left.
 func Sweep(dir, parent string) error {
 	if !strings.HasPrefix(dir, "/tmp/") || len(strings.Trim(parent, "/")) == 0 {
 		return fmt.Errorf("sweep refuses %q with cgroup %q", dir, parent)
@@ -43,7 +43,7 @@ func Sweep(dir, parent string) error {
 	return errors.Join(err, unmount(dir), RemoveCgroups(all, parent), os.RemoveAll(dir))
 }
 
-// Processes lists those started with an argument below dir: the runtime by its configuration, shims by its socket.
+// Processes lists the processes with an argument below dir: the runtime by its configuration, shims by their socket.
 func Processes(dir string) []int {
 	return pidsWhere(func(cmdline []byte) bool {
 		for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
@@ -55,7 +55,7 @@ func Processes(dir string) []int {
 	})
 }
 
-// pidsWhere leaves out zombies: their command line is empty.
+// pidsWhere returns the processes whose command line matches. Zombies have none.
 func pidsWhere(match func(cmdline []byte) bool) []int {
 	var found []int
 	entries, _ := os.ReadDir("/proc")
@@ -87,7 +87,7 @@ func members(all []Hierarchy, parent string) []int {
 	return slices.Compact(found)
 }
 
-// tree lists the folders from root down, parents first. Folders that vanish meanwhile are left out.
+// tree lists the directories from root down, parents first. It skips directories that vanish meanwhile.
 func tree(root string) []string {
 	var found []string
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -119,8 +119,8 @@ func unmount(dir string) error {
 	return nil
 }
 
-// RemoveCgroups removes a cgroup with all below it from every hierarchy, deepest first. A cgroup stays busy for a
-// moment after its last process, so it is tried again for a while.
+// RemoveCgroups removes a cgroup with its descendants from every hierarchy, the deepest first. It retries, since a
+// cgroup stays busy for a moment after its last process.
 func RemoveCgroups(all []Hierarchy, parent string) error {
 	return until(func() error {
 		var last error
