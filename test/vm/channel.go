@@ -51,7 +51,7 @@ func (c *channel) do(ctx context.Context, method, path string, query url.Values,
 	return text, nil
 }
 
-// ready waits until the agent answers, or the machine is gone.
+// ready waits until the guest's agent answers or the machine has ended.
 func (c *channel) ready(ctx context.Context, gone <-chan struct{}) error {
 	return until(ctx, 20*time.Millisecond, func() (bool, error) {
 		select {
@@ -59,7 +59,7 @@ func (c *channel) ready(ctx context.Context, gone <-chan struct{}) error {
 			return false, errors.New("the machine has ended")
 		default:
 		}
-		// QEMU accepts connections before anybody in the guest does, so each try has an end.
+		// QEMU accepts connections before the guest does, so each attempt has a timeout.
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		_, err := c.do(try, http.MethodGet, "/ready", nil, nil)
@@ -134,7 +134,7 @@ func (c *channel) dial(ctx context.Context, network, address string) (net.Conn, 
 	return &stream{conn, reader}, nil
 }
 
-// stream reads what came with the answer's header first.
+// stream first reads the bytes that came with the answer's header.
 type stream struct {
 	net.Conn
 	reader *bufio.Reader

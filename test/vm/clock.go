@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// hostKHz is the rate of the host's time stamp counter. A guest that finds it out by itself on a busy host may be wrong by
-// a factor of four, and then its clock is, in every copy of the snapshot: it is told (tsc_early_khz of Linux' kernel
-// parameters, since 4.20). Zero where that cannot be measured.
+// hostKHz is the rate of the host's time stamp counter, zero if it cannot be measured. A guest that measures it on a
+// busy host may be wrong by a factor of four, and so is its clock in every copy of the snapshot. So the kernel
+// parameter tsc_early_khz sets it (since Linux 4.20).
 var hostKHz = sync.OnceValue(func() uint64 {
 	from, begun := stampedTick()
 	if from == 0 {
@@ -22,7 +22,7 @@ var hostKHz = sync.OnceValue(func() uint64 {
 	return uint64(float64(to-from) / float64(ended.Sub(begun).Microseconds()) * 1000)
 })
 
-// stampedTick reads the counter and the clock at the same time, as near as twenty attempts come.
+// stampedTick reads the counter and the clock at nearly the same time, the best of twenty attempts.
 func stampedTick() (tick uint64, at time.Time) {
 	closest := time.Hour
 	for range 20 {
@@ -35,8 +35,8 @@ func stampedTick() (tick uint64, at time.Time) {
 	return tick, at
 }
 
-// clockArgs tell the guest how fast its counter is. The snapshot's key has the rate to a tenth of a GHz, that it is not
-// restored on another processor.
+// clockArgs returns the kernel parameter with the counter's rate. The snapshot's key has the rate to a tenth of a GHz,
+// so that the snapshot is not restored on another processor.
 func clockArgs() (arg, key string) {
 	khz := hostKHz()
 	if khz == 0 {
@@ -45,7 +45,7 @@ func clockArgs() (arg, key string) {
 	return fmt.Sprintf(" tsc_early_khz=%d", khz), fmt.Sprintf("%d00 MHz", (khz+50_000)/100_000)
 }
 
-// uptime is for how long the guest has run, by its own clock.
+// uptime returns the guest's uptime by its own clock.
 func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
 	text, err := c.get(ctx, "/proc/uptime")
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// keepsTime does something and then checks that the guest's clock went as the host's did meanwhile, for two seconds at
-// least.
+// keepsTime calls do and then checks that the guest's clock ran as fast as the host's meanwhile, for at least two
+// seconds.
 func (c *channel) keepsTime(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	from, err := c.uptime(ctx)

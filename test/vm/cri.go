@@ -20,14 +20,14 @@ func (c *channel) dialer(socket string) func(context.Context, string) (net.Conn,
 	return func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx, "unix", socket) }
 }
 
-// CRI is both halves of the CRI on one connection.
+// CRI has the runtime and image services of the CRI on one connection.
 type CRI struct {
 	cri.RuntimeServiceClient
 	cri.ImageServiceClient
 }
 
-// CRI connects to the guest's containerd, or to another server of the CRI at a unix socket there. The connection ends
-// with the test and outlives restarts of the server.
+// CRI connects to a CRI server at a Unix socket of the guest, such as containerd. The connection ends with the test and
+// survives restarts of the server.
 func (m *Machine) CRI(socket string) CRI {
 	m.t.Helper()
 	conn, err := m.channel.grpc(socket)
@@ -38,7 +38,7 @@ func (m *Machine) CRI(socket string) CRI {
 	return CRI{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}
 }
 
-// StopContainerd ends the daemon; pods go on.
+// StopContainerd ends the daemon; pods keep running.
 func (m *Machine) StopContainerd() {
 	m.t.Helper()
 	if m.Guest.Systemd {

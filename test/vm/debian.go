@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// debian is an archive of a small Debian with systemd.
+// debian returns an archive of a small Debian with systemd.
 func debian(ctx context.Context) (string, error) {
 	out, err := build(exec.CommandContext(ctx, filepath.Join(here(), "../tools/debian.sh")))
 	return strings.TrimSpace(out), err
 }
 
-// systemd adds what makes a guest of a plain Debian.
+// systemd adds the files that turn a plain Debian into a guest.
 func (t tree) systemd(s Stage) error {
 	t.dir("/payload")
 	t.text("/etc/hostname", "node\n")
@@ -26,7 +26,7 @@ func (t tree) systemd(s Stage) error {
 		t.link(wants+unit, "/etc/systemd/system/"+unit)
 	}
 	t.link("/etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target")
-	// They would only take time, or look at the disk of the programs before it is theirs.
+	// These units only take time, or read the programs' disk before it is attached.
 	for _, unit := range []string{
 		"getty.target", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
 		"e2scrub_reap.service", "fstrim.timer", "systemd-update-utmp.service", "systemd-udevd.service", "systemd-udev-trigger.service",

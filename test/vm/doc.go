@@ -1,5 +1,5 @@
-// Package vm gives tests a virtual machine of their own: QEMU in software emulation, a kernel of a Debian release,
-// cgroup v1 or v2, sockets, dies, threads and NUMA nodes as wanted, busybox or systemd, and a running containerd.
+// Package vm gives each test its own virtual machine: QEMU in software emulation, a Debian kernel, cgroup v1 or v2, a
+// choice of sockets, dies, threads and NUMA nodes, busybox or systemd, and a running containerd.
 //
 //	func TestMain(m *testing.M) { vm.Main(m) }
 //
@@ -14,11 +14,11 @@
 //		conn, err := m.Dial(ctx, "unix", "/run/containerd/containerd.sock")
 //	}
 //
-// What decides a machine (kernel, disk, QEMU and its arguments) is hashed; a snapshot of the booted machine is kept in
-// the cache under that hash and each Start is a copy of it with a disk of its own. The programs of this checkout are on
-// a second disk, mounted at /payload after the restore, so that a change of ours costs no boot. Everything that was
-// started ends with the test, and QEMU ends with the test's process however that ends. A call costs about 0.02 to
-// 0.15 s: many small steps belong into one script or one static program.
+// The cache keeps a snapshot of each booted machine under a hash of its kernel, disk, QEMU and arguments. Each Start
+// copies that snapshot with a new disk layer. The programs of this checkout are on a second disk, which is mounted at
+// /payload after the restore, so that a change of them needs no boot. All processes end with the test, and QEMU also
+// ends if the test's process is killed. A call takes about 0.02 to 0.15 s: put many small steps into one script or
+// static program.
 //
-// Timing inside means nothing: emulation is some seven times slower than the machine it runs on.
+// Do not measure times in a guest: emulation is some seven times slower than the host.
 package vm

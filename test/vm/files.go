@@ -11,7 +11,7 @@ import (
 // Files are regular files of a guest by their absolute path.
 type Files map[string][]byte
 
-// ReadFile makes Files what package effective reads from.
+// ReadFile implements effective.Files.
 func (f Files) ReadFile(path string) ([]byte, error) {
 	b, ok := f[path]
 	if !ok {
@@ -20,7 +20,7 @@ func (f Files) ReadFile(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Files reads all that can be read below the paths, in one call. Paths that are not there give nothing.
+// Files reads all readable files below the paths in one call. It ignores missing paths.
 func (m *Machine) Files(paths ...string) (Files, error) {
 	ctx, cancel := call()
 	defer cancel()

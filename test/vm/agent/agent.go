@@ -1,4 +1,4 @@
-// Package agent is Trimtab in a guest, for the suites: its process, its configuration, and what it tells.
+// Package agent runs Trimtab in a guest, for the suites: its process, its configuration, and its status.
 package agent
 
 import (
@@ -20,15 +20,15 @@ const (
 	statusSocket = "/run/trimtab/trimtab.sock"
 	// ConfigFile is the agent's configuration in a guest.
 	ConfigFile = "/etc/trimtab/config.yaml"
-	// Program is this checkout's build.
+	// Program is the path of this checkout's build.
 	Program = "/payload/trimtab"
-	// Patience is how long is waited for anything.
+	// Patience is how long to wait for a condition.
 	Patience = 3 * time.Minute
 )
 
 // Agent is the agent in a guest.
 type Agent struct {
-	// Units are those of systemd that it runs as; without any it is a process of its own.
+	// Units are the systemd units of the agent; without any it is a plain process.
 	Units []string
 
 	m   *vm.Machine
@@ -36,11 +36,11 @@ type Agent struct {
 	web *http.Client
 }
 
-// New is the agent of a guest, which does not run yet.
+// New returns the agent of a guest without starting it.
 func New(m *vm.Machine) *Agent {
 	return &Agent{m: m, web: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.Dial(ctx, "unix", statusSocket) },
-		// A kept connection would be of an agent that has since been restarted.
+		// A kept connection could belong to an agent that has been restarted since.
 		DisableKeepAlives: true,
 	}}}
 }
@@ -80,7 +80,7 @@ func (a *Agent) Run() error {
 	return a.Attached()
 }
 
-// Kill ends the agent without a chance to tidy up.
+// Kill ends the agent with SIGKILL.
 func (a *Agent) Kill() {
 	if n := len(a.Units); n > 0 {
 		a.m.Run("systemctl", "kill", "-s", "KILL", a.Units[n-1])
@@ -92,7 +92,7 @@ func (a *Agent) Kill() {
 	}
 }
 
-// Dump ends the agent by having it say what each of its goroutines does, into its log.
+// Dump ends the agent with SIGQUIT, which writes the stacks of its goroutines to its log.
 func (a *Agent) Dump() {
 	if a.pid != 0 {
 		a.m.Run("kill", "-QUIT", strconv.Itoa(a.pid))
@@ -100,7 +100,7 @@ func (a *Agent) Dump() {
 	}
 }
 
-// Status is what is read of the agent's status.
+// Status has the fields of the agent's status that tests read.
 type Status struct {
 	Version     string `json:"version"`
 	ConfigGen   int    `json:"configGeneration"`
@@ -125,8 +125,8 @@ type Status struct {
 	}
 }
 
-// Told is what is read of explain.
-type Told struct {
+// Explanation has the fields of explain that tests read.
+type Explanation struct {
 	Pod, Container, State, Class, Seat, SeatWhy, CPUs string
 	Values, PodValues                                 []struct {
 		Field, Value, Channel, Note string
@@ -155,15 +155,15 @@ func (a *Agent) get(path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// Status asks the status socket.
+// Status reads the status over the status socket.
 func (a *Agent) Status() (Status, error) {
 	var n Status
 	return n, a.get("/v1/status", &n)
 }
 
-// Explain asks what was decided for a container, or for each of a pod.
-func (a *Agent) Explain(namespace, pod, container string) ([]Told, error) {
-	var found []Told
+// Explain reads the decisions for a container, or for each container of a pod.
+func (a *Agent) Explain(namespace, pod, container string) ([]Explanation, error) {
+	var found []Explanation
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	return found, a.get("/v1/explain?"+q.Encode(), &found)
 }
@@ -179,7 +179,7 @@ func (a *Agent) Attached() error {
 	})
 }
 
-// Reconfigure gives the agent a new configuration and waits until it has it.
+// Reconfigure writes a new configuration and waits until the agent has applied it.
 func (a *Agent) Reconfigure(keys json.RawMessage) error {
 	before, err := a.Status()
 	if err != nil {
@@ -202,14 +202,14 @@ func (a *Agent) Reconfigure(keys json.RawMessage) error {
 	})
 }
 
-// Await asks until there is no error, and returns the last one when Patience ends.
-func Await(look func() error) error {
+// Await calls check until it returns no error, and returns its last error when Patience ends.
+func Await(check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for {
-		err := look()
+		err := check()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond) // the pace of asking a guest; what is waited for is the condition
+		time.Sleep(100 * time.Millisecond) // the interval of a poll, which ends when the condition holds
 	}
 }

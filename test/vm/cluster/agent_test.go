@@ -29,7 +29,7 @@ import (
 
 var nodeMetrics = schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"}
 
-// measured waits until the usage of a node is reported, which is that of this machine.
+// measured waits until the agent reports the node's usage, which is this machine's.
 func measured(t *testing.T, p *controlplane.Plane, node string) {
 	t.Helper()
 	p.Wait("usage is reported", func(ctx context.Context) error {
@@ -52,8 +52,8 @@ func measured(t *testing.T, p *controlplane.Plane, node string) {
 	})
 }
 
-// TestAgentPublishes: a whole agent at the embedded runtime publishes what is free of its node, with an owner and
-// without.
+// TestAgentPublishes: a complete agent with the embedded runtime publishes the free resources of its node, with an
+// owner and without.
 func TestAgentPublishes(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
@@ -70,7 +70,7 @@ func TestAgentPublishes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "") // short: sockets are in it
+	dir, err := os.MkdirTemp("", "") // a short path, since it has sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestAgentPublishes(t *testing.T) {
 		})
 	}
 	run()
-	p.Wait("Katalyst's object says who has them", func(ctx context.Context) error {
+	p.Wait("Katalyst's object has their owner", func(ctx context.Context) error {
 		o, err := p.Dynamic(controlplane.Admin).Resource(cnrs).Get(ctx, "n1", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -161,17 +161,17 @@ func TestAgentPublishes(t *testing.T) {
 	if _, err := a.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.Wait("nobody owns CPUs after a release", func(context.Context) error {
+	p.Wait("no CPU is owned after a release", func(context.Context) error {
 		o, err := p.Dynamic(controlplane.Admin).Resource(nrts).Get(t.Context(), "n1", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if text, err := o.MarshalJSON(); err != nil || bytes.Contains(text, []byte("exclusive cpuset")) {
-			return errors.New("somebody does")
+			return errors.New("a CPU is owned")
 		}
 		return nil
 	})
 	if row := a.Source().Status().Cluster; row == nil || len(row.Parts) == 0 || row.Error != "" {
-		t.Errorf("the status says %+v", row)
+		t.Errorf("the status is %+v", row)
 	}
 }

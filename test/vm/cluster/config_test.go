@@ -35,7 +35,7 @@ var mapsOf = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 const header = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 
-// configured is a cluster with a node n1, and what its agent is started with.
+// configured is a cluster with a node n1 and the options of its agent.
 type configured struct {
 	*controlplane.Plane
 
@@ -43,12 +43,12 @@ type configured struct {
 	admin      dynamic.Interface
 	kubeconfig string
 	dir        string
-	keys       string // of the node's file, beyond what it needs to start
+	keys       string // further keys of the node's file
 	also       string // cluster.config.alsoRead
 	log        logged
 }
 
-// logged is a log that can be read while it is written.
+// logged is a log that is safe for concurrent use.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -83,7 +83,7 @@ func newConfigured(t *testing.T) *configured {
 	return c
 }
 
-// put makes a ConfigMap, or replaces it. Without text it is deleted.
+// put creates or replaces a ConfigMap. Without text it deletes it.
 func (c *configured) put(name, selector, text string) {
 	c.t.Helper()
 	maps := c.admin.Resource(mapsOf).Namespace("trimtab")
@@ -105,7 +105,7 @@ func (c *configured) put(name, selector, text string) {
 	}
 }
 
-// agent starts one on a described machine, without a runtime; stop ends it.
+// agent starts an agent on a described machine without a runtime; stop ends it.
 func (c *configured) agent() (a *agent.Agent, stop func()) {
 	c.t.Helper()
 	file := filepath.Join(c.dir, "config.yaml")
@@ -174,8 +174,8 @@ func keysOf(a *agent.Agent) []api.Setting {
 	return a.Source().(interface{ Config() api.Configuration }).Config().Keys
 }
 
-// TestConfig: the cluster's, the group's and the node's ConfigMaps stand above the file, each change reaches the agent, and
-// what cannot be used is refused and changes nothing.
+// TestConfig: the ConfigMaps of cluster, group and node override the file, in this order. Each change reaches the
+// agent. It refuses an invalid one, which changes nothing.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
@@ -195,7 +195,7 @@ func TestConfig(t *testing.T) {
 	c.key(a, "pools.reserved", `"1"`, "ConfigMap trimtab/trimtab-node-n1")
 	c.key(a, "strict", "false", "default")
 
-	// The node joins the other group.
+	// The node moves to the other group.
 	patch := []byte(`{"metadata":{"labels":{"pool":"batch"}}}`)
 	if _, err := c.admin.Resource(nodesOf).Patch(t.Context(), "n1", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestConfig(t *testing.T) {
 	c.key(a, "pools.reserved", `"3"`, "ConfigMap trimtab/trimtab-node-n1")
 	c.until(a, "in force again", func(n api.Node) bool { return n.ConfigError == "" })
 
-	// The file changes below them.
+	// The file changes, with the ConfigMaps above it.
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -249,8 +249,8 @@ func TestConfig(t *testing.T) {
 	c.key(a, "pools.reserved", `"0"`, file)
 }
 
-// TestConfigWithoutServer: an agent that starts while the API server is away has what was in force, and the API server's when
-// that one is back.
+// TestConfigWithoutServer: an agent that starts while the API server is stopped uses its copy of the last
+// configuration, and the API server's when that is back.
 func TestConfigWithoutServer(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
@@ -277,7 +277,7 @@ func TestConfigWithoutServer(t *testing.T) {
 	c.key(a, "pools.reserved", `"1"`, "ConfigMap trimtab/trimtab-cluster")
 	c.until(a, "it says so", func(n api.Node) bool { return n.Cluster.Config.From == "API server" && n.Cluster.Error == "" })
 
-	// A copy that somebody changed is not believed.
+	// The agent does not trust a copy that was changed.
 	stop()
 	c.StopServer()
 	kept := filepath.Join(c.dir, "state", "clusterconfig.json")
@@ -295,9 +295,9 @@ func TestConfigWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConfigThroughStorms: whatever status the API server answers with for a while, the agent goes on with what it has, and has
-// the newest afterwards.
-func TestConfigThroughStorms(t *testing.T) {
+// TestConfigDuringServerErrors: while the API server answers with any error status, the agent keeps its configuration;
+// afterwards it applies the newest.
+func TestConfigDuringServerErrors(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
 	storm := controlplane.NewStorm(t, c.Plane, "")
@@ -319,7 +319,7 @@ func TestConfigThroughStorms(t *testing.T) {
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i+1)), "ConfigMap trimtab/trimtab-cluster")
 		c.until(a, "reached", func(n api.Node) bool { return n.Cluster.Error == "" })
 		if n := storm.Asked.Load() - before; n > 60 {
-			t.Errorf("status %d: %d requests, which is no back-off", code, n)
+			t.Errorf("status %d: %d requests: the agent does not back off", code, n)
 		}
 	}
 	if n := a.Source().Status(); n.ConfigError != "" {
@@ -327,10 +327,10 @@ func TestConfigThroughStorms(t *testing.T) {
 	}
 }
 
-// TestConfigOfOthers: Koordinator's NodeSLO and annotations of the Node and of its NodeResourceTopology stand between the file
-// and the ConfigMaps, a policy
-// of nri-plugins is named, an object of 1.4 MB is read, and a CRD that is not installed holds nothing up.
-func TestConfigOfOthers(t *testing.T) {
+// TestConfigOfOtherSystems: Koordinator's NodeSLO and annotations of Node and NodeResourceTopology override the file,
+// and the ConfigMaps override them. The agent reports a policy of nri-plugins, reads an object of 1.4 MB, and does not
+// wait for a CRD that is not installed.
+func TestConfigOfOtherSystems(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
 	slo := schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}
@@ -395,7 +395,7 @@ func TestConfigOfOthers(t *testing.T) {
 	c.until(a, "in force again", func(n api.Node) bool { return n.ConfigError == "" })
 }
 
-// crd installs a CRD that takes anything.
+// crd installs a CRD that accepts any fields.
 func (c *configured) crd(r schema.GroupVersionResource, kind, scope string) {
 	c.t.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{

@@ -20,7 +20,7 @@ var (
 	anything = map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 )
 
-// nrtVersion is a version of the CustomResourceDefinition, with the fields that matter here: v1alpha1 requires
+// nrtVersion returns a version of the CustomResourceDefinition with the fields that the tests need: v1alpha1 requires
 // topologyPolicies and has no attributes of the object.
 func nrtVersion(name string, stored bool) map[string]any {
 	fields := map[string]any{
@@ -38,7 +38,7 @@ func nrtVersion(name string, stored bool) map[string]any {
 	}}
 }
 
-// install adds a CustomResourceDefinition, and waits until it is served.
+// install adds a CustomResourceDefinition and waits until the API server serves it.
 func install(t testing.TB, p *controlplane.Plane, r schema.GroupVersionResource, kind string, versions ...any) {
 	t.Helper()
 	name := r.Resource + "." + r.Group
@@ -59,7 +59,7 @@ func install(t testing.TB, p *controlplane.Plane, r schema.GroupVersionResource,
 	})
 }
 
-// remove deletes a CustomResourceDefinition and its objects, and waits until they are gone.
+// remove deletes a CustomResourceDefinition with its objects, and waits until the API server no longer serves it.
 func remove(t *testing.T, p *controlplane.Plane, r schema.GroupVersionResource) {
 	t.Helper()
 	name := r.Resource + "." + r.Group

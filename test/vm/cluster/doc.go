@@ -1,2 +1,2 @@
-// Package cluster tests what the agent does through the API server, against a real etcd and kube-apiserver.
+// Package cluster tests the agent's use of the API server with a real etcd and kube-apiserver.
 package cluster

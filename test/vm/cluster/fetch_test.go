@@ -28,14 +28,14 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// fetchArm and fetchFile name, in the environment of a child, what it does and its kubeconfig.
+// fetchArm and fetchFile are a child's environment variables with its arm and its kubeconfig.
 const (
 	fetchArm  = "TRIMTAB_FETCH_ARM"
 	fetchFile = "TRIMTAB_FETCH_KUBECONFIG"
 )
 
-// fetchArms each make a client, ask for the pods of n1, and return how many they know. The floor reads the bytes of one
-// list and looks at none of them.
+// fetchArms each make a client, fetch the pods of n1, and return their number. The floor reads the bytes of one list
+// without decoding them.
 var fetchArms = map[string]func(context.Context, string) (int, error){
 	"floor": fetchBytes, "ours": fetchOurs, "typed informer": fetchTyped, "dynamic informer": fetchDynamic,
 }
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fetched are the times of a child: of its first question, from before it read its kubeconfig, and of later ones by the same
-// connection.
+// fetched has the times of a child: of its first fetch, including reading the kubeconfig, and of later ones over the
+// same connection.
 type fetched struct {
 	Pods int
 	Cold time.Duration
@@ -86,8 +86,8 @@ func fetchChild(arm, file string) error {
 	return json.NewEncoder(os.Stdout).Encode(f)
 }
 
-// BenchmarkFetch measures how long it takes to know the pods of a node from the API server, in children that start for
-// it (cold), and again by their connection (warm).
+// BenchmarkFetch measures how long it takes to fetch the pods of a node from the API server, in new processes (cold)
+// and again over their connection (warm).
 func BenchmarkFetch(b *testing.B) {
 	p := controlplane.Start(b, "--disable-admission-plugins=ServiceAccount")
 	file := p.Kubeconfig("admin", controlplane.Admin+"-token")
@@ -106,7 +106,7 @@ func BenchmarkFetch(b *testing.B) {
 				for _, arm := range order {
 					f := fetchIn(b, arm, file)
 					if arm != "floor" && f.Pods != pods {
-						b.Fatalf("%s knows %d pods, want %d", arm, f.Pods, pods)
+						b.Fatalf("%s has %d pods, want %d", arm, f.Pods, pods)
 					}
 					cold[arm], warm[arm] = append(cold[arm], f.Cold), append(warm[arm], f.Warm...)
 				}
@@ -189,7 +189,7 @@ func ofNode(o *metav1.ListOptions) {
 	o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "n1").String()
 }
 
-// synced runs an informer until it knows all.
+// synced runs an informer until it has synced.
 func synced(ctx context.Context, i cache.SharedIndexInformer) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

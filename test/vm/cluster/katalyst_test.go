@@ -19,7 +19,7 @@ import (
 
 var cnrs = schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"}
 
-// cnrVersion is a version of the CustomResourceDefinition with the fields that matter here, as katalyst-api has them.
+// cnrVersion returns a version of the CustomResourceDefinition with the fields of katalyst-api that the tests need.
 func cnrVersion(name string) map[string]any {
 	text := map[string]any{"type": "string"}
 	zone := map[string]any{"type": "object", "required": []any{"resources", "type"}, "properties": map[string]any{
@@ -37,7 +37,7 @@ func cnrVersion(name string) map[string]any {
 	}
 }
 
-// katalyst starts a CustomNodeResource of a node.
+// katalyst starts a report of a node as CustomNodeResource.
 func katalyst(t *testing.T, kubeconfig, node string) *reporter {
 	t.Helper()
 	return start(t, kubeconfig, node, quick, publish.Report{
@@ -47,11 +47,11 @@ func katalyst(t *testing.T, kubeconfig, node string) *reporter {
 	})
 }
 
-// takes waits until the object says how many CPUs pods have.
+// takes waits until the object has a number of CPUs of pods.
 func takes(t *testing.T, p *controlplane.Plane, node, taken string) *unstructured.Unstructured {
 	t.Helper()
 	var o *unstructured.Unstructured
-	p.Wait(fmt.Sprintf("of %s %s CPUs are taken", node, taken), func(ctx context.Context) (err error) {
+	p.Wait(fmt.Sprintf("%s reports %s taken CPUs", node, taken), func(ctx context.Context) (err error) {
 		if o, err = p.Dynamic(controlplane.Admin).Resource(cnrs).Get(ctx, node, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func takes(t *testing.T, p *controlplane.Plane, node, taken string) *unstructure
 	return o
 }
 
-// TestKatalyst: the CustomNodeResource is made with its status where its kind is there, of the right version and with a
-// subresource; what others write is left to them.
+// TestKatalyst: the agent creates the CustomNodeResource with its status if the API server serves the right version
+// with a status subresource. It leaves fields of other programs alone.
 func TestKatalyst(t *testing.T) {
 	t.Parallel()
 	p := controlplane.Start(t)
@@ -84,16 +84,16 @@ func TestKatalyst(t *testing.T) {
 	makeNode(t, p, "n2")
 	admin := p.Kubeconfig("agent", controlplane.Admin+"-token")
 	r := katalyst(t, admin, "n1")
-	r.says(t, p, "no CustomResourceDefinition customnoderesources.node.katalyst.kubewharf.io")
+	r.reports(t, p, "no CustomResourceDefinition customnoderesources.node.katalyst.kubewharf.io")
 	newer := cnrs
 	newer.Version = "v1beta1"
 	install(t, p, newer, "CustomNodeResource", cnrVersion("v1beta1"))
-	r.says(t, p, "serves v1beta1, and v1alpha1 is needed")
+	r.reports(t, p, "serves v1beta1, and v1alpha1 is needed")
 	remove(t, p, newer)
 	plain := cnrVersion("v1alpha1")
 	delete(plain, "subresources")
 	install(t, p, cnrs, "CustomNodeResource", plain)
-	r.says(t, p, "has no subresource status")
+	r.reports(t, p, "has no subresource status")
 	remove(t, p, cnrs)
 	install(t, p, cnrs, "CustomNodeResource", cnrVersion("v1alpha1"))
 	takes(t, p, "n1", "")
@@ -103,7 +103,7 @@ func TestKatalyst(t *testing.T) {
 		t.Errorf("it belongs to %v", refs)
 	}
 
-	// Katalyst's controllers write conditions and taints: they stay, and are no reason to write.
+	// Conditions and taints of Katalyst's controllers stay, and cause no write of the agent.
 	objects := p.Dynamic(controlplane.Admin).Resource(cnrs)
 	for _, sub := range []string{"status", ""} {
 		body, below := `{"status":{"conditions":[{"type":"AgentReady","status":"True"}]}}`, []string{"status"}
@@ -114,7 +114,7 @@ func TestKatalyst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := r.says(t, p, "up to date")
+	before := r.reports(t, p, "up to date")
 	p.Wait("it is looked at again", func(context.Context) error {
 		if r.Row().Skipped < before.Skipped+3 {
 			return errors.New("not yet")
@@ -127,7 +127,7 @@ func TestKatalyst(t *testing.T) {
 	r.set(3000)
 	o = takes(t, p, "n1", "1")
 	if all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions"); len(all) != 1 || o.Object["spec"] == nil {
-		t.Errorf("what others wrote is gone: %v", o.Object)
+		t.Errorf("the fields of other programs are gone: %v", o.Object)
 	}
 
 	// Katalyst's agent writes the zones of n2, then those of n1.
@@ -141,18 +141,18 @@ func TestKatalyst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	katalyst(t, admin, "n2").says(t, p, "left to katalyst-agent")
+	katalyst(t, admin, "n2").reports(t, p, "left to katalyst-agent")
 	r.set(2000)
-	r.says(t, p, "left to katalyst-agent")
+	r.reports(t, p, "left to katalyst-agent")
 	if err := objects.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	takes(t, p, "n1", "2")
 }
 
-// TestReportsThroughStorms: whatever status the API server answers with for a while, a report says so, asks ever more rarely,
-// and is up to date afterwards.
-func TestReportsThroughStorms(t *testing.T) {
+// TestReportsDuringServerErrors: while the API server answers with any error status, a report has that error and
+// retries with growing pauses; afterwards it is up to date.
+func TestReportsDuringServerErrors(t *testing.T) {
 	t.Parallel()
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
@@ -173,16 +173,16 @@ func TestReportsThroughStorms(t *testing.T) {
 			return nil
 		})
 		fails := int64(r.Row().Failed - before.Failed)
-		if n := s.Asked.Load() - asked; n > 12*fails+12 { // client-go repeats by itself what has a Retry-After
+		if n := s.Asked.Load() - asked; n > 12*fails+12 { // client-go itself repeats a request whose answer has Retry-After
 			t.Errorf("%d: %d requests for %d failures", code, n, fails)
 		}
 		s.End()
 		takes(t, p, "n1", amount(1000+100*i))
-		r.says(t, p, "up to date")
+		r.reports(t, p, "up to date")
 	}
 }
 
-// amount writes thousandths of a CPU as Kubernetes does.
+// amount formats milli-CPUs like Kubernetes.
 func amount(milli int) string {
 	if milli%1000 == 0 {
 		return fmt.Sprint(milli / 1000)

@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// TestReportsInALargeObject: an object that others have filled to the limit of etcd, 1.5 MiB, takes no report; the agent says
-// so, asks ever more rarely, and writes it once there is room.
-func TestReportsInALargeObject(t *testing.T) {
+// TestReportIntoFullObject: the API server refuses a report into an object that other programs have filled to etcd's
+// limit of 1.5 MiB. The agent reports that, retries with growing pauses, and writes the report once there is room.
+func TestReportIntoFullObject(t *testing.T) {
 	t.Parallel()
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
@@ -33,7 +33,7 @@ func TestReportsInALargeObject(t *testing.T) {
 	}
 	t.Logf("%d bytes are taken", size)
 	r := katalyst(t, p.Kubeconfig("agent", controlplane.Admin+"-token"), "n1")
-	r.says(t, p, "too large")
+	r.reports(t, p, "too large")
 	p.Wait("it is tried again", func(context.Context) error {
 		if r.Row().Failed < 3 {
 			return errors.New("not yet")

@@ -28,15 +28,15 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// memoryFile names, in the environment of a child, the kubeconfig of the agent that it runs; memoryOff for none.
+// memoryFile is a child's environment variable with the kubeconfig of its agent; memoryOff for none.
 const (
 	memoryFile = "TRIMTAB_MEMORY_KUBECONFIG"
 	memoryOff  = "off"
 	memoryPods = 100
 )
 
-// BenchmarkMemory measures what the parts that talk to the API server add to an agent's resident memory: whole agents in
-// processes of their own, at the embedded runtime with 100 pods, with everything of the cluster on and with it off.
+// BenchmarkMemory measures how much the use of the API server adds to an agent's resident memory. Complete agents run
+// in processes of their own, with the embedded runtime and 100 pods, with all cluster features on and off.
 func BenchmarkMemory(b *testing.B) {
 	p := controlplane.Start(b, "--disable-admission-plugins=ServiceAccount")
 	makeNode(b, p, "n1")
@@ -75,8 +75,8 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// memoryChild runs an agent until it has reported everything, and prints its resident memory: all, that part that is of
-// no file, and all that is left once what is free was returned.
+// memoryChild runs an agent until it has reported everything, and prints its resident memory, the anonymous part, and
+// the resident memory after free memory was returned.
 func memoryChild(file string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -117,7 +117,7 @@ func memoryChild(file string) error {
 	return err
 }
 
-// memoryConfig is the default, with everything of the cluster on or off.
+// memoryConfig returns the default configuration with all cluster features on or off.
 func memoryConfig(dir, file string) config.Config {
 	c := config.Default()
 	c.NRI.Socket = filepath.Join(dir, "n")
@@ -161,7 +161,7 @@ func memoryFill(ctx context.Context, a *agent.Agent, runtime *sim.Runtime, clust
 	return nil
 }
 
-// memoryMissing says what is not reported yet.
+// memoryMissing returns what the agent has not reported yet.
 func memoryMissing(a *agent.Agent) string {
 	s := a.Source().Status()
 	for _, p := range s.PodSpecs {

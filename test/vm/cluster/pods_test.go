@@ -21,7 +21,7 @@ import (
 
 var podsOf = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// podOn is a pod on a node; annotations are pairs of key and text.
+// podOn returns a pod on a node; annotations are pairs of key and value.
 func podOn(node, name string, annotations ...string) *unstructured.Unstructured {
 	notes := map[string]any{}
 	for i := 0; i+1 < len(annotations); i += 2 {
@@ -39,21 +39,21 @@ func podOn(node, name string, annotations ...string) *unstructured.Unstructured 
 	}}
 }
 
-// heard is a node's chain of spec sources with the API server as its only source, and helpers to query it.
-type heard struct {
+// specChain is a node's chain of spec sources with the API server as its only source.
+type specChain struct {
 	*podspec.Chain
 
 	mu      sync.Mutex
 	changed map[string]int
 }
 
-func follow(t *testing.T, p *controlplane.Plane, node string) *heard {
+func follow(t *testing.T, p *controlplane.Plane, node string) *specChain {
 	t.Helper()
 	c, err := kube.Connect(kube.Options{Kubeconfig: p.Kubeconfig(node, node+"-token"), Node: node, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &heard{changed: map[string]int{}}
+	h := &specChain{changed: map[string]int{}}
 	h.Chain = podspec.New(podspec.Options{
 		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node, Note: c.Note})},
 		Wait:    time.Minute, Retry: 10 * time.Millisecond,
@@ -77,8 +77,8 @@ func follow(t *testing.T, p *controlplane.Plane, node string) *heard {
 	return h
 }
 
-// up waits until the source answers, or has failed.
-func (h *heard) up(p *controlplane.Plane, want bool) {
+// up waits until the source works, or has failed.
+func (h *specChain) up(p *controlplane.Plane, want bool) {
 	p.Wait(fmt.Sprintf("the API server answers: %t", want), func(context.Context) error {
 		if s := h.States()[0]; s.Up != want {
 			return fmt.Errorf("%+v", s)
@@ -87,7 +87,7 @@ func (h *heard) up(p *controlplane.Plane, want bool) {
 	})
 }
 
-// TestPods: specs come from the API server as they are created, edited and deleted, over a gap, and of this node alone.
+// TestPods: the chain gets specs of created, edited and deleted pods of its node from the API server, also after a gap.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	p := controlplane.Start(t, "--disable-admission-plugins=ServiceAccount")
@@ -113,18 +113,18 @@ func TestPods(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// A pod that comes while the runtime asks for it.
+	// A pod is created while the runtime waits for its spec.
 	other, uid := create(podOn("n2", "elsewhere")), create(podOn("n1", "web"))
 	h.Await(t.Context(), &lifecycle.Pod{UID: uid})
 	if h.Spec(uid) == nil || h.Spec(other) != nil {
 		t.Fatalf("n1's pod: %v; n2's pod: %v", h.Spec(uid), h.Spec(other))
 	}
 
-	// The server is away for some time, in which a pod goes and another comes.
+	// While the server is stopped, one pod is deleted and another created.
 	p.StopServer()
 	h.up(p, false)
 	if h.Spec(uid) == nil {
-		t.Error("what was known is gone with the server")
+		t.Error("the specs are lost without the server")
 	}
 	p.StartServer("--disable-admission-plugins=ServiceAccount")
 	zero := int64(0)
@@ -133,19 +133,19 @@ func TestPods(t *testing.T) {
 	}
 	late := create(podOn("n1", "late"))
 	h.up(p, true)
-	p.Wait("what changed meanwhile is known", func(context.Context) error {
+	p.Wait("the chain has the changes of the gap", func(context.Context) error {
 		if h.Spec(uid) != nil || h.Spec(late) == nil {
 			return fmt.Errorf("deleted: %v; new: %v", h.Spec(uid), h.Spec(late))
 		}
 		return nil
 	})
 
-	// An edited annotation is told as a change.
+	// The chain reports an edited annotation as a change.
 	patch := []byte(`{"metadata":{"annotations":{"volcano.sh/quota-burst-time":"2000"}}}`)
 	if _, err := admin.Patch(t.Context(), "late", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.Wait("the edit is known", func(context.Context) error {
+	p.Wait("the chain has the edit", func(context.Context) error {
 		if s := h.Spec(late); s.Meta.Annotations["volcano.sh/quota-burst-time"] != "2000" {
 			return fmt.Errorf("%+v", s.Meta)
 		}
@@ -153,7 +153,7 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// TestForbidden says which right is missing.
+// TestForbidden: the error names the missing right.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	p := controlplane.Start(t)

@@ -20,10 +20,10 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// quick looks often, so that tests need not wait.
+// quick has short intervals, so that tests are fast.
 var quick = publish.Pace{Spread: time.Millisecond, Rest: 10 * time.Millisecond, Again: 300 * time.Millisecond, Retry: 20 * time.Millisecond}
 
-// reporter is an agent's report of a node with one NUMA node, whose free CPUs a test changes.
+// reporter publishes a report of a node with one NUMA node, whose free CPUs a test changes.
 type reporter struct {
 	*publish.Publisher
 
@@ -33,7 +33,7 @@ type reporter struct {
 	stop    func()
 }
 
-// publishes starts a NodeResourceTopology of a node, as the administrator: what an agent may do is not tested here.
+// publishes starts a report of a node as NodeResourceTopology, with the administrator's rights.
 func publishes(t *testing.T, p *controlplane.Plane, node string, pace publish.Pace) *reporter {
 	t.Helper()
 	return start(t, p.Kubeconfig("agent-"+node, controlplane.Admin+"-token"), node, pace, publish.Report{
@@ -43,7 +43,7 @@ func publishes(t *testing.T, p *controlplane.Plane, node string, pace publish.Pa
 	})
 }
 
-// start starts a report of a node, with an encoder of what it has.
+// start starts a report of a node with an encoder.
 func start(t *testing.T, kubeconfig, node string, pace publish.Pace, report publish.Report, encode func(zones.Node) (map[string]string, map[string]any)) *reporter {
 	t.Helper()
 	c, err := kube.Connect(kube.Options{Kubeconfig: kubeconfig, Node: node, Version: "test"})
@@ -81,7 +81,7 @@ func (r *reporter) set(free int64) {
 	r.changed = make(chan struct{})
 }
 
-// shows waits until the object says how many CPUs are free.
+// shows waits until the object has a number of free CPUs.
 func shows(t *testing.T, p *controlplane.Plane, node, free string) *unstructured.Unstructured {
 	t.Helper()
 	var o *unstructured.Unstructured
@@ -99,11 +99,11 @@ func shows(t *testing.T, p *controlplane.Plane, node, free string) *unstructured
 	return o
 }
 
-// says waits for a row of the status.
-func (r *reporter) says(t *testing.T, p *controlplane.Plane, what string) api.ClusterPart {
+// reports waits for a row of the status.
+func (r *reporter) reports(t *testing.T, p *controlplane.Plane, what string) api.ClusterPart {
 	t.Helper()
 	var row api.ClusterPart
-	p.Wait("the status says "+what, func(context.Context) error {
+	p.Wait("the status has "+what, func(context.Context) error {
 		if row = r.Row(); !strings.Contains(row.Told(), what) {
 			return errors.New(row.Told())
 		}
@@ -112,15 +112,15 @@ func (r *reporter) says(t *testing.T, p *controlplane.Plane, what string) api.Cl
 	return row
 }
 
-// TestPublish: the object appears once there is a kind for it, belongs to the Node, follows changes, and is written
-// by nobody who has nothing to say.
+// TestPublish: the agent creates the object once its kind exists, with the Node as its owner, and updates it. Without a
+// change it writes nothing.
 func TestPublish(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
 	r := publishes(t, p, "n1", quick)
-	r.says(t, p, "no CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io")
+	r.reports(t, p, "no CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io")
 	install(t, p, oldNRTs, "NodeResourceTopology", nrtVersion("v1alpha1", true))
-	r.says(t, p, "serves v1alpha1, and v1alpha2 is needed")
+	r.reports(t, p, "serves v1alpha1, and v1alpha2 is needed")
 	remove(t, p, oldNRTs)
 	install(t, p, nrts, "NodeResourceTopology", nrtVersion("v1alpha1", false), nrtVersion("v1alpha2", true))
 
@@ -135,10 +135,10 @@ func TestPublish(t *testing.T) {
 	r.set(1500)
 	shows(t, p, "n1", "1500m")
 
-	before := r.says(t, p, "up to date")
+	before := r.reports(t, p, "up to date")
 	r.set(1500)
-	r.says(t, p, "up to date")
-	p.Wait("it is looked at again", func(context.Context) error {
+	r.reports(t, p, "up to date")
+	p.Wait("the object is checked again", func(context.Context) error {
 		if r.Row().Skipped < before.Skipped+3 {
 			return errors.New("not yet")
 		}
@@ -151,13 +151,13 @@ func TestPublish(t *testing.T) {
 	r.stop()
 	next := publishes(t, p, "n1", quick)
 	next.set(1500)
-	if row := next.says(t, p, "up to date"); row.Written != 0 {
+	if row := next.reports(t, p, "up to date"); row.Written != 0 {
 		t.Errorf("another start wrote: %+v", row)
 	}
 	shows(t, p, "n1", "1500m")
 }
 
-// TestPublishNoServer: an API server that is away costs the report until it is back.
+// TestPublishNoServer: the report is missing while the API server is stopped, and is written when it is back.
 func TestPublishNoServer(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
@@ -166,13 +166,14 @@ func TestPublishNoServer(t *testing.T) {
 	shows(t, p, "n1", "4")
 	p.StopServer()
 	r.set(2000)
-	r.says(t, p, "not written")
+	r.reports(t, p, "not written")
 	p.StartServer()
 	shows(t, p, "n1", "2")
-	r.says(t, p, "up to date")
+	r.reports(t, p, "up to date")
 }
 
-// TestPublishOthers: what another program writes is left to it, until it is deleted; what another adds stays.
+// TestPublishOthers: the agent leaves an object of another program alone until it is deleted, and keeps the fields that
+// another program adds.
 func TestPublishOthers(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
@@ -187,23 +188,23 @@ func TestPublishOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := publishes(t, p, "n1", quick)
-	r.says(t, p, "left to nfd-master")
+	r.reports(t, p, "left to nfd-master")
 	shows(t, p, "n1", "3")
 	if err := objects.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, p, "n1", "4")
 
-	// Somebody takes it over while we run.
+	// Another program takes the object over.
 	takes := []byte(`[{"op":"replace","path":"/zones/0/resources/0/available","value":"2"}]`)
 	if _, err := objects.Patch(t.Context(), "n1", types.JSONPatchType, takes, metav1.PatchOptions{FieldManager: "koordlet"}); err != nil {
 		t.Fatal(err)
 	}
 	r.set(1000)
-	r.says(t, p, "left to koordlet")
+	r.reports(t, p, "left to koordlet")
 	shows(t, p, "n1", "2")
 
-	// Somebody adds an annotation, through the old version: our attributes go, and come back.
+	// Another program adds an annotation in the old version, which removes our attributes; the agent writes them again.
 	s := publishes(t, p, "n2", quick)
 	shows(t, p, "n2", "4")
 	note := []byte(`{"metadata":{"annotations":{"their":"note"}}}`)
@@ -221,6 +222,6 @@ func TestPublishOthers(t *testing.T) {
 		return nil
 	})
 	if row := s.Row(); !strings.Contains(row.Told(), "old-tool") {
-		s.says(t, p, "old-tool")
+		s.reports(t, p, "old-tool")
 	}
 }

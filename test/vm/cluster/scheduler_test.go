@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// TestReadAsTheSchedulerDoes: the types and helpers that the scheduler plugin uses read every zone, and have the same
-// sum of the pods.
-func TestReadAsTheSchedulerDoes(t *testing.T) {
+// TestSchedulerReadsReports: the types and helpers of the scheduler plugin read every zone and compute the same sum
+// over the pods.
+func TestSchedulerReadsReports(t *testing.T) {
 	files, err := filepath.Glob("../../../internal/nodeview/testdata/zones-*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

@@ -27,37 +27,37 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// patience bounds each wait; a quiet machine needs three seconds in all.
+// patience bounds each wait; a quiet machine needs three seconds in total.
 const patience = 2 * time.Minute
 
 // Plane is a running control plane.
 type Plane struct {
 	// Dir holds its files; logs are etcd.log and kube-apiserver.log.
 	Dir string
-	// URL is where the API server answers; Port its port on 127.0.0.1.
+	// URL is the API server's address; Port its port on 127.0.0.1.
 	URL  string
 	Port int
-	// CA is the file of the certificate that it shows.
+	// CA is the file of its certificate.
 	CA string
 
 	t      testing.TB
-	etcd   string // its client URL
+	etcd   string // client URL of etcd
 	store  *process
 	server *process
 	bin    map[string]string
 }
 
-// Guests is the address by which a guest of QEMU's user network reaches this machine's loopback. The server's certificate
-// has it, beside 127.0.0.1.
+// Guests is the address of this machine's loopback in QEMU's user network. The server's certificate has it and
+// 127.0.0.1.
 const Guests = "10.0.2.2"
 
-// Service is the address of the service by which pods know the API server, at port 443.
+// Service is the address of the API server's service for pods, at port 443.
 const Service = "10.96.0.1"
 
-// Admin is the user that may do everything.
+// Admin is the user with all rights.
 const Admin = "admin"
 
-// Start builds what is missing, and returns a control plane that is ready. It ends with the test.
+// Start builds missing programs and returns a ready control plane, which ends with the test.
 func Start(t testing.TB, flags ...string) *Plane {
 	t.Helper()
 	p := &Plane{Dir: t.TempDir(), t: t, bin: map[string]string{}}
@@ -79,7 +79,7 @@ func Start(t testing.TB, flags ...string) *Plane {
 	return p
 }
 
-// StartServer starts the API server, at first or after StopServer, with the same objects and port.
+// StartServer starts the API server. After StopServer it has the same objects and port.
 func (p *Plane) StartServer(flags ...string) {
 	p.t.Helper()
 	key := filepath.Join(p.Dir, "sa.key")
@@ -94,23 +94,23 @@ func (p *Plane) StartServer(flags ...string) {
 	p.Wait("the API server is ready", func(ctx context.Context) error { return p.ready(ctx) })
 }
 
-// StopServer ends the API server; etcd goes on.
+// StopServer ends the API server; etcd keeps running.
 func (p *Plane) StopServer() {
 	p.t.Helper()
 	p.server.end()
 }
 
-// Processes are the ids of etcd's process and the API server's.
+// Processes returns the pids of etcd and the API server.
 func (p *Plane) Processes() (etcd, server int) {
 	return p.store.cmd.Process.Pid, p.server.cmd.Process.Pid
 }
 
-// Config is how a user of Start reaches the API server: Admin, or n1 to n4.
+// Config returns the client configuration of a user of Start: Admin, or n1 to n4.
 func (p *Plane) Config(user string) *rest.Config {
 	return &rest.Config{Host: p.URL, BearerToken: user + "-token", TLSClientConfig: rest.TLSClientConfig{CAFile: p.CA}, QPS: -1}
 }
 
-// Dynamic is a client for such a user.
+// Dynamic returns a client for such a user.
 func (p *Plane) Dynamic(user string) dynamic.Interface {
 	p.t.Helper()
 	d, err := dynamic.NewForConfig(p.Config(user))
@@ -167,7 +167,7 @@ func (p *Plane) ready(ctx context.Context) error {
 	return c.Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// process is a program that run started.
+// process is a running program.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended
@@ -179,8 +179,8 @@ func (p *process) end() {
 	<-p.ended
 }
 
-// run starts a program in a process group of its own. It is killed when the test ends: an API server without its etcd
-// takes minutes to end by itself.
+// run starts a program in a process group of its own. The test's end kills it: an API server without etcd takes minutes
+// to end by itself.
 func (p *Plane) run(program, log string, args ...string) *process {
 	p.t.Helper()
 	out, err := os.OpenFile(filepath.Join(p.Dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -193,7 +193,7 @@ func (p *Plane) run(program, log string, args ...string) *process {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	running := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() { // Pdeathsig goes with the thread that starts it
+	go func() { // Pdeathsig depends on the thread that starts the program
 		defer close(running.ended)
 		runtime.LockOSThread()
 		err := cmd.Start()
@@ -248,7 +248,7 @@ func (p *Plane) write(name, text string) {
 	}
 }
 
-// free returns ports that nobody listens at.
+// free returns free ports.
 func free(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int

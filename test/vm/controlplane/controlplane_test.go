@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestStart: the API server authorises by user, and comes back with its objects.
+// TestStart: the API server authorises by user, and keeps its objects over a restart.
 func TestStart(t *testing.T) {
 	p := Start(t)
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}

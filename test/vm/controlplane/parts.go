@@ -2,8 +2,8 @@ package controlplane
 
 import "path/filepath"
 
-// StartControllers starts kube-controller-manager with the controllers that it has on by default. Nodes that emulation
-// slows down have minutes before they are taken for dead.
+// StartControllers starts kube-controller-manager with its default controllers, and with minutes of grace for nodes,
+// which emulation slows down.
 func (p *Plane) StartControllers() {
 	p.t.Helper()
 	p.tools("kube-controller-manager")
@@ -21,8 +21,8 @@ func (p *Plane) StartScheduler() {
 		"--kubeconfig="+p.Kubeconfig("scheduler", Admin+"-token"), "--leader-elect=false", "--secure-port=0", "--v=1")
 }
 
-// StartTopologyScheduler starts a second scheduler, for pods that name it (schedulerName: topology), with the plugin
-// NodeResourceTopologyMatch. It is one of the minor version that the plugin is made for.
+// StartTopologyScheduler starts a second scheduler with the plugin NodeResourceTopologyMatch, for pods with
+// schedulerName: topology. It has the minor version for which the plugin is made.
 func (p *Plane) StartTopologyScheduler() {
 	p.t.Helper()
 	p.tools("topology-scheduler")

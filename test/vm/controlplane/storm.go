@@ -17,7 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Storm stands before an API server and answers every request with one status while it lasts.
+// Storm is a proxy before an API server. Between Begin and End it answers every request with one status.
 type Storm struct {
 	// Kubeconfig reaches the API server through it.
 	Kubeconfig string
@@ -25,16 +25,16 @@ type Storm struct {
 	Asked atomic.Int64
 
 	status atomic.Int64
-	under  sync.Map // the ends of requests under way, watches above all
+	under  sync.Map // cancels open requests, mainly watches
 }
 
-// reasons are those that an API server gives with a status.
+// reasons has the API server's reason for each status.
 var reasons = map[int]string{
 	http.StatusConflict: "Conflict", http.StatusGone: "Expired", http.StatusTooManyRequests: "TooManyRequests", http.StatusForbidden: "Forbidden",
 	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-// NewStorm starts one that answers nothing by itself yet. Requests are those of a token, "" for the administrator's.
+// NewStorm starts a proxy that passes all requests on. They use a token, "" for the administrator's.
 func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 	t.Helper()
 	target, err := url.Parse(p.URL)
@@ -76,7 +76,7 @@ func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 	return s
 }
 
-// Begin answers with a status from now on, and ends what is under way.
+// Begin answers with a status from now on, and ends open requests.
 func (s *Storm) Begin(code int) {
 	s.status.Store(int64(code))
 	s.under.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })

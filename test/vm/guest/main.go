@@ -1,5 +1,5 @@
-// Command guest is the driver's hand inside a virtual machine; package wire has its words. It is static and needs
-// nothing of the guest but a kernel.
+// Command guest runs in a virtual machine and carries out the driver's requests; package wire has the protocol. It is
+// static and needs only a kernel.
 package main
 
 import (
@@ -50,7 +50,7 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// get copies a file. Files of the kernel report no size, so none is sent.
+// get sends a file, without its size, since kernel files report none.
 func get(w http.ResponseWriter, path string) error {
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -59,7 +59,7 @@ func get(w http.ResponseWriter, path string) error {
 	return err
 }
 
-// put replaces a file in one step, so that whoever reads or runs it sees the old or the new one.
+// put replaces a file atomically, so that a reader gets the old or the new one.
 func put(path, mode string, content io.Reader) error {
 	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
@@ -86,7 +86,7 @@ func put(path, mode string, content io.Reader) error {
 	return err
 }
 
-// pack sends what can be read; the rest is left out, since this is for looking at after a failure.
+// pack sends all readable files. It ignores errors, since it is for logs after a failure.
 func pack(w io.Writer, paths []string) {
 	t := tar.NewWriter(w)
 	defer t.Close()
@@ -119,7 +119,7 @@ func setClock(text string) error {
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
 
-// dial makes the HTTP connection one to a socket of the guest.
+// dial turns the HTTP connection into one to a socket of the guest.
 func dial(w http.ResponseWriter, r *http.Request) {
 	var d net.Dialer
 	there, err := d.DialContext(r.Context(), r.FormValue("network"), r.FormValue("address"))
@@ -153,7 +153,7 @@ func dial(w http.ResponseWriter, r *http.Request) {
 func execute(w http.ResponseWriter, r *http.Request) {
 	var c wire.Command
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil || len(c.Argv) == 0 {
-		http.Error(w, fmt.Sprintf("a command with arguments is wanted (%v)", err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("the request needs a command with arguments (%v)", err), http.StatusBadRequest)
 		return
 	}
 	result := run(r.Context(), c)

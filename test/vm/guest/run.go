@@ -15,7 +15,7 @@ import (
 
 const usualTimeout = 2 * time.Minute
 
-// run runs a command to its end, or only starts it if it has a log.
+// run runs a command to its end. With a log it only starts it.
 func run(ctx context.Context, c wire.Command) wire.Result {
 	if c.Log != "" {
 		return spawn(c)
@@ -28,7 +28,7 @@ func run(ctx context.Context, c wire.Command) wire.Result {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second // a daemon that inherited the pipes must not keep us
+	cmd.WaitDelay = 2 * time.Second // do not wait for a daemon that inherited the pipes
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Dir, cmd.Stdin = append(os.Environ(), c.Env...), c.Dir, bytes.NewReader(c.Stdin)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -68,6 +68,6 @@ func spawn(c wire.Command) wire.Result {
 	if err := cmd.Start(); err != nil {
 		return wire.Result{Code: 126, Err: err.Error()}
 	}
-	go cmd.Wait() // or it stays as a zombie
+	go cmd.Wait() // reaps the process
 	return wire.Result{PID: cmd.Process.Pid}
 }

@@ -15,10 +15,10 @@ import (
 
 const root = "/sys/fs/cgroup"
 
-// v1Controllers are the hierarchies whose files are read.
+// v1Controllers are the hierarchies whose files the tests read.
 var v1Controllers = []string{"cpuset", "cpu", "memory", "hugetlb"}
 
-// dirs are a cgroup's folders in the guest.
+// dirs returns a cgroup's directories in the guest.
 func (n *machine) dirs(dir string) []string {
 	if !n.m.Guest.CgroupV1 {
 		return []string{path.Join(root, dir)}
@@ -30,7 +30,7 @@ func (n *machine) dirs(dir string) []string {
 	return all
 }
 
-// cgroup reads what is in force in a cgroup, and its files by name.
+// cgroup returns the effective state of a cgroup, and its files.
 func (n *machine) cgroup(dir string) (effective.State, vm.Files, error) {
 	var all []string
 	for _, d := range n.dirs(dir) {
@@ -48,7 +48,7 @@ func (n *machine) cgroup(dir string) (effective.State, vm.Files, error) {
 	return s, named, err
 }
 
-// below are the files asked for. All of a cgroup's would cost ten times as much.
+// below returns the files to read. All files of a cgroup would take ten times as long.
 func below(dir string) []string {
 	var all []string
 	for _, name := range []string{
@@ -63,7 +63,7 @@ func below(dir string) []string {
 	return all
 }
 
-// file is the text of a file of version 2, or of what stands for it; has is false where the other version alone has it.
+// file returns the text of a file by its name in version 2; has is false if only the other version has the file.
 func (n *machine) file(files vm.Files, name string) (text string, has bool) {
 	if n.m.Guest.CgroupV1 {
 		if _, err := cgroup.FeatureFile(name, cgroup.V1); errors.Is(err, errors.ErrUnsupported) {
@@ -74,14 +74,14 @@ func (n *machine) file(files vm.Files, name string) (text string, has bool) {
 	return effective.FileText(files[name]), true
 }
 
-// rooted takes paths from the hierarchies' mount point.
+// rooted reads paths relative to the mount point of the hierarchies.
 type rooted vm.Files
 
 func (r rooted) ReadFile(name string) ([]byte, error) {
 	return vm.Files(r).ReadFile(path.Join(root, name))
 }
 
-// seen are the files a container saw of its own cgroup.
+// seen has the cgroup files that a container saw at its start.
 type seen map[string]string
 
 func (s seen) ReadFile(name string) ([]byte, error) {
@@ -92,7 +92,7 @@ func (s seen) ReadFile(name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// makePod does what a kubelet does before it calls the runtime.
+// makePod makes the pod's cgroup, as a kubelet does before it calls the runtime.
 func (n *machine) makePod(dir string, res scenario.Resources) error {
 	if n.m.Guest.Systemd {
 		return n.sh("systemctl start " + path.Base(dir) + "\n" + n.podScript(dir, res))
@@ -107,7 +107,7 @@ func (n *machine) makePod(dir string, res scenario.Resources) error {
 				fmt.Fprintf(&s, "for c in $(cat %[1]s/cgroup.controllers); do echo +$c >%[1]s/cgroup.subtree_control; done\n", up)
 			}
 			fmt.Fprintf(&s, "[ -d %[1]s ] || mkdir %[1]s\n", at)
-			if path.Base(top) == "cpuset" { // version 1 gives a new cpuset nothing
+			if path.Base(top) == "cpuset" { // in version 1 a new cpuset is empty
 				fmt.Fprintf(&s, "for f in cpuset.cpus cpuset.mems; do [ -n \"$(cat %[2]s/$f)\" ] || cat %[1]s/$f >%[2]s/$f; done\n", up, at)
 			}
 		}
@@ -115,7 +115,7 @@ func (n *machine) makePod(dir string, res scenario.Resources) error {
 	return n.sh(s.String() + n.podScript(dir, res))
 }
 
-// tops are where the hierarchies begin.
+// tops returns the roots of the hierarchies.
 func (n *machine) tops() []string {
 	if !n.m.Guest.CgroupV1 {
 		return []string{root}
@@ -127,7 +127,7 @@ func (n *machine) tops() []string {
 	return all
 }
 
-// podScript writes a pod's own resources.
+// podScript returns a script that writes a pod's own resources.
 func (n *machine) podScript(dir string, res scenario.Resources) string {
 	var s strings.Builder
 	write := func(controller, file, text string) {
@@ -169,7 +169,8 @@ func (n *machine) podScript(dir string, res scenario.Resources) string {
 	return s.String()
 }
 
-// podProperties tells systemd, which would undo what was written to its cgroups behind its back.
+// podProperties sets the resources as properties of the systemd unit; otherwise systemd would write its old values
+// again.
 func (n *machine) podProperties(dir string, res scenario.Resources) string {
 	var properties []string
 	if res.Shares != nil {
@@ -187,14 +188,14 @@ func (n *machine) podProperties(dir string, res scenario.Resources) string {
 	return "systemctl set-property --runtime " + path.Base(dir) + " " + strings.Join(properties, " ") + "\n"
 }
 
-// removePod does what a kubelet does after a pod.
+// removePod removes the pod's cgroup, as a kubelet does after a pod.
 func (n *machine) removePod(dir string) error {
 	if n.m.Guest.Systemd {
 		return n.sh("systemctl stop " + path.Base(dir))
 	}
 	var s strings.Builder
 	for _, top := range n.tops() {
-		// The folder of a container that has just ended may be there for a moment.
+		// The cgroup of a container that has just ended may exist for a moment.
 		fmt.Fprintf(&s, "i=0; while [ -d %[1]s ] && ! rmdir %[1]s 2>/dev/null; do rmdir %[1]s/* 2>/dev/null; i=$((i+1)); [ $i -lt 50 ]; sleep 0.1; done\n", path.Join(top, dir))
 	}
 	return n.sh(s.String())

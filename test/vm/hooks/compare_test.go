@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// compare compares the fields a want has with a state.
+// compare compares the fields of a want with a state.
 func compare(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.CPUs != nil && !sameList(*want.CPUs, got.CPUs) {
 		note("cpus are %q, wanted %q", got.CPUs, *want.CPUs)
@@ -65,13 +65,13 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	}
 }
 
-// hasShares knows both ways in which shares become a weight: that of runc up to 1.3, of kubelets and systemd, and that
-// of later ones.
+// hasShares accepts both conversions of shares to a weight: that of runc up to 1.3, kubelets and systemd, and that of
+// later releases of runc.
 func hasShares(got effective.State, want uint64) bool {
 	return got.HasShares(want) || got.V2 && got.Shares == curve(want)
 }
 
-// curve is runc 1.4's map (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value), made so that 1024 is 100.
+// curve is runc 1.4's conversion (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value), by which 1024 is 100.
 func curve(shares uint64) uint64 {
 	switch {
 	case shares <= 2:
@@ -83,7 +83,7 @@ func curve(shares uint64) uint64 {
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
 }
 
-// lines makes one error of several sentences.
+// lines joins notes to one error.
 func lines(notes []string) error {
 	if len(notes) == 0 {
 		return nil

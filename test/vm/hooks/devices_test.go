@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// equip gives the guest the devices a scenario's node has: nodes below /dev, an RDMA card's folder where sysfs would have
-// it, and a description of each CDI device that is wanted, by which its container can be told from others.
+// equip adds the devices of a scenario's node to the guest: nodes below /dev, the sysfs directory of an RDMA card, and
+// a CDI specification for each wanted device, which sets a variable in containers that get it.
 func (n *machine) equip(s *scenario.Scenario) error {
 	var b strings.Builder
 	for _, at := range slices.Sorted(maps.Keys(s.Node.Devices)) {
@@ -45,7 +45,7 @@ func (n *machine) equip(s *scenario.Scenario) error {
 	return n.sh(b.String())
 }
 
-// wantedSources are files and folders of the node that a container is to have.
+// wantedSources returns the node's files and directories that scenarios mount.
 func wantedSources(s *scenario.Scenario) []string {
 	var all []string
 	for _, step := range s.Steps {
@@ -68,7 +68,7 @@ func wantedCDI(s *scenario.Scenario) []string {
 	return slices.Compact(names)
 }
 
-// cdiVariable is set in a container that was given the device.
+// cdiVariable is the variable in a container that has the device.
 func cdiVariable(name string) string {
 	return "CDI_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -78,7 +78,7 @@ func cdiVariable(name string) string {
 	}, name)
 }
 
-// givenCDI are the names of the devices a container was given, by its environment.
+// givenCDI returns the names of a container's devices by its environment.
 func givenCDI(env map[string]string) []string {
 	var names []string
 	for key, value := range env {

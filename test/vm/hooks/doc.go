@@ -1,8 +1,8 @@
-// Package hooks is suite A: what the agent promises, on real kernels. The agent runs beside a real containerd in a
-// virtual machine with the node's usual paths; the kernel's files and what a container saw at its first instruction are
-// compared with what a scenario wants, by code that knows neither engine nor attachment.
+// Package hooks is suite A: scenarios on real kernels. The agent and a real containerd run in a virtual machine with
+// the usual paths of a node. Code that is independent of engine and attachments compares the wants of a scenario with
+// the kernel's files and with the container's report of its first instruction.
 //
-// By itself one scenario of test/scenarios, with a pod of each kind, is played through NRI and through the CRI proxy, and
-// a tenth of all others, through every attachment and on every guest: those played longest ago (turns.txt). With
-// TRIMTAB_SOAK set, all of them on every guest, through the attachments by turns.
+// Each run plays one scenario of test/scenarios, with a pod of each kind, through NRI and through the CRI proxy. Of all
+// other scenarios, in each attachment and guest, it plays a tenth: those that were played longest ago (turns.txt). With
+// TRIMTAB_SOAK it plays all of them on every guest, with the attachments in turn.
 package hooks

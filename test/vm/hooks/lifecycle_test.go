@@ -16,7 +16,7 @@ import (
 
 const assigned = "scheduling.koordinator.sh/resource-status"
 
-// labelled is a pod of one container with a Koordinator class; with CPUs it owns them.
+// labelled returns a pod of one container with a Koordinator class; with cpus it owns these.
 func labelled(name, class, cpus string) *scenario.Run {
 	shares := uint64(1024)
 	r := &scenario.Run{
@@ -26,7 +26,7 @@ func labelled(name, class, cpus string) *scenario.Run {
 	if cpus != "" {
 		r.Pod.QoS, r.Pod.Annotations = "Guaranteed", map[string]string{assigned: fmt.Sprintf(`{"cpuset":%q}`, cpus)}
 		ids, _ := topology.ParseList(cpus)
-		shares = uint64(len(ids)) * 1024 // nobody may own more CPUs than were requested
+		shares = uint64(len(ids)) * 1024 // its request pays for the owned CPUs
 		quota := int64(len(ids)) * 100_000
 		r.Containers[0].Resources.Quota = &quota
 	}
@@ -35,7 +35,7 @@ func labelled(name, class, cpus string) *scenario.Run {
 
 func ctr(name string) scenario.Ref { return scenario.Ref("shop/" + name + "/c") }
 
-// crowd is an owner, a member of the shared pool, a batch container and one that nobody asked anything for.
+// crowd runs an owner, a container of the shared pool, a batch container and one without requests.
 func crowd(t *testing.T, n *machine, owned string) {
 	t.Helper()
 	for _, r := range []*scenario.Run{labelled("web", "LS", ""), labelled("silent", "", ""), labelled("db", "LSR", owned)} {
@@ -45,8 +45,8 @@ func crowd(t *testing.T, n *machine, owned string) {
 	}
 }
 
-// wantCPUs waits until the containers run on these CPUs: by their cgroup's effective list, and by the affinity of their
-// process, which is what the scheduler goes by.
+// wantCPUs waits until the containers run on these CPUs, by the effective list of their cgroup, and by the affinity of
+// their process, which the kernel's scheduler uses.
 func wantCPUs(t *testing.T, n *machine, when string, want map[string]string) {
 	t.Helper()
 	err := agent.Await(func() error {
@@ -70,7 +70,7 @@ func wantCPUs(t *testing.T, n *machine, when string, want map[string]string) {
 	}
 }
 
-// affinity is that of the first process of a cgroup.
+// affinity returns the affinity of the first process of a cgroup.
 func affinity(n *machine, files vm.Files) string {
 	pid, _, _ := strings.Cut(string(files["cgroup.procs"]), "\n")
 	if _, err := strconv.Atoi(pid); err != nil {
@@ -88,9 +88,9 @@ func affinity(n *machine, files vm.Files) string {
 	return ""
 }
 
-// TestLife plays what happens on a node, one thing after another with the same containers: restarts, the kubelet's
-// updates, a new configuration, and CPUs that go away and come back.
-func TestLife(t *testing.T) {
+// TestLifecycle plays with the same containers, one after another: restarts, updates of the kubelet, a new
+// configuration, and CPUs that go offline and come back.
+func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	for _, g := range versions() {
 		t.Run(g.name, func(t *testing.T) {
@@ -104,14 +104,14 @@ func TestLife(t *testing.T) {
 				play func(*testing.T, *machine)
 			}{{"restarts", restarts}, {"update", update}, {"reload", reload}, {"offline", offline}} {
 				if !t.Run(part.name, func(t *testing.T) { part.play(t, n.of(t)) }) {
-					return // the next part begins where this one ends
+					return // the next part needs the state of this one
 				}
 			}
 		})
 	}
 }
 
-// restarts kills agent and runtime in turn. Nothing may move, not even for the moment that nobody looks.
+// restarts kills agent and runtime in turn. No container may move.
 func restarts(t *testing.T, n *machine) {
 	t.Helper()
 	p := &player{machine: n}
@@ -127,14 +127,14 @@ func restarts(t *testing.T, n *machine) {
 	}
 }
 
-// update plays the kubelet's update of a container's resources.
+// update sends a kubelet's updates of containers' resources.
 func update(t *testing.T, n *machine) {
 	t.Helper()
 	asks := map[string]struct {
 		shares uint64
-		quota  int64 // asked for
+		quota  int64 // requested
 		has    int64 // afterwards
-	}{"db": {2560, 250_000, effective.Unlimited}, "web": {512, 50_000, 50_000}} // db pays for its CPUs still
+	}{"db": {2560, 250_000, effective.Unlimited}, "web": {512, 50_000, 50_000}} // the request still pays for db's CPUs
 	for name, a := range asks {
 		if err := n.update(ctr(name), scenario.Resources{Shares: &a.shares, Quota: &a.quota, CPUs: "0-7"}); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func update(t *testing.T, n *machine) {
 	}
 }
 
-// reload gives the agent pools of its own, and takes them back.
+// reload configures other pools, and then the old ones again.
 func reload(t *testing.T, n *machine) {
 	t.Helper()
 	for _, c := range []struct{ keys, web string }{{`{"pools":{"reserved":"0","shared":"1,4-5"}}`, "1,4-5"}, {`{}`, "0-1,4-7"}} {
@@ -159,8 +159,8 @@ func reload(t *testing.T, n *machine) {
 	}
 }
 
-// offline takes a CPU away and gives it back: an owned one, and one of the shared pool. Containers can be made at any
-// time, everybody keeps clear of what is owned, and in the end all is as it was.
+// offline takes CPUs offline and online again: an owned one, and one of the shared pool. Meanwhile containers can be
+// created and no other container gets an owned CPU. In the end all is as before.
 func offline(t *testing.T, n *machine) {
 	t.Helper()
 	n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu3/online")
@@ -174,13 +174,14 @@ func offline(t *testing.T, n *machine) {
 	n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
 	after := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7", "late": "0-1,4-7"}
 	if n.m.Guest.CgroupV1 {
-		// Version 1 takes a CPU that goes offline out of every cpuset permanently, kubepods among them.
+		// Version 1 removes an offline CPU from every cpuset permanently, including kubepods.
 		after = map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7", "late": "0-1,4-5,7"}
 	}
 	wantCPUs(t, n, "with all CPUs again", after)
 }
 
-// TestFirstInstruction makes containers while others own CPUs, on machines with threads and with memory far away.
+// TestFirstInstruction creates containers while others own CPUs, on machines with threads and with memory-only NUMA
+// nodes.
 func TestFirstInstruction(t *testing.T) {
 	t.Parallel()
 	for _, shape := range []vm.Topology{vm.Threads, vm.FarMemory} {
@@ -203,7 +204,8 @@ func TestFirstInstruction(t *testing.T) {
 	}
 }
 
-// TestDaemonReload has systemd write its view of every cgroup again, and start a unit that makes it look at controllers.
+// TestDaemonReload lets systemd write its values of every cgroup again, and start a unit for which it checks
+// controllers.
 func TestDaemonReload(t *testing.T) {
 	t.Parallel()
 	n := start(t, vm.Guest{Topology: vm.FourNodes, Systemd: true}, nil)
@@ -221,7 +223,7 @@ func TestDaemonReload(t *testing.T) {
 		if err != nil || s.Quota != effective.Unlimited {
 			t.Errorf("after %s the owner has %+v (%v), want no quota", command, s, err)
 		}
-		// systemd writes the quota that it was told; the agent finds out by itself.
+		// systemd writes the quota of its property; the agent detects that as drift.
 		err = agent.Await(func() error {
 			pod, _, _, err := n.state("shop/db")
 			if err == nil && (pod.Quota != before.Quota || pod.Shares != before.Shares) {
@@ -235,7 +237,7 @@ func TestDaemonReload(t *testing.T) {
 	}
 }
 
-// versions are the cgroup versions and drivers: version 2 alone, or all.
+// versions returns the cgroup versions and drivers: only version 2, or all with TRIMTAB_SOAK.
 func versions() []variation {
 	if soak() {
 		return guests()

@@ -25,10 +25,10 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// proxySocket is where an agent with attach: cri serves by default.
+// proxySocket is the default socket of an agent with attach: cri.
 const proxySocket = "/var/run/trimtab/cri.sock"
 
-// machine is a guest with containerd and the agent, and a kubelet's part as far as pods' cgroups go.
+// machine is a guest with containerd and the agent. In place of a kubelet it makes pods' cgroups and calls the runtime.
 type machine struct {
 	t    *testing.T
 	m    *vm.Machine
@@ -36,7 +36,7 @@ type machine struct {
 	a    *agent.Agent
 	pods map[scenario.Ref]*pod
 	ctrs map[scenario.Ref]*container
-	made *int // pods so far, for their UIDs
+	made *int // number of pods made, for their UIDs
 	at   parity.Attachment
 }
 
@@ -68,7 +68,7 @@ func boot(t *testing.T, g vm.Guest) *machine {
 	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int), at: parity.Named("nri")}
 }
 
-// throughProxy reports whether what plays the kubelet reaches the runtime through the agent.
+// throughProxy reports whether kubelet calls go through the agent's CRI proxy.
 func (n *machine) throughProxy() bool { return n.at.Name == "cri" }
 
 // configure writes the agent's configuration.
@@ -77,7 +77,7 @@ func (n *machine) configure(keys json.RawMessage) error {
 	return errors.Join(err, n.a.Configure(keys))
 }
 
-// reconfigure gives the running agent another configuration.
+// reconfigure changes the configuration of the running agent.
 func (n *machine) reconfigure(keys json.RawMessage) error {
 	keys, err := n.attaching(keys)
 	if err != nil {
@@ -86,7 +86,7 @@ func (n *machine) reconfigure(keys json.RawMessage) error {
 	return n.a.Reconfigure(keys)
 }
 
-// attaching adds to a scenario's keys how the agent is attached.
+// attaching adds the attachment to a scenario's keys.
 func (n *machine) attaching(keys json.RawMessage) (json.RawMessage, error) {
 	if n.at.Name == "nri" {
 		return keys, nil // the default
@@ -104,7 +104,7 @@ func (n *machine) attaching(keys json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// attach starts the agent and has what plays the kubelet reach the runtime.
+// attach starts the agent and connects the kubelet client.
 func (n *machine) attach() error {
 	if err := n.a.Run(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (n *machine) attach() error {
 	return n.answers()
 }
 
-// answers waits until the runtime answers what plays the kubelet.
+// answers waits until the runtime answers the kubelet client.
 func (n *machine) answers() error {
 	return agent.Await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -125,7 +125,7 @@ func (n *machine) answers() error {
 	})
 }
 
-// of is the machine with its failures reported to a part of the test.
+// of returns the machine, which reports failures to a subtest.
 func (n *machine) of(t *testing.T) *machine {
 	t.Helper()
 	part := *n
@@ -133,13 +133,13 @@ func (n *machine) of(t *testing.T) *machine {
 	return &part
 }
 
-// call bounds a call of the CRI. A container with the smallest quota has a hundredth of an emulated CPU and takes minutes
-// to start.
+// call returns a context for a CRI call. A container with the smallest quota has a hundredth of an emulated CPU and
+// takes minutes to start.
 func call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 6*time.Minute)
 }
 
-// podDir is the cgroup a kubelet gives a pod, by its driver.
+// podDir returns a pod's cgroup by the kubelet's cgroup driver.
 func (n *machine) podDir(qos, uid string) string {
 	class := strings.ToLower(qos)
 	if !n.m.Guest.Systemd {
@@ -220,7 +220,7 @@ func (n *machine) create(ref scenario.Ref, c scenario.Container) error {
 	return nil
 }
 
-// start starts a created container and waits for its first view of itself.
+// start starts a created container and waits for the probe's report.
 func (n *machine) start(ref scenario.Ref) error {
 	c := n.ctrs[ref]
 	if c == nil {
@@ -238,13 +238,13 @@ func (n *machine) start(ref scenario.Ref) error {
 		}
 		line, ok := firstLine(string(b))
 		if !ok {
-			return fmt.Errorf("%s has not told what it sees", ref)
+			return fmt.Errorf("%s has not printed its report", ref)
 		}
 		return json.Unmarshal([]byte(line), &c.first)
 	})
 }
 
-// firstLine undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
+// firstLine parses the CRI's log format: time, stream, F or P (the next entry continues the line), text.
 func firstLine(text string) (string, bool) {
 	var line strings.Builder
 	for entry := range strings.Lines(text) {
@@ -302,7 +302,8 @@ func (n *machine) remove(ref scenario.Ref) error {
 	return n.removePod(p.dir)
 }
 
-// state is what is in force for a container or, by namespace/pod alone, a pod. The name is created, running or stopped.
+// state returns the effective state of a container or, for namespace/pod alone, of a pod. The string is created,
+// running or stopped.
 func (n *machine) state(ref scenario.Ref) (effective.State, vm.Files, string, error) {
 	if ref.Container() == "" {
 		p := n.pods[ref]

@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// foreign is a cgroup of nobody's that the agent knows, with a process in it.
+// foreign is a cgroup that belongs to no pod, with a process in it.
 const foreign = root + "/foreign"
 
-// TestPartitions has the kernel keep everybody off owned CPUs, by a remote partition of the pod's cgroup: processes that
-// are in no pod too, over a restart of the agent, and for as long as nobody releases it.
+// TestPartitions: with a remote partition of the pod's cgroup the kernel keeps all other processes off owned CPUs, also
+// those outside of pods, over a restart of the agent and until a release.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	n := start(t, vm.Guest{Kernel: "6.12"}, json.RawMessage(`{"hooks": {"partition": {"enabled": true}}}`))
@@ -40,7 +40,7 @@ func TestPartitions(t *testing.T) {
 	}
 	wantParted(t, n, dir, "after a restart of the agent", is)
 	n.m.Sh("echo 0-3 >" + path.Join(root, path.Dir(dir), "cpuset.cpus.exclusive") + "; echo member >" + path.Join(root, dir, "cpuset.cpus.partition"))
-	wantParted(t, n, dir, "after somebody undid it", is)
+	wantParted(t, n, dir, "after another program undid it", is)
 	n.m.Run(agent.Program, "release")
 	was := map[string]string{
 		dir + " partition": "member", dir + " exclusive": "", path.Dir(dir) + " exclusive": "", "the root has": "0-3", "the foreign process may use": "0-3",
@@ -51,7 +51,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// parted reads who has CPUs alone.
+// parted reads the owners of CPUs from the kernel's files.
 func (n *machine) parted(dir string) map[string]string {
 	at := map[string]string{
 		"the root has": root + "/cpuset.cpus.effective", "the foreign process may use": foreign + "/cpuset.cpus.effective",

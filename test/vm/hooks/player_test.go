@@ -29,7 +29,7 @@ func play(t *testing.T, n *machine, s *scenario.Scenario) int {
 	return p.wants
 }
 
-// steps plays all steps until one fails: what follows would only repeat it.
+// steps plays all steps until one fails.
 func (p *player) steps(s *scenario.Scenario) {
 	p.t.Helper()
 	for i := range s.Steps {
@@ -66,7 +66,7 @@ func (p *player) step(s *scenario.Step) {
 	}
 }
 
-// snapshot is what is in force for all that runs, around a restart.
+// snapshot returns the effective state of all containers, for a comparison around a restart.
 func (p *player) snapshot(s *scenario.Step) map[scenario.Ref]effective.State {
 	all := map[scenario.Ref]effective.State{}
 	if s.Restart == "" {
@@ -80,8 +80,8 @@ func (p *player) snapshot(s *scenario.Step) map[scenario.Ref]effective.State {
 	return all
 }
 
-// moved says what a restart changed, which is nothing. A weight may become the other of the two that stand for the same
-// shares: the agent wrote its own when it was killed, and the runtime's copy was brought in line after it came back.
+// moved returns what a restart changed, which must be nothing. Two weights stand for the same shares, and a restart may
+// replace one by the other: the agent's own, and the runtime's from its stored copy.
 func moved(want map[scenario.Ref]scenario.Want, before, after map[scenario.Ref]effective.State) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
@@ -134,7 +134,7 @@ func (p *player) act(s *scenario.Step) error {
 	return nil
 }
 
-// check compares every want of a step with what is in force now.
+// check compares every want of a step with the present state.
 func (p *player) check(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
@@ -183,21 +183,21 @@ func (p *player) checkExclusive(ref scenario.Ref, got effective.State, note func
 	}
 }
 
-// asksKernel reports whether a want says anything that the runtime or the kernel must show; a container that was
-// refused has only what the agent says.
+// asksKernel reports whether a want has anything that the runtime or the kernel must show. A refused container has only
+// the agent's report.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil || w.OOMScoreAdj != nil ||
 		len(w.Env)+len(w.Absent)+len(w.Mounts)+len(w.Devices)+len(w.CDI)+len(w.Files) > 0 || w.NoDevices || w.Exclusive || w.State != ""
 }
 
-// checkAgent compares what the agent reports of a container.
+// checkAgent compares the agent's report of a container.
 func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	if want.Class == "" && want.Problems == nil {
 		return
 	}
 	found, err := p.a.Explain(ref.Names())
 	if err != nil || len(found) == 0 {
-		note("the agent tells of no such container (%v)", err)
+		note("the agent does not report the container (%v)", err)
 		return
 	}
 	if want.Class != "" && found[0].Class != want.Class {
@@ -217,7 +217,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// checkFirst compares what the containers started last saw at their first instruction.
+// checkFirst compares the state at the first instruction of the containers that started last.
 func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {
@@ -236,10 +236,10 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 			continue
 		}
 		got.Env = c.first.Env
-		want.OOMScoreAdj, want.Devices, want.CDI, want.NoDevices, want.Mounts = nil, nil, nil, false, nil // the specification's
+		want.OOMScoreAdj, want.Devices, want.CDI, want.NoDevices, want.Mounts = nil, nil, nil, false, nil // as in the OCI spec
 		if want.Quota != nil && *want.Quota > 0 && p.m.Guest.Systemd {
-			// runc rounds it up to hundredths of a CPU for systemd; what was decided is written once it runs, which may
-			// be before it has looked.
+			// For systemd runc rounds the quota up to hundredths of a CPU. The agent writes the decided value once the container
+			// runs, which may be before the probe reads it.
 			if rounded := (*want.Quota + 999) / 1000 * 1000; got.Quota == rounded {
 				want.Quota = &rounded
 			}

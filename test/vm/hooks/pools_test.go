@@ -15,10 +15,10 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// place is where a container is to be: its CPUs, and its memory nodes where these are asked about.
+// place has the wanted CPUs of a container, and its wanted memory nodes if they are checked.
 type place struct{ cpus, mems string }
 
-// levelled is a pod of one container with a class of Katalyst. An owner's limit is its request.
+// levelled returns a pod of one container with a Katalyst class. An owner's limit is its request.
 func levelled(name, level, memory string, shares uint64) *scenario.Run {
 	r := &scenario.Run{
 		Pod:        scenario.Pod{Namespace: "shop", Name: name, QoS: "Burstable", Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": level + "_cores"}},
@@ -36,7 +36,7 @@ func levelled(name, level, memory string, shares uint64) *scenario.Run {
 	return r
 }
 
-// lender is an LSR pod of one CPU, which reclaimed pods may use.
+// lender returns an LSR pod of one CPU, which reclaimed pods may use.
 func lender(name string) *scenario.Run {
 	r := levelled(name, "dedicated", "", 1024)
 	r.Pod.Annotations, r.Pod.Labels = nil, map[string]string{"koordinator.sh/qosClass": "LSR"}
@@ -45,37 +45,37 @@ func lender(name string) *scenario.Run {
 
 const toNode = `{"numa_binding":"true"}`
 
-// settled is where all are after poolClasses. CPU 0 is reserved, CPU 5 the lender's.
+// settled has the places after poolClasses. CPU 0 is reserved, the lender owns CPU 5.
 var settled = map[string]place{
 	"web": {"1,4", "0-3"}, "batch": {"3,5", "0-3"}, "silent": {"0-4", "0-3"}, "db": {"6-7", "3"}, "lsr": {"5", "2"}, "near": {"2", "1"},
 }
 
-// resized is where all are after poolResize: the lender gave the other of its two CPUs back, and pools move only as
-// they must.
+// resized has the places after poolResize: the lender gave up the other of its two CPUs, and pools change only as much
+// as necessary.
 var resized = map[string]place{
 	"web": {cpus: "1,3"}, "batch": {cpus: "4-5"}, "silent": {cpus: "0-3,5"}, "db": {"6-7", "3"}, "lsr": {"4", "2"}, "near": {"2", "1"},
 }
 
-// poolWay is an attachment, and where the kubelet's part calls.
+// poolWay is an attachment with the socket for kubelet calls.
 type poolWay struct {
 	name   string
 	attach string
 	socket string
-	// before: what is asked for is there at the first instruction.
+	// before: values are in force at the first instruction
 	before bool
-	// parted: the kernel keeps everybody off CPUs that are not lent.
+	// parted: partitions keep other processes off CPUs that are not lent
 	parted bool
 }
 
 const poolsName = "pools-life"
 
-// poolWays are the attachments, by name.
+// poolWays has the attachments by name.
 var poolWays = []poolWay{
 	{name: "nri", before: true}, {name: "cri", attach: "cri", socket: "/run/trimtab/cri.sock", before: true}, {name: "bypass", attach: "bypass"},
 }
 
-// TestPools has the agent choose CPUs and memory nodes, on four NUMA nodes: by NRI, through the CRI proxy and beside the
-// runtime, over restarts and with CPUs that go and come.
+// TestPools uses policy pools on four NUMA nodes, through NRI, the CRI proxy and bypass, over restarts and with CPUs
+// that go offline and come back.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	for _, w := range poolWays {
@@ -90,14 +90,14 @@ func TestPools(t *testing.T) {
 				if !soak() {
 					noteTurn(t, turn)
 				}
-				poolLife(t, g.Guest, way)
+				poolLifecycle(t, g.Guest, way)
 			})
 		}
 	}
 }
 
-// poolLife plays what happens on a node with pools, one thing after another.
-func poolLife(t *testing.T, g vm.Guest, w poolWay) {
+// poolLifecycle plays all parts on one node, one after another.
+func poolLifecycle(t *testing.T, g vm.Guest, w poolWay) {
 	t.Helper()
 	g.Topology = vm.FourNodes
 	keys := map[string]any{
@@ -124,15 +124,15 @@ func poolLife(t *testing.T, g vm.Guest, w poolWay) {
 		play func(*testing.T, *machine, poolWay)
 	}{{"classes", poolClasses}, {"resize", poolResize}, {"restarts", poolRestarts}, {"offline", poolOffline}} {
 		if !t.Run(part.name, func(t *testing.T) { part.play(t, n.of(t), w) }) {
-			return // the next part begins where this one ends
+			return // the next part needs the state of this one
 		}
 		if w.parted {
-			wantAlone(t, n, "after "+part.name, map[string]string{"db": "6-7", "lsr": ""}) // which lends its own
+			wantAlone(t, n, "after "+part.name, map[string]string{"db": "6-7", "lsr": ""}) // which lends its CPUs
 		}
 	}
 }
 
-// poolClasses has pods of all classes come, and one that has a NUMA node alone come and go.
+// poolClasses creates pods of all classes, and creates and removes one that owns a NUMA node.
 func poolClasses(t *testing.T, n *machine, w poolWay) {
 	t.Helper()
 	for _, r := range []*scenario.Run{
@@ -151,7 +151,7 @@ func poolClasses(t *testing.T, n *machine, w poolWay) {
 	}
 	n.runPlaced(t, levelled("whole", "dedicated", `{"numa_binding":"true","numa_exclusive":"true"}`, 1024))
 	crowded := maps.Clone(settled)
-	// What runs keeps its memory nodes: pages would have to move.
+	// Running containers keep their memory nodes, since a change would migrate pages.
 	crowded["whole"], crowded["web"], crowded["silent"] = place{"1", "0"}, place{"3-4", "0-3"}, place{"0,2-4", "0-3"}
 	if w.parted {
 		wantAlone(t, n, "with a pod that has a NUMA node alone", map[string]string{"db": "6-7", "whole": "1", "lsr": "", "web": ""})
@@ -167,7 +167,7 @@ func poolClasses(t *testing.T, n *machine, w poolWay) {
 	wantPlaces(t, n, "without it", settled)
 }
 
-// wantAlone waits until pods are partitions with these CPUs, and those without any are none.
+// wantAlone waits until pods are partitions with these CPUs, and those without CPUs are no partitions.
 func wantAlone(t *testing.T, n *machine, when string, want map[string]string) {
 	t.Helper()
 	err := agent.Await(func() error {
@@ -190,8 +190,8 @@ func wantAlone(t *testing.T, n *machine, when string, want map[string]string) {
 	}
 }
 
-// patientRuntime has containerd wait longer for shims once it is started again: of one that takes more than two seconds
-// to answer, as they do in emulated machines that share a processor, it forgets the container, which goes on running.
+// patientRuntime sets longer timeouts for shims after a restart of containerd. After its default of two seconds, which
+// an emulated machine can exceed, it drops the container, although that keeps running.
 func (n *machine) patientRuntime() {
 	n.t.Helper()
 	n.m.Sh(`cat >>/etc/containerd/config.toml <<'EOF'
@@ -208,8 +208,9 @@ func (n *machine) runPlaced(t *testing.T, r *scenario.Run) {
 	}
 }
 
-// poolResize has the kubelet resize containers in place: its order is the pod's cgroup first where it grows, and last where
-// it shrinks. A pool follows its containers' requests, an owner's CPUs its own, and what cannot be had is refused.
+// poolResize resizes containers in place like a kubelet, which writes the pod's cgroup first if the pod grows, and last
+// if it shrinks. Pools follow the requests of their containers, an owner's CPUs follow its own, and the agent refuses a
+// request that does not fit.
 func poolResize(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
 	of := func(cpus uint64, owner bool) *scenario.Resources {
@@ -249,15 +250,14 @@ func poolResize(t *testing.T, n *machine, _ poolWay) {
 		}
 		wantPlaces(t, n, fmt.Sprintf("with %s resized from %d CPUs to %d", s.name, s.before, s.asks), s.want)
 		if s.problem != "" {
-			if err := n.told(s.name, s.problem); err != nil {
+			if err := n.reports(s.name, s.problem); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-// poolRestarts ends and starts agent and runtime in every order, and the agent without what it wrote down. Nothing may
-// move, not even for the moment that nobody looks.
+// poolRestarts restarts agent and runtime in every order, and the agent without its state. No container may move.
 func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
 	p := &player{machine: n}
@@ -270,9 +270,9 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 	}{
 		{"the agent", []func(){agentEnds, agentStarts}},
 		{"the runtime", []func(){runtimeEnds, runtimeStarts}},
-		{"both, the agent comes first", []func(){agentEnds, runtimeEnds, agentStarts, runtimeStarts}},
-		{"both, the runtime comes first", []func(){runtimeEnds, agentEnds, runtimeStarts, agentStarts}},
-		{"the agent, which forgets everything", []func(){agentEnds, forgets, agentStarts}},
+		{"both, the agent starts first", []func(){agentEnds, runtimeEnds, agentStarts, runtimeStarts}},
+		{"both, the runtime starts first", []func(){runtimeEnds, agentEnds, runtimeStarts, agentStarts}},
+		{"the agent, without its state", []func(){agentEnds, forgets, agentStarts}},
 	} {
 		restart := &scenario.Step{Restart: "agent"}
 		before := p.snapshot(restart)
@@ -290,19 +290,19 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 	}
 }
 
-// poolOffline takes CPUs of an owner and of a pool away and gives them back. Pools are divided again at once.
+// poolOffline takes CPUs of an owner and of a pool offline and online again. Pools are divided again at once.
 func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
 	n.m.Sh("for c in 3 7; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
 	without := maps.Clone(resized)
 	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "6"}, place{cpus: "1,5"}, place{cpus: "4-5"}, place{cpus: "0-2,5"}
 	wantPlaces(t, n, "without CPUs 3 and 7", without)
-	if err := n.told("db", "offline"); err != nil {
+	if err := n.reports("db", "offline"); err != nil {
 		t.Error(err)
 	}
 	n.runPlaced(t, levelled("late", "shared", "", 1024))
 	without["late"] = place{cpus: "1,5"}
-	wantPlaces(t, n, "with one that came without CPUs 3 and 7", without)
+	wantPlaces(t, n, "with a pod created without CPUs 3 and 7", without)
 	n.m.Sh("for c in 3 7; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
 	again := maps.Clone(resized)
 	again["web"], again["late"] = place{cpus: "1,3,5"}, place{cpus: "1,3,5"}
@@ -314,27 +314,27 @@ func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	wantPlaces(t, n, "with all CPUs again", again)
 }
 
-// told waits until the agent reports a problem of a container.
-func (n *machine) told(name, text string) error {
+// reports waits until the agent reports a problem of a container.
+func (n *machine) reports(name, text string) error {
 	return agent.Await(func() error {
 		found, err := n.a.Explain("shop", name, "c")
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("the agent does not know %s (%w)", name, err)
 		}
 		if said := fmt.Sprint(found[0].Problems); !strings.Contains(said, text) {
-			return fmt.Errorf("of %s it tells %s, want one with %q", name, said, text)
+			return fmt.Errorf("the problems of %s are %s, want one with %q", name, said, text)
 		}
 		return nil
 	})
 }
 
-// wantPlaces waits until containers are where they are to be: by their cgroups, and by the affinity of their processes.
+// wantPlaces waits until containers have their places, by their cgroups and by the affinity of their processes.
 func wantPlaces(t *testing.T, n *machine, when string, want map[string]place) {
 	t.Helper()
 	err := agent.Await(func() error {
 		var notes []string
 		for name, at := range want {
-			// The kernel's files alone: the runtime may be away.
+			// Only the kernel's files are read: the runtime may be stopped.
 			s, files, err := n.cgroup(n.containerDir(ctr(name).Pod(), n.ctrs[ctr(name)].id))
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -350,24 +350,24 @@ func wantPlaces(t *testing.T, n *machine, when string, want map[string]place) {
 	})
 	if err != nil {
 		t.Errorf("%s:\n%v", when, err)
-		n.tellAll(want)
+		n.dumpAll(want)
 		t.FailNow()
 	}
 }
 
-// tellAll has all sides say what they know, and ends the agent.
-func (n *machine) tellAll(want map[string]place) {
+// dumpAll logs the state of containers by agent, runtime and kernel, and ends the agent.
+func (n *machine) dumpAll(want map[string]place) {
 	n.t.Helper()
 	for name := range want {
 		id := n.ctrs[ctr(name)].id
 		told, err := n.a.Explain("shop", name, "c")
-		n.t.Logf("the agent says of %s: %+v (%v)", name, told, err)
+		n.t.Logf("%s in the agent: %+v (%v)", name, told, err)
 		ctx, cancel := call()
 		st, err := n.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 		cancel()
-		n.t.Logf("the runtime says of %s: %v (%v)", name, st.GetStatus().GetResources().GetLinux(), err)
+		n.t.Logf("%s in the runtime: %v (%v)", name, st.GetStatus().GetResources().GetLinux(), err)
 		_, files, err := n.cgroup(n.containerDir(ctr(name).Pod(), id))
-		n.t.Logf("the kernel says of %s: %q (%v)", name, files, err)
+		n.t.Logf("%s in the kernel: %q (%v)", name, files, err)
 	}
 	n.a.Dump()
 }

@@ -14,31 +14,30 @@ import (
 	"github.com/trimtab/trimtab/test/vm"
 )
 
-// soak says that everything is to be run, in every variation.
+// soak reports whether all tests run in every variation.
 func soak() bool { return os.Getenv("TRIMTAB_SOAK") != "" }
 
-// enough are the files and machines that every change is held to, by attachment: one pod of each kind. The
-// crowds of lifecycle_test.go have owners, batch and others on version 2 with four NUMA nodes, and on version 1;
-// beside_test.go plays bypass.
+// always has the scenarios and guests of every run, by attachment, with one pod of each kind. lifecycle_test.go has
+// owners, batch and others on version 2 with four NUMA nodes, and on version 1; bypass_test.go plays bypass.
 var enough = map[string][]string{
 	"nri": {"tour/systemd"},
 	"cri": {"tour/v2", "unset-quota/v1"},
 }
 
-// TestScenarios plays the files that the embedded runtime plays, on a machine of the shape they name.
+// TestScenarios plays the scenarios of the embedded runtime on guests of their shape.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	playScenarios(t, parity.Named("nri"))
 }
 
-// TestProxyScenarios plays them through the CRI proxy, by the defaults of both sides. What the CRI cannot carry must not
-// be in force, and is written to the kernel or reported.
+// TestProxyScenarios plays them through the CRI proxy at its default socket. Values that the CRI cannot carry are
+// written to the kernel, or they are not in force and reported.
 func TestProxyScenarios(t *testing.T) {
 	t.Parallel()
 	playScenarios(t, parity.Named("cri"))
 }
 
-// TestBypassScenarios plays them beside the runtime. What only a creation can bring must not be in force, and is reported.
+// TestBypassScenarios plays them with bypass. Values that only a creation can set are not in force and reported.
 func TestBypassScenarios(t *testing.T) {
 	t.Parallel()
 	playScenarios(t, parity.Named("bypass"))
@@ -70,7 +69,7 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 				if why != "" {
 					t.Skip(why)
 				}
-				if other := attachmentOn(scenarioName(file), j+1); soak() && other != at.Name { // another than by turns
+				if other := attachmentOn(scenarioName(file), j+1); soak() && other != at.Name { // in soak mode, the attachment of this guest
 					t.Skipf("is played through %s", other)
 				}
 				if !soak() {
@@ -82,7 +81,7 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 	}
 }
 
-// playScenario plays a file in a guest of its own. It reads it again: playing changes what is wanted.
+// playScenario plays a file in a new guest. It loads the file again, since playing changes the wants.
 func playScenario(t *testing.T, at parity.Attachment, g variation, file string) {
 	t.Helper()
 	s, err := scenario.Load(file)
@@ -105,17 +104,17 @@ func playScenario(t *testing.T, at parity.Attachment, g variation, file string) 
 	t.Logf("%d wants compared", play(t, n, s))
 }
 
-// unplayable says why no guest can play a scenario.
+// unplayable returns why no guest can play a scenario, or "".
 func unplayable(s *scenario.Scenario) string {
 	switch {
 	case s.NeedsKubelet():
-		return "needs a kubelet that tells pods' specs, which suite A's guests have not"
+		return "needs a kubelet that reports pod specs, which suite A's guests lack"
 	case s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
-		return "needs processors, cards or disks that the guests have not"
+		return "needs processors, cards or disks that the guests lack"
 	case s.LimitsBelowInit():
 		return "needs memory limits in which runc's own init does not fit"
 	case s.Node.Kernel != nil:
-		return fmt.Sprintf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
+		return fmt.Sprintf("needs kernel files that Debian's kernels lack: %v", s.Node.Kernel)
 	}
 	if _, err := vm.Shaped(s.Node.CPUs); err != nil {
 		return err.Error()
@@ -128,8 +127,8 @@ type variation struct {
 	vm.Guest
 }
 
-// guests are all there are: both cgroup versions, both cgroup drivers of kubelets, both kernels. There is no guest with
-// version 1 under systemd.
+// guests returns all guests: both cgroup versions, both cgroup drivers of kubelets, both kernels. No guest has version
+// 1 under systemd.
 func guests() []variation {
 	return []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/trimtab/trimtab/test/vm/rotation"
 )
 
-// turnsFile says what was played when.
+// turnsFile has the last run of each part.
 const turnsFile = "turns.txt"
 
-// turns are what this run plays of all that is played by turns.
+// turns has the parts of the rotation that this run plays.
 type turns struct {
 	mu   sync.Mutex
 	book *rotation.Book
 	all  []string
 	due  map[string]bool
-	ran  map[string]time.Duration // and passed
+	ran  map[string]time.Duration // parts that passed
 }
 
-// asked: a test has asked whether it is its turn.
+// asked is set once a test has called isDue.
 var asked atomic.Bool
 
-// theTurns are read once, when the first test asks.
+// theTurns is read once, at the first call.
 var theTurns = sync.OnceValues(func() (*turns, error) {
 	asked.Store(true)
 	text, err := os.Open(turnsFile)
@@ -48,12 +48,12 @@ var theTurns = sync.OnceValues(func() (*turns, error) {
 	for _, p := range book.Due(all) {
 		t.due[p.Name] = true
 	}
-	fmt.Fprintf(os.Stderr, "vm: by turns: run %d plays %d of %d\n", book.Run+1, len(t.due), len(all))
+	fmt.Fprintf(os.Stderr, "vm: rotation: run %d plays %d of %d\n", book.Run+1, len(t.due), len(all))
 	return t, err
 })
 
-// byTurns names everything that is played by turns: each scenario that a guest can play, and the life with pools, on each
-// guest and in each attachment. With every attachment on every guest a run would take a third of an hour.
+// byTurns returns the names of all parts of the rotation: each scenario that a guest can play, and TestPools, on each
+// guest with one attachment. With every attachment on every guest a run would take a third of an hour.
 func byTurns() ([]string, error) {
 	files, err := filepath.Glob(scenarioFiles)
 	var all []string
@@ -76,11 +76,12 @@ func byTurns() ([]string, error) {
 	return named, err
 }
 
-// attachments are those that suite A plays everything through.
+// attachments are the attachments of suite A.
 var attachments = []string{"nri", "cri", "bypass"}
 
-// attachmentOn is the attachment that plays a name on the guest of this index: of four guests each has another than the
-// one before, so that all three come. It goes by the name alone; a new scenario changes no other's.
+// attachmentOn returns the attachment that plays a part on the guest with this index. Each guest has another attachment
+// than the one before, so that four guests use all three. It depends only on the name, so a new scenario changes no
+// other part.
 func attachmentOn(name string, guest int) string {
 	sum := fnv.New32a()
 	sum.Write([]byte(name))
@@ -91,8 +92,8 @@ func turnName(attachment, name, guest string) string {
 	return strings.Join([]string{attachment, name, guest}, "/")
 }
 
-// isDue reports whether it is the turn of what is played by turns. With TRIMTAB_TURNS=all it is the turn of everything,
-// in every attachment on every guest.
+// isDue reports whether this run plays a part of the rotation. With TRIMTAB_TURNS=all it plays every part, with every
+// attachment on every guest.
 func isDue(t *testing.T, name string) bool {
 	t.Helper()
 	now, err := theTurns()
@@ -102,7 +103,7 @@ func isDue(t *testing.T, name string) bool {
 	return now.due[name] || os.Getenv("TRIMTAB_TURNS") == "all"
 }
 
-// noteTurn says when this was played last, and notes that it was played now where it passes.
+// noteTurn prints when a part was played last, and notes the present run if the part passes.
 func noteTurn(t *testing.T, name string) {
 	t.Helper()
 	now, err := theTurns()
@@ -120,8 +121,7 @@ func noteTurn(t *testing.T, name string) {
 	})
 }
 
-// keepTurns writes down what this run played, so that the next one goes on. CI plays what comes next and leaves the
-// checkout as it is.
+// keepTurns writes the parts of this run to turnsFile, so that the next run continues. In CI it writes nothing.
 func keepTurns() error {
 	if !asked.Load() {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// TestUnits has systemd run the agent by the units of the Debian package, with all that they deny it: what one pod of each
-// kind was promised is in force through each attachment, a kill included.
+// TestUnits runs the agent by the systemd units of the Debian package, with their restrictions. The values of one pod
+// of each kind are in force through each attachment, also after a kill.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for name, units := range map[string][]string{

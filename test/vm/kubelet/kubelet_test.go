@@ -256,7 +256,7 @@ func (n *node) unmet(name string, w want) (running, error) {
 		return r, err
 	}
 	// A creation whose answer never reached the kubelet leaves a container that is never started; the kubelet makes another.
-	told = slices.DeleteFunc(told, func(c agent.Told) bool { return c.State != "running" })
+	told = slices.DeleteFunc(told, func(c agent.Explanation) bool { return c.State != "running" })
 	if len(told) != 1 {
 		return r, fmt.Errorf("the agent tells of %d such containers that run", len(told))
 	}

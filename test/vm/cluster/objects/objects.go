@@ -1,4 +1,4 @@
-// Package objects makes the objects of tests with a real API server: those of the Helm chart, and tokens of its agents.
+// Package objects makes objects for tests with a real API server: those of the Helm chart, and tokens of its agents.
 package objects
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// The agents of tests are installed as this Release, in this namespace.
+// Tests install the agents as this release, in this namespace.
 const (
 	Release   = "trimtab"
 	Namespace = "kube-system"
 )
 
-// resources are the kinds of objects that tests make.
+// resources has the kinds of objects that tests make.
 var resources = map[string]schema.GroupVersionResource{
 	"Node":                             {Version: "v1", Resource: "nodes"},
 	"Pod":                              {Version: "v1", Resource: "pods"},
@@ -54,7 +54,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"CustomNodeResource":               {Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 }
 
-// Of is the client for the objects of a kind; namespace "" for objects without one.
+// Of returns the client for the objects of a kind; namespace "" for objects without one.
 func Of(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return d.Resource(resources[kind])
@@ -62,7 +62,7 @@ func Of(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
 	return d.Resource(resources[kind]).Namespace(namespace)
 }
 
-// Parse reads YAML documents.
+// Parse parses YAML documents.
 func Parse(t testing.TB, text string) (out []*unstructured.Unstructured) {
 	t.Helper()
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)
@@ -79,7 +79,7 @@ func Parse(t testing.TB, text string) (out []*unstructured.Unstructured) {
 	}
 }
 
-// Create makes the objects of YAML documents. The API server may lack their namespace or type for a moment.
+// Create creates the objects of YAML documents. It retries while the API server lacks their namespace or type.
 func Create(t testing.TB, p *controlplane.Plane, text string) {
 	t.Helper()
 	admin := p.Dynamic(controlplane.Admin)
@@ -97,7 +97,7 @@ func Create(t testing.TB, p *controlplane.Plane, text string) {
 	}
 }
 
-// Chart is what the Helm chart makes of values, such as "config.cluster.podAnnotation=true".
+// Chart renders the Helm chart with values such as "config.cluster.podAnnotation=true".
 func Chart(t testing.TB, values ...string) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
@@ -123,7 +123,7 @@ func Chart(t testing.TB, values ...string) string {
 	return string(out)
 }
 
-// Token asks for a token of the agents' service account that is bound to an object, as a kubelet does for a pod.
+// Token requests a token of the agents' service account that is bound to an object, as a kubelet does for a pod.
 func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	t.Helper()
 	admin := p.Dynamic(controlplane.Admin)
@@ -150,7 +150,7 @@ func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	return out
 }
 
-// As is a client with a token.
+// As returns a client with a token.
 func As(t testing.TB, p *controlplane.Plane, token string) dynamic.Interface {
 	t.Helper()
 	c := p.Config(controlplane.Admin)

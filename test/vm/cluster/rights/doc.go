@@ -1,2 +1,2 @@
-// Package rights tests what agents may change through a real API server, with the roles and policies of the chart.
+// Package rights tests what a real API server lets agents change, with the roles and policies of the chart.
 package rights

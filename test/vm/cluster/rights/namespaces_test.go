@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// TestNamespaces: labels of namespaces are known with the agent's own token, follow changes, and outlive a restart
-// while the API server is away.
+// TestNamespaces: with its own token the agent reads labels of namespaces and their changes. It keeps them over a
+// restart while the API server is stopped.
 func TestNamespaces(t *testing.T) {
 	p := plane(t)
 	client, err := kube.Connect(kube.Options{Kubeconfig: p.Kubeconfig("agent", token(t, p, "Pod", "agent-n1")), Node: "n1", Namespace: namespace})
@@ -40,7 +40,7 @@ func TestNamespaces(t *testing.T) {
 		},
 	}
 	if s.Row().Error == "" {
-		t.Error("nothing says that no namespace was read")
+		t.Error("the status does not report that no namespace was read")
 	}
 	stop := run(t, s.Run)
 	label := func(value string) {

@@ -2,7 +2,7 @@ package rights
 
 import "github.com/trimtab/trimtab/test/vm/cluster/objects"
 
-// What tests of rights are made of, by short names.
+// Short names for helpers of package objects.
 const (
 	release   = objects.Release
 	namespace = objects.Namespace

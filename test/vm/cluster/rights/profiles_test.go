@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// TestProfiles: the admission examples give pods their class by namespace and label, and to no others.
+// TestProfiles: the admission examples set the class of pods by namespace and label, and of no other pods.
 func TestProfiles(t *testing.T) {
 	p := controlplane.Start(t)
 	files, err := filepath.Glob("../../../../examples/admission/*.yaml")
@@ -43,7 +43,7 @@ func TestProfiles(t *testing.T) {
 		"plain/tier: database":                           "",
 		"plain/":                                         "",
 	}
-	// The policies are in force some moments after they are made.
+	// The API server applies policies some moments after their creation.
 	for _, what := range slices.Backward(slices.Sorted(maps.Keys(cases))) {
 		namespace, labels, _ := strings.Cut(what, "/")
 		p.Wait("a pod with "+what, func(ctx context.Context) error {

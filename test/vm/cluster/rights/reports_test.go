@@ -40,7 +40,7 @@ func (anything) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: "test", Create: all, Update: all, Copy: all}
 }
 
-// silent counts nothing.
+// silent discards metrics.
 type silent struct{}
 
 func (silent) Event(lifecycle.Kind, time.Duration, time.Duration) {}
@@ -48,7 +48,7 @@ func (silent) Refused(string)                                     {}
 func (silent) HookError(string)                                   {}
 func (silent) RuntimeUpdate(string)                               {}
 
-// node is a conductor of four CPUs that decides for events.
+// node returns a conductor for a node of four CPUs.
 func node(t *testing.T) *conductor.Conductor {
 	t.Helper()
 	m, err := topology.New([]topology.CPU{{ID: 0}, {ID: 1}, {ID: 2, Node: 1}, {ID: 3, Node: 1}}, nil)
@@ -75,7 +75,7 @@ func node(t *testing.T) *conductor.Conductor {
 	return c
 }
 
-// run runs something until the test ends, or what it returns is called.
+// run runs what until the test ends or the returned function is called.
 func run(t *testing.T, what func(context.Context)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -86,7 +86,7 @@ func run(t *testing.T, what func(context.Context)) (stop func()) {
 	return stop
 }
 
-// agent is what the agent of n1 does through the API server, with its token.
+// agent has the parts of n1's agent that use the API server, with its token.
 type agent struct {
 	p     *controlplane.Plane
 	node  *conductor.Conductor
@@ -119,7 +119,7 @@ func startAgentAt(t *testing.T, p *controlplane.Plane, kubeconfig string) *agent
 	return a
 }
 
-// create has the agent decide for a container of the pod app-n1.
+// create lets the agent decide for a container of the pod app-n1.
 func (a *agent) create(t *testing.T, pod *lifecycle.Pod, name string) {
 	t.Helper()
 	for _, ev := range []lifecycle.Event{
@@ -132,7 +132,7 @@ func (a *agent) create(t *testing.T, pod *lifecycle.Pod, name string) {
 	}
 }
 
-// about lists the events about a pod, as kubectl describe does.
+// about lists the events of a pod like kubectl describe.
 func about(ctx context.Context, p *controlplane.Plane, uid string) (map[string]*unstructured.Unstructured, error) {
 	l, err := of(p.Dynamic(controlplane.Admin), "Event", "default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid})
 	if err != nil {
@@ -155,7 +155,7 @@ func get(t *testing.T, p *controlplane.Plane, kind, namespace, name string) *uns
 	return o
 }
 
-// conditionOf is the condition of n1; nil where it has none.
+// conditionOf returns the condition of n1; nil if it has none.
 func conditionOf(ctx context.Context, p *controlplane.Plane) map[string]any {
 	n, err := of(p.Dynamic(controlplane.Admin), "Node", "").Get(ctx, "n1", metav1.GetOptions{})
 	if err != nil {
@@ -180,8 +180,8 @@ func (a *agent) condition(status, reason string) {
 	})
 }
 
-// TestReports: with the rights that the chart gives it, an agent writes events, condition and annotation, and goes on
-// with them after the API server was away.
+// TestReports: with the chart's rights an agent writes events, condition and annotation, also after the API server was
+// stopped for a while.
 func TestReports(t *testing.T) {
 	p := plane(t)
 	uid := string(get(t, p, "Pod", "default", "app-n1").GetUID())
@@ -229,8 +229,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestStopped: an agent that ends says so, and the next one goes on from there.
-func TestStopped(t *testing.T) {
+// TestConditionOfStoppedAgent: an agent that ends sets the condition, and the next one continues with it.
+func TestConditionOfStoppedAgent(t *testing.T) {
 	p := plane(t)
 	a := startAgent(t, p)
 	a.condition("True", condition.Ready)
@@ -239,9 +239,9 @@ func TestStopped(t *testing.T) {
 	startAgent(t, p).condition("True", condition.Ready)
 }
 
-// TestReleased: a release takes the condition back before it returns, however rarely the state is looked at, and an agent
-// that ends after it says nothing more.
-func TestReleased(t *testing.T) {
+// TestConditionAfterRelease: a release removes the condition before it returns, independent of the check interval, and
+// an agent that ends afterwards does not set it again.
+func TestConditionAfterRelease(t *testing.T) {
 	p := plane(t)
 	client, err := kube.Connect(kube.Options{Kubeconfig: p.Kubeconfig("agent", token(t, p, "Pod", "agent-n1")), Node: "n1", Namespace: namespace})
 	if err != nil {
@@ -257,7 +257,7 @@ func TestReleased(t *testing.T) {
 	if err := kube.Release(t.Context(), keeps); err != nil {
 		t.Fatal(err)
 	}
-	a.condition("True", condition.Ready) // nothing was given back
+	a.condition("True", condition.Ready) // the release restored nothing
 	state.Store(&condition.State{})
 	if err := kube.Release(t.Context(), keeps); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestReleased(t *testing.T) {
 	gone()
 }
 
-// written says what is wrong with the events on the pod.
+// written returns what is wrong with the events of the pod.
 func written(ctx context.Context, p *controlplane.Plane, uid string) error {
 	all, err := about(ctx, p, uid)
 	if err != nil {

@@ -75,7 +75,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// podOn is a pod of a node; the agents' are in their namespace.
+// podOn returns a pod of a node.
 func podOn(node, name, namespace, account string) string {
 	return fmt.Sprintf(`
 {apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s, annotations: {note: mine}},
@@ -84,7 +84,7 @@ func podOn(node, name, namespace, account string) string {
 `, name, namespace, node, account)
 }
 
-// plane starts a control plane in which the chart's objects are, and two nodes with pods.
+// plane starts a control plane with the chart's objects and two nodes with pods.
 func plane(t testing.TB) *controlplane.Plane {
 	t.Helper()
 	p := controlplane.Start(t)
@@ -103,7 +103,7 @@ func plane(t testing.TB) *controlplane.Plane {
 	return p
 }
 
-// event is an event that the agent of a node writes about a pod.
+// event returns an event of a node's agent about a pod.
 func event(name, node, pod string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -121,11 +121,11 @@ eventTime: null
 `, name, pod, node, node)
 }
 
-// attempt is one thing that an agent might try.
+// attempt is one request that an agent might try.
 type attempt struct {
 	what string
 	try  func(context.Context, dynamic.Interface) error
-	// refused is in the error; "" where it succeeds.
+	// refused is a text in the error; "" if the request succeeds.
 	refused string
 }
 
@@ -164,8 +164,8 @@ func reading(kind, namespace, name, refused string) attempt {
 }
 
 const (
-	byRole   = "cannot"   // an answer of RBAC
-	own      = "own node" // and of the policies
+	byRole   = "cannot"   // refused by RBAC
+	own      = "own node" // refused by the policies
 	ready    = `{"status":{"conditions":[{"type":"TrimtabReady","status":"True","reason":"Ready","message":"m"}]}}`
 	placed   = `{"metadata":{"annotations":{"trimtab.io/placement":"{}"}}}`
 	reported = `{"zones":[{"name":"node-0"}]}`
@@ -173,7 +173,7 @@ const (
 	measured = `{"status":{"topologyPolicy":"None"}}`
 )
 
-// attempts are what an agent with a token of node n1 tries, by its name in messages.
+// attempts returns the requests of an agent with a token of node n1. name is the agent's name in messages.
 func attempts(t testing.TB, name string) []attempt {
 	t.Helper()
 	return []attempt{
@@ -232,12 +232,12 @@ func attempts(t testing.TB, name string) []attempt {
 	}
 }
 
-// TestRights: a stolen token of node n1 changes what is n1's and nothing of n2, whether it is bound to a pod of the node
-// or to the node itself; one that is bound to neither changes nothing.
+// TestRights: a stolen token of node n1 can change objects of n1 and none of n2, whether it is bound to a pod of the
+// node or to the node. A token that is bound to neither can change nothing.
 func TestRights(t *testing.T) {
 	p := plane(t)
 	pod, node, loose := as(t, p, token(t, p, "Pod", "agent-n1")), as(t, p, token(t, p, "Node", "n1")), as(t, p, token(t, p, "", ""))
-	// Policies are in force some moments after they are made, each of its own.
+	// The API server applies each policy some moments after its creation.
 	for _, a := range []attempt{
 		patch("Node", "", "n2", "status", ready, own), patch("Pod", "default", "app-n2", "", placed, own),
 		patch("Event", "default", "of-n2", "", `{"count":2}`, own), patch("NodeResourceTopology", "", "n2", "", reported, own),
@@ -260,11 +260,11 @@ func TestRights(t *testing.T) {
 		}
 	}
 	if err := patch("Node", "", "n2", "status", `{"status":{"capacity":{"cpu":"8"}}}`, "").check(t.Context(), p.Dynamic(controlplane.Admin)); err != nil {
-		t.Errorf("others are held up: %v", err)
+		t.Errorf("requests of other users are refused: %v", err)
 	}
 }
 
-// check tries it, and says how the answer is other than expected.
+// check makes the request and returns an error for an unexpected answer.
 func (a attempt) check(ctx context.Context, d dynamic.Interface) error {
 	err := a.try(ctx, d)
 	switch {

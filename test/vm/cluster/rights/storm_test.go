@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// TestWritersThroughStorms: whatever status the API server answers with for a while, events, condition and annotation are not
-// written, say so, and are written afterwards; requests meanwhile are few.
-func TestWritersThroughStorms(t *testing.T) {
+// TestWritersDuringServerErrors: while the API server answers with any error status, the parts for events, condition
+// and annotation report the error and make few requests; afterwards they write.
+func TestWritersDuringServerErrors(t *testing.T) {
 	p := plane(t)
 	storm := controlplane.NewStorm(t, p, token(t, p, "Pod", "agent-n1"))
 	uid := string(get(t, p, "Pod", "default", "app-n1").GetUID())
@@ -44,10 +44,10 @@ func TestWritersThroughStorms(t *testing.T) {
 			return nil
 		})
 		if n := storm.Asked.Load() - asked; n > 100 {
-			t.Errorf("%d: %d requests, which is no back-off", code, n)
+			t.Errorf("%d: %d requests: the agent does not back off", code, n)
 		}
 		storm.End()
-		a.create(t, pod, fmt.Sprintf("after-%d", i)) // annotations are tried again at the next change, or after a minute
+		a.create(t, pod, fmt.Sprintf("after-%d", i)) // annotations are written again at the next change, or after a minute
 		p.Wait("all is written: "+text, func(ctx context.Context) error {
 			if c := conditionOf(ctx, p); c == nil || c["message"] != text {
 				return fmt.Errorf("the condition is %v", c)

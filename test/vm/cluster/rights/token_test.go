@@ -31,7 +31,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// shifted is a token whose times are shifted by a duration, signed as the API server signs.
+// shifted returns a token with times that are shifted by a duration, signed with the API server's key.
 func shifted(t *testing.T, p *controlplane.Plane, token string, by time.Duration) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -73,7 +73,7 @@ func shifted(t *testing.T, p *controlplane.Plane, token string, by time.Duration
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// log is what was logged, to be read meanwhile.
+// log is a log that is safe for concurrent use.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -91,9 +91,9 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// TestSkewedToken: an expired token, and one that is not valid yet, cost reports and are explained once in the log; the
-// agent asks ever more rarely, and goes on once the file has a good one.
-func TestSkewedToken(t *testing.T) {
+// TestTokenOutsideItsTimes: with an expired token, or one that is not valid yet, reports fail and the log explains that
+// once. The agent retries with growing pauses, and works again once the file has a valid token.
+func TestTokenOutsideItsTimes(t *testing.T) {
 	p := plane(t)
 	good := token(t, p, "Pod", "agent-n1")
 	for _, tc := range []struct {
@@ -129,12 +129,12 @@ func TestSkewedToken(t *testing.T) {
 			p.Wait("each part has failed", func(context.Context) error {
 				s := client.Status(services...)
 				for _, row := range s.Parts {
-					if row.Error == "" || row.Failed < 2 && row.Name != "Events" { // whose failures are events that are lost
+					if row.Error == "" || row.Failed < 2 && row.Name != "Events" { // its failures are lost events
 						return fmt.Errorf("%+v", row)
 					}
 				}
 				if !strings.Contains(s.Error, tc.want) {
-					return fmt.Errorf("the status says %q", s.Error)
+					return fmt.Errorf("the status is %q", s.Error)
 				}
 				return nil
 			})
@@ -142,7 +142,7 @@ func TestSkewedToken(t *testing.T) {
 				t.Errorf("it is logged %d times", n)
 			}
 			if tc.by > 0 {
-				return // one wait is enough: client-go reads the file again after a minute
+				return // client-go reads the file again only after a minute, so the test waits once for all parts
 			}
 			put(good)
 			p.Wait("each part works", func(context.Context) error {
@@ -161,7 +161,7 @@ func TestSkewedToken(t *testing.T) {
 	}
 }
 
-// everything are the parts of an agent that write: an event, the condition and a report.
+// everything returns the parts of an agent that write: events, the condition and a report.
 func everything(client *kube.Client, text string) []kube.Service {
 	to := events.NewRecorder(client)
 	to.Warn(events.About{Kind: "Pod", Namespace: "default", Name: "app-n1", UID: "u"}, events.HookFailed, text)

@@ -15,12 +15,12 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// TestBeside has the agent beside a containerd without NRI (attach: bypass). What every class was promised is in force in
-// the kernel's files, of what ran before it, too; a killed agent comes back and moves nobody; a release gives back what was
-// found, and to those that came later what their runtime asked for.
-func TestBeside(t *testing.T) {
+// TestBypass runs the agent with attach: bypass and a containerd without NRI. The values of every class are in force in
+// the kernel's files, also for containers that ran before the agent. A killed agent comes back and moves no container.
+// A release restores the original values, and for later containers the values that their runtime requested.
+func TestBypass(t *testing.T) {
 	t.Parallel()
-	for _, g := range besides() {
+	for _, g := range bypassGuests() {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := scenario.Load("testdata/beside.yaml")
@@ -40,7 +40,7 @@ func TestBeside(t *testing.T) {
 			}
 			s.Steps = s.Steps[1:]
 			if soak() {
-				s.Steps = append(s.Steps, scenario.Step{Name: "the runtime is killed and comes back", Restart: "runtime", Want: s.Steps[len(s.Steps)-1].Want})
+				s.Steps = append(s.Steps, scenario.Step{Name: "the runtime is killed and started again", Restart: "runtime", Want: s.Steps[len(s.Steps)-1].Want})
 			}
 			p.steps(s)
 			if t.Failed() {
@@ -54,8 +54,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// besides are the guests: version 2; in make soak by either driver, and both kernels.
-func besides() []variation {
+// bypassGuests returns the guests: cgroup v2; in make soak with both drivers and both kernels.
+func bypassGuests() []variation {
 	all := []variation{{"v2", vm.Guest{}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
 	if soak() {
 		return all
@@ -63,7 +63,7 @@ func besides() []variation {
 	return all[:1]
 }
 
-// withoutNRI starts containerd again with its NRI switched off.
+// withoutNRI restarts containerd with NRI switched off.
 func (n *machine) withoutNRI() {
 	n.t.Helper()
 	const config, table = "/etc/containerd/config.toml", "[plugins.'io.containerd.nri.v1.nri']\n"
@@ -78,12 +78,12 @@ func (n *machine) withoutNRI() {
 	n.m.Sh("[ ! -e " + vm.NRISocket + " ]")
 }
 
-// kept are the files that the agent may write, of which a release gives back what was there.
+// kept has the files that the agent may write and a release restores.
 var kept = []string{
 	"cpuset.cpus", "cpuset.mems", "cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle", "memory.max", "memory.high", "memory.low", "memory.min",
 }
 
-// found is what is in these files for all containers and pods.
+// found returns the texts of these files for all containers and pods.
 func (p *player) found() map[scenario.Ref]map[string]string {
 	p.t.Helper()
 	all := map[scenario.Ref]map[string]string{}
@@ -100,7 +100,8 @@ func (p *player) found() map[scenario.Ref]map[string]string {
 	return all
 }
 
-// released gives everything back: to those of before what was found, to the others what the runtime was asked for.
+// released releases everything, and checks that earlier containers have their original values and later ones the
+// requested values.
 func (p *player) released(found map[scenario.Ref]map[string]string) {
 	p.t.Helper()
 	p.t.Logf("release: %s", p.m.Run(agent.Program, "release"))
@@ -118,11 +119,11 @@ func (p *player) released(found map[scenario.Ref]map[string]string) {
 	}})
 	n, err := p.a.Status()
 	if err != nil || len(n.CPUs.Grants) > 0 {
-		p.t.Errorf("somebody owns CPUs after the release: %+v (%v)", n.CPUs.Grants, err)
+		p.t.Errorf("CPUs are owned after the release: %+v (%v)", n.CPUs.Grants, err)
 	}
 }
 
-// differing says which files are not as they were.
+// differing returns the files that have changed.
 func differing(was, is map[scenario.Ref]map[string]string) (notes []string) {
 	for _, ref := range slices.Sorted(maps.Keys(was)) {
 		for _, name := range kept {
@@ -134,18 +135,19 @@ func differing(was, is map[scenario.Ref]map[string]string) (notes []string) {
 	return notes
 }
 
-// whole says whether a set that was not given is all there is now: the kernel refuses to take one away from tasks.
+// whole reports whether a set that was empty before now has all CPUs: the kernel refuses to empty the set of a cgroup
+// with tasks.
 func whole(name, was, is string) bool {
 	all := map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"}[name]
 	return was == "" && all != "" && is == all
 }
 
-// widened are the files the kubelet wrote meanwhile: the update of the scenario asks for these.
+// widened reports whether the kubelet wrote a file meanwhile, by the update of the scenario.
 func widened(ref scenario.Ref, name string) bool {
 	return ref == "shop/web/c" && (name == "cpuset.cpus" || name == "cpu.weight")
 }
 
-// reloads has systemd write its view of every cgroup again.
+// reloads lets systemd write its values of every cgroup again.
 func (p *player) reloads(want map[scenario.Ref]scenario.Want) {
 	p.t.Helper()
 	for _, command := range []string{"systemctl daemon-reload", "systemctl daemon-reexec"} {
