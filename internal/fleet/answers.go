@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Status is what the plugin reads of `trimtab status -o json`. Agents may be older or
-// newer than the plugin: a field that it does not know is ignored, one that is missing
-// is empty. The words are those of internal/report/api.
+// Status is the part of `trimtab status -o json` that the plugin reads. Agents may be
+// older or newer than the plugin: unknown fields are ignored, and missing ones are
+// empty. The values are those of internal/report/api.
 type Status struct {
 	Version     string       `json:"version"`
 	Started     time.Time    `json:"started"`
@@ -40,7 +40,7 @@ type Status struct {
 	} `json:"cluster"`
 }
 
-// Attachment is a connection to the runtime.
+// Attachment is one way in which an agent is attached to the runtime.
 type Attachment struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
@@ -48,7 +48,7 @@ type Attachment struct {
 	InForce string `json:"inForce"`
 }
 
-// Attachment names the connections and their states.
+// Attachment lists the attachments and their states.
 func (s Status) Attachment() string {
 	var all []string
 	for _, a := range s.Attachments {
@@ -57,7 +57,7 @@ func (s Status) Attachment() string {
 	return strings.Join(all, ", ")
 }
 
-// Attached says whether a connection to the runtime works.
+// Attached reports whether a connection to the runtime works.
 func (s Status) Attached() bool {
 	for _, a := range s.Attachments {
 		if a.State == "connected" || a.State == "synchronised" {
@@ -67,11 +67,11 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// Takes says whether the agent has a version of a layer in force, "" for none; an agent
-// that does not read ConfigMaps, or refused them, is an error.
+// Takes reports whether the agent has a version of a layer in force, "" for none. It
+// returns an error for an agent that does not read ConfigMaps, or has refused them.
 func (s Status) Takes(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
-		return false, fmt.Errorf("the agent does not read ConfigMaps: its file needs cluster: {enabled: true}")
+		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
 	}
 	c := s.Cluster.Config
 	if c.Refused != "" {
@@ -85,10 +85,10 @@ func (s Status) Takes(layer, version string) (bool, error) {
 	return version == "", nil
 }
 
-// Violations counts what was asked for and is not in force.
+// Violations counts requests and decided values that are not in force.
 func (s Status) Violations() int { return s.Unapplied + s.Problems }
 
-// Fault says in one line what is wrong with the agent itself; "" for nothing.
+// Fault describes in one line what is wrong with the agent itself; "" for nothing.
 func (s Status) Fault() string {
 	switch {
 	case s.ConfigError != "":
@@ -103,14 +103,14 @@ func (s Status) Fault() string {
 	return ""
 }
 
-// Report is what the plugin reads of `trimtab doctor -o json`.
+// Report is the part of `trimtab doctor -o json` that the plugin reads.
 type Report struct {
 	Problems int     `json:"problems"`
 	Unknown  int     `json:"couldNotTell"`
 	Checks   []Check `json:"checks"`
 }
 
-// OK says whether the check of this name found no problem.
+// OK reports whether the check of this name found no problem.
 func (r Report) OK(name string) bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.Result == "ok" })
 }
@@ -124,7 +124,7 @@ type Check struct {
 	Do     string `json:"do"`
 }
 
-// Outlook is what the plugin reads of `trimtab plan -o json`.
+// Outlook is the part of `trimtab plan -o json` that the plugin reads.
 type Outlook struct {
 	Containers []struct {
 		Pod  string `json:"pod"`
@@ -139,7 +139,7 @@ type Outlook struct {
 	Moves []Move `json:"moves"`
 }
 
-// Move is a container that would get other CPUs.
+// Move is a container whose CPUs would change.
 type Move struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
@@ -147,8 +147,8 @@ type Move struct {
 	After     string `json:"after"`
 }
 
-// Ask runs the agent's program with -o json and decodes its answer. An answer that
-// comes with a non-zero exit code is decoded too, and the *Exit returned with it.
+// Ask runs the agent's program with -o json and decodes its answer. For a non-zero exit
+// code it decodes the answer too, and also returns the *Exit.
 func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
 	var answer T
 	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)

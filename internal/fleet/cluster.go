@@ -21,7 +21,7 @@ const (
 	Container = "trimtab"
 	// Idle is the command of a pod without an agent (attach: none of the chart).
 	Idle = "idle"
-	// page is how many objects the API server is asked for at once.
+	// page is how many objects one request lists.
 	page = 500
 )
 
@@ -31,7 +31,7 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// Cluster is a connection to an API server, as one user.
+// Cluster is a connection to an API server with the credentials of one user.
 type Cluster struct {
 	config  *rest.Config
 	objects dynamic.Interface
@@ -39,11 +39,11 @@ type Cluster struct {
 	agents string
 }
 
-// Connect makes a connection; nothing is asked yet. Agents are looked for in
-// namespace agents, "" for all.
+// Connect makes a connection, and sends no request yet. The agents are in namespace
+// agents, "" for all namespaces.
 func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
-	// One user asks each node once or twice: the limits of client-go (5 a second) are made for controllers.
+	// A command sends one or two requests per node: client-go's limit (5 a second) is made for controllers.
 	c.QPS, c.Burst = 100, 200
 	d, err := dynamic.NewForConfig(c)
 	if err != nil {

@@ -13,7 +13,7 @@ func Each[T any](ctx context.Context, nodes []Node, parallel int, f func(context
 	answers := make([]T, len(nodes))
 	var (
 		group errgroup.Group
-		mu    sync.Mutex // guards ready, and calls done one at a time
+		mu    sync.Mutex // guards ready, and serialises calls of done
 		ready int
 	)
 	group.SetLimit(parallel)

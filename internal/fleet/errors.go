@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// NotFound says that what was named is not there, and where else to look.
+// NotFound says which object does not exist, and where else to search.
 type NotFound struct{ Why string }
 
-// Error says it.
+// Error returns the message.
 func (n *NotFound) Error() string { return n.Why }
 
 // Unreachable says that the API server or an agent does not answer, and what to do.
@@ -21,7 +21,7 @@ type Unreachable struct {
 	Err error // the cause; nil if there is none but Why
 }
 
-// Error says it, with the cause.
+// Error returns the message with the cause.
 func (u *Unreachable) Error() string {
 	if u.Err == nil {
 		return u.Why
@@ -32,7 +32,7 @@ func (u *Unreachable) Error() string {
 // Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Forbidden says which rule the user lacks.
+// Forbidden names the RBAC rule that the user lacks.
 type Forbidden struct {
 	Verb, Resource, Namespace string // Namespace is "" for all
 	Err                       error
@@ -58,7 +58,7 @@ func (f *Forbidden) Error() string {
 // Unwrap returns the API server's answer.
 func (f *Forbidden) Unwrap() error { return f.Err }
 
-// refused explains how the API server answered a request.
+// refused returns an error for a failed request of the API server, with what to do.
 func (c *Cluster) refused(err error, verb, resource, namespace string) error {
 	var (
 		network net.Error
@@ -68,7 +68,7 @@ func (c *Cluster) refused(err error, verb, resource, namespace string) error {
 	case apierrors.IsForbidden(err):
 		return &Forbidden{Verb: verb, Resource: resource, Namespace: namespace, Err: err}
 	case apierrors.IsUnauthorized(err):
-		return &Unreachable{Why: fmt.Sprintf("the API server %s does not know you: log in again, or choose another --context", c.config.Host), Err: err}
+		return &Unreachable{Why: fmt.Sprintf("the API server %s does not accept your credentials: log in again, or choose another --context", c.config.Host), Err: err}
 	case errors.As(err, &dial), errors.As(err, &network):
 		return &Unreachable{Why: fmt.Sprintf("the API server %s does not answer: check --context and the network", c.config.Host), Err: err}
 	}

@@ -20,23 +20,23 @@ import (
 // Program is the agent's program in its container; the image has it in PATH.
 const Program = "trimtab"
 
-// Streams are what a program in a pod reads and writes. Nil streams are not opened.
+// Streams are the standard streams of a program in a pod. Nil streams are not opened.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Sizes are those of the terminal that Out is; nil if it is none. With a terminal
-	// Err goes to Out.
+	// Sizes are the sizes of the terminal Out; nil if Out is not a terminal. With a
+	// terminal, Err goes to Out.
 	Sizes remotecommand.TerminalSizeQueue
 }
 
 // Exit is a program's own exit code, other than 0.
 type Exit struct {
 	Code int
-	// Message is what it wrote to its standard error, if that was kept.
+	// Message is its standard error output, if that was read.
 	Message string
 }
 
-// Error says what the program said.
+// Error returns the program's message.
 func (e *Exit) Error() string {
 	if e.Message != "" {
 		return e.Message
@@ -44,8 +44,8 @@ func (e *Exit) Error() string {
 	return fmt.Sprintf("it ended with exit code %d", e.Code)
 }
 
-// Run runs the agent's program with arguments in its pod, until it ends or ctx does.
-// Its own failure is an *Exit.
+// Run runs the agent's program with arguments in its pod, until it ends or ctx does. If
+// the program fails, the error is an *Exit.
 func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) error {
 	if a.Down != "" {
 		return &Unreachable{Why: a.Down}
@@ -100,7 +100,7 @@ func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
 	return u, nil
 }
 
-// ended explains how an exec ended.
+// ended returns the error of an exec.
 func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
 	var exit exec.ExitError
 	switch {
@@ -113,14 +113,14 @@ func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden"):
-		// A refused upgrade of a connection is text alone.
+		// The error of a refused connection upgrade has no type, only a text.
 		return &Forbidden{Verb: "create", Resource: "pods/exec", Namespace: a.Namespace, Err: err}
 	}
 	return &Unreachable{Why: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}
 }
 
-// Output runs the agent's program and returns what it printed. An *Exit has what it
-// wrote to its standard error; what it printed is returned in any case.
+// Output runs the agent's program and returns its standard output, also with an error.
+// An *Exit has its standard error output.
 func (c *Cluster) Output(ctx context.Context, a *Agent, in []byte, args ...string) ([]byte, error) {
 	var out, words bytes.Buffer
 	s := Streams{Out: &out, Err: &words}

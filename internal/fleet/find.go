@@ -17,13 +17,13 @@ type Agent struct {
 	Namespace, Pod string
 	// Started is when its container started; zero if it does not run.
 	Started time.Time
-	// Ready: the kubelet's readiness probe says so.
+	// Ready: the the kubelet's readiness probe succeeds.
 	Ready bool
-	// Down is why the program cannot be run in it; "" if it can.
+	// Down is why the program cannot run in the pod; "" if it can.
 	Down string
 	// Config is the configuration file that the container is started with; "" for none.
 	Config string
-	// Unit: the pod has no agent, but the status socket of one that is a unit of the node.
+	// Unit: the pod has no agent. It mounts the status socket of an agent that runs as a systemd unit.
 	Unit bool
 }
 
@@ -40,12 +40,12 @@ type Node struct {
 // Found is what Find returns.
 type Found struct {
 	Nodes []Node // by name
-	// NoNodes is why nodes without an agent are not among them; nil if they are.
+	// NoNodes is why Nodes lacks those without an agent; nil if it has them.
 	NoNodes error
 }
 
-// Find returns the nodes of the cluster with their agents. A user that may not list
-// nodes gets those that have one.
+// Find returns the nodes of the cluster with their agents. For a user who may not list
+// nodes, it returns only nodes with an agent.
 func (c *Cluster) Find(ctx context.Context) (Found, error) {
 	all, err := c.list(ctx, pods, c.agents, Selector)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Cluster) Find(ctx context.Context) (Found, error) {
 	return Found{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), NoNodes: err}, nil
 }
 
-// noAgents says what to do where there is no pod of an agent, or none with a node.
+// noAgents returns an error for a cluster without a running agent, with what to do.
 func (c *Cluster) noAgents(pending int) error {
 	where := "in any namespace"
 	if c.agents != "" {
@@ -88,7 +88,7 @@ func (c *Cluster) noAgents(pending int) error {
 	return &NotFound{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
 }
 
-// Only returns the node that is named.
+// Only returns the node of that name.
 func (f Found) Only(name string) (Node, error) {
 	for _, n := range f.Nodes {
 		if n.Name == name {
@@ -106,7 +106,7 @@ func (f Found) Agents() []Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.Why() != "" })
 }
 
-// Why says why a node's agent cannot be asked; "" if it can.
+// Why returns why the plugin cannot call a node's agent; "" if it can.
 func (n Node) Why() string {
 	if n.Agent == nil {
 		return "no agent: the DaemonSet has no pod here"
@@ -114,7 +114,8 @@ func (n Node) Why() string {
 	return n.Agent.Down
 }
 
-// better is the pod to ask if a node has two: in an update one ends as the other starts.
+// better returns the agent to use if a node has two: during an update one ends as the
+// other starts.
 func better(a, b *Agent) *Agent {
 	if a == nil {
 		return b
@@ -134,7 +135,7 @@ func better(a, b *Agent) *Agent {
 	return b
 }
 
-// agentOf reads an agent out of a pod; false for a pod without our container.
+// agentOf makes an Agent from a pod; ok is false for a pod without our container.
 func agentOf(p corev1.Pod) (*Agent, bool) {
 	at := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
 	if at < 0 {

@@ -45,7 +45,7 @@ func textOf(o *unstructured.Unstructured) string {
 	return text
 }
 
-// annotation of a ConfigMap; "" if it has none.
+// annotation returns an annotation of a ConfigMap; "" if it has none.
 func (m *Maps) annotation(name, key string) string {
 	if o := m.objects[name]; o != nil {
 		return o.GetAnnotations()[key]
@@ -53,12 +53,12 @@ func (m *Maps) annotation(name, key string) string {
 	return ""
 }
 
-// Selector is the node selector of a group; "" for a group that is not there.
+// Selector returns the node selector of a group; "" for an unknown group.
 func (m *Maps) Selector(group string) string {
 	return m.annotation(configmaps.Group(group), configmaps.Selector)
 }
 
-// Layers are the layers of a node, and the name of its group's ConfigMap; "" for none.
+// Layers returns the layers of a node, and the name of its group's ConfigMap; "" for none.
 func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 	own := slices.Collect(func(yield func(*unstructured.Unstructured) bool) {
 		for _, o := range m.objects {
@@ -67,7 +67,7 @@ func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 			}
 		}
 	})
-	// The agent's own rules: two groups that both match are refused, names without a meaning too.
+	// As an agent does, this refuses two groups that both select the node, and unknown names.
 	if _, err := configmaps.For(own, n.Name, n.Labels); err != nil {
 		return Layers{}, "", err
 	}
@@ -84,8 +84,8 @@ func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 	return l, group, nil
 }
 
-// put writes a ConfigMap: as new if it is not there, else over the version that was
-// read, so that nobody's change in between is lost. change gets the object.
+// put writes a ConfigMap: it creates it, or replaces the version that was read, so that
+// no change made in between is lost. change gets the object.
 func (m *Maps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
 	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
 	o, verb := m.objects[name], "update"
@@ -122,7 +122,7 @@ func (m *Maps) put(ctx context.Context, name, text string, change func(*unstruct
 	return nil
 }
 
-// remove deletes a ConfigMap in the version that was read.
+// remove deletes a ConfigMap if it still has the version that was read.
 func (m *Maps) remove(ctx context.Context, name string) error {
 	o := m.objects[name]
 	version := o.GetResourceVersion()
@@ -145,7 +145,7 @@ func (m *Maps) failed(err error, verb, name string) error {
 	return m.cluster.refused(err, verb, "configmaps", m.Namespace)
 }
 
-// version is the name and version by which an agent's status names a ConfigMap.
+// version returns the name and version of a ConfigMap as an agent's status has them.
 func (m *Maps) version(name string) (layer, version string) {
 	o := m.objects[name]
 	if o == nil {
@@ -154,7 +154,7 @@ func (m *Maps) version(name string) (layer, version string) {
 	return configmaps.Source(o), o.GetResourceVersion()
 }
 
-// check reads a document as an agent would read a ConfigMap.
+// check validates a document as an agent validates a ConfigMap.
 func check(name, text string) error {
 	_, _, err := config.Merge(config.Layer{Name: name, Data: []byte(text), Shared: true})
 	return err

@@ -10,13 +10,13 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// Layers are the configurations of a node that ConfigMaps hold, as YAML; "" for none.
-// A later one stands above the ones before, as config.Merge has it.
+// Layers are a node's configurations from ConfigMaps, as YAML; "" for none. A later one
+// overrides those before, as in config.Merge.
 type Layers struct {
 	Cluster, Group, Node string
 }
 
-// list is what config.Merge takes, above the node's own file.
+// list returns the layers above the node's own file, for config.Merge.
 func (l Layers) list(file string) []config.Layer {
 	all := []config.Layer{{Name: "the node's file", Data: []byte(file)}}
 	for _, x := range []config.Layer{
@@ -30,16 +30,16 @@ func (l Layers) list(file string) []config.Layer {
 	return all
 }
 
-// Effective is the configuration that a node has with its file and these layers.
+// Effective returns the configuration of a node with its file and these layers.
 func (l Layers) Effective(file string) (config.Config, error) {
 	c, _, err := config.Merge(l.list(file)...)
 	return c, err
 }
 
-// Overlay returns the document which, as the node's own layer above the layers of
-// before, gives the node the configuration that it has with those of after. Keys that
-// after lacks get the value of the node's file. The result is checked: a difference is
-// an error.
+// Overlay returns a document for the node's own layer. Above the layers of before, it
+// gives the node the same configuration as the layers of after. For keys that only
+// before has, it sets the value of the node's file. It returns an error if the result
+// differs.
 func Overlay(file string, before, after Layers) (string, error) {
 	want, err := after.Effective(file)
 	if err != nil {
@@ -68,12 +68,12 @@ func Overlay(file string, before, after Layers) (string, error) {
 		return "", err
 	}
 	if !bytes.Equal(config.Print(got), config.Print(want)) || !reflect.DeepEqual(got, want) {
-		return "", fmt.Errorf("a layer of the node's own cannot stand for the new configuration; apply it without --watch")
+		return "", fmt.Errorf("the node's own ConfigMap cannot express the new configuration; apply it without --watch")
 	}
 	return string(text), nil
 }
 
-// tree merges layers as config.Merge does: mappings by key, all else replaces.
+// tree merges layers as config.Merge does: mappings by key; other values replace.
 func tree(l Layers) (map[string]any, error) {
 	all := map[string]any{}
 	for _, text := range []string{l.Cluster, l.Group, l.Node} {
@@ -83,7 +83,7 @@ func tree(l Layers) (map[string]any, error) {
 		}
 		lay(all, one)
 	}
-	if len(all) == 0 { // no layer: a document has to say what it is
+	if len(all) == 0 { // no layer: a document needs apiVersion and kind
 		all["apiVersion"], all["kind"] = config.APIVersion, config.Kind
 	}
 	return all, nil
@@ -94,7 +94,7 @@ func lay(below, above map[string]any) {
 		section, is := value.(map[string]any)
 		under, was := below[key].(map[string]any)
 		switch {
-		case value == nil: // a key without a value sets nothing
+		case value == nil: // a key without a value has no effect
 		case is && was:
 			lay(under, section)
 		case is:
@@ -107,8 +107,7 @@ func lay(below, above map[string]any) {
 	}
 }
 
-// restore adds to overlay the keys that old sets and overlay does not, with the value
-// in file.
+// restore adds to overlay the keys that only old sets, with their values in file.
 func restore(overlay, old, file map[string]any) {
 	for key, value := range old {
 		section, is := value.(map[string]any)
@@ -130,7 +129,7 @@ func restore(overlay, old, file map[string]any) {
 	}
 }
 
-// print is the effective configuration as a file.
+// print returns the effective configuration as a file.
 func (l Layers) print(file string) (string, error) {
 	c, err := l.Effective(file)
 	if err != nil {

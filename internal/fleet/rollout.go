@@ -10,47 +10,47 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Rollout puts a change in force node by node. It writes each node's own ConfigMap with
-// what the node will have in the end, waits until its agent has taken it, and looks
-// whether the node is as well as before. When all nodes have it, it writes the target's
-// ConfigMap, which changes no node any more, and takes the nodes' back. Between any two
-// steps each node has the old configuration or the new one, so it can be interrupted at
-// any moment; the same change goes on where it stopped.
+// Rollout applies a change node by node. It writes the final configuration of each node
+// to the node's own ConfigMap, waits until the agent has applied it, and checks that
+// the node is as healthy as before. After the last node it writes the target's
+// ConfigMap, which then changes no node, and restores the nodes' ConfigMaps. At any
+// time each node has either the old or the new configuration, so the rollout can be
+// interrupted; running the same change again continues it.
 type Rollout struct {
 	Cluster *Cluster
 	Change  *Change
-	// Pause is how long a node is watched before the next, Patience how long an agent
-	// may take to take a configuration.
+	// Pause is how long a node is watched before the next; Patience is how long an agent
+	// may take to apply a configuration.
 	Pause, Patience time.Duration
 	// Timeout is how long an agent may take to answer.
 	Timeout time.Duration
-	// Say is called for each step.
+	// Say is called with a message for each step.
 	Say func(text string, args ...any)
 }
 
-// Stopped is the error of a rollout that did not come to its end.
+// Stopped is the error of an incomplete rollout.
 type Stopped struct {
-	Node string // where; "" for none in particular
+	Node string // the node where it stopped; "" if no node is the reason
 	Done int
 	Of   int
 	Err  error
 }
 
-// Error says what happened, what is in force and how to go on.
+// Error says what happened, what is in force and how to continue.
 func (s *Stopped) Error() string {
 	at := ""
 	if s.Node != "" {
 		at = " at node " + s.Node
 	}
 	return fmt.Sprintf("the rollout stopped%s: %v\n%d of %d nodes have the new configuration, the others the one before. "+
-		"Run the same command again to go on, or with --abort to take it back", at, s.Err, s.Done, s.Of)
+		"Run the same command again to continue, or with --abort to restore the old configuration", at, s.Err, s.Done, s.Of)
 }
 
 // Unwrap returns the cause.
 func (s *Stopped) Unwrap() error { return s.Err }
 
-// Begun counts the nodes that this rollout has already; an error says that another one
-// is under way.
+// Begun counts the nodes that this rollout has already changed. It returns an error if
+// another rollout is running.
 func (r *Rollout) Begun() (int, error) {
 	n := 0
 	for name := range r.Change.Maps.objects {
@@ -61,7 +61,7 @@ func (r *Rollout) Begun() (int, error) {
 		s, has := r.Change.Maps.staged(node)
 		switch {
 		case has && s.Rollout != r.Change.id():
-			return 0, fmt.Errorf("another rollout, of %s, has node %s: finish it with its own file, or take it back with --abort", s.Target, node)
+			return 0, fmt.Errorf("another rollout, of %s, has changed node %s: finish it with its own file, or restore the old configuration with --abort", s.Target, node)
 		case has:
 			n++
 		}
@@ -78,7 +78,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 		return r.single(ctx)
 	}
 	if was := r.Change.Maps.Selector(r.Change.Target.Group); was != "" && was != r.Change.selector {
-		return fmt.Errorf("the group has the selector %q: with another one, nodes that leave it change at once; apply that without --watch", was)
+		return fmt.Errorf("the group has the selector %q: a change of the selector takes effect at once for nodes that leave the group; apply it without --watch", was)
 	}
 	texts, err := r.prepare(ctx)
 	if err != nil {
@@ -149,12 +149,12 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	return Overlay(file, before, after)
 }
 
-// node puts the new configuration in force on a node, and watches it.
+// node applies the new configuration on one node, and watches it.
 func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) error {
 	m, name := r.Change.Maps, configmaps.Node(n.Name)
 	before, begun := m.staged(n.Name)
 	if !begun && r.Change.Nothing() {
-		return nil // an interrupted run has come to its end on this node
+		return nil // an interrupted run has finished this node
 	}
 	if !begun {
 		s, err := r.status(ctx, n)
@@ -187,7 +187,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 	return nil
 }
 
-// finish writes the target's ConfigMap and takes the nodes' back.
+// finish writes the target's ConfigMap and restores the nodes' ConfigMaps.
 func (r *Rollout) finish(ctx context.Context) error {
 	if !r.Change.Nothing() {
 		if err := r.Change.Apply(ctx); err != nil {
@@ -196,7 +196,7 @@ func (r *Rollout) finish(ctx context.Context) error {
 		r.Say("ConfigMap %s has it for all nodes", r.Change.Target.Name())
 	}
 	for _, n := range r.Change.Nodes {
-		// Before: without the node's own the agent would go back to what it had.
+		// Wait first: without the node's own ConfigMap the agent would return to the old configuration.
 		if err := r.taken(ctx, n, r.Change.Target.Name()); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -215,7 +215,7 @@ func (r *Rollout) single(ctx context.Context) error {
 	n := r.Change.Nodes[0]
 	before, err := r.status(ctx, n)
 	if err == nil {
-		_, err = r.overlay(ctx, n) // the node takes the document, as far as can be known here
+		_, err = r.overlay(ctx, n) // checks that the node accepts the document, as far as possible here
 	}
 	if err != nil {
 		return fmt.Errorf("nothing is written: %w", err)
@@ -229,5 +229,5 @@ func (r *Rollout) single(ctx context.Context) error {
 	return r.watch(ctx, n, before.Violations(), r.Pause)
 }
 
-// errInterrupted is the error of a rollout that the user ended.
+// errInterrupted is the error of a rollout that the user interrupted.
 var errInterrupted = errors.New("interrupted")

@@ -12,24 +12,24 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// rolling is the annotation of a node's ConfigMap while a rollout has it: what it was
-// before, and for which rollout.
+// rolling is the annotation of a node's ConfigMap during a rollout: its content before,
+// and the id of the rollout.
 const rolling = "trimtab.io/rollout"
 
 // stage is the value of the annotation.
 type stage struct {
-	// Rollout is the id of the change, Target the ConfigMap that it is for.
+	// Rollout is the id of the change, Target the ConfigMap to which it applies.
 	Rollout string `json:"rollout"`
 	Target  string `json:"target"`
-	// Before is the text that the node's own ConfigMap had; nil for none.
+	// Before is the text that the node's own ConfigMap had; nil if there was none.
 	Before *string `json:"before,omitempty"`
 	// Violations of the node before the rollout.
 	Violations int `json:"violations"`
-	// Sum is of the text that the rollout wrote.
+	// Sum is the checksum of the text that the rollout wrote.
 	Sum string `json:"sum"`
 }
 
-// staged returns the stage of a node; false for a node that no rollout has.
+// staged returns the stage of a node; ok is false for a node that no rollout has changed.
 func (m *Maps) staged(node string) (stage, bool) {
 	var s stage
 	text := m.annotation(configmaps.Node(node), rolling)
@@ -42,7 +42,7 @@ func (m *Maps) staged(node string) (stage, bool) {
 	return s, true
 }
 
-// original is the text of a node's own ConfigMap without what a rollout put there.
+// original returns the text of a node's own ConfigMap before the rollout.
 func (m *Maps) original(n Node) string {
 	s, has := m.staged(n.Name)
 	switch {
@@ -57,7 +57,7 @@ func (m *Maps) original(n Node) string {
 func (s stage) mark(o *unstructured.Unstructured) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return // of strings and numbers: does not happen
+		return // cannot happen: only strings and numbers
 	}
 	notes := o.GetAnnotations()
 	if notes == nil {
@@ -67,7 +67,7 @@ func (s stage) mark(o *unstructured.Unstructured) {
 	o.SetAnnotations(notes)
 }
 
-// back takes back what a rollout put into a node's ConfigMap.
+// back restores a node's ConfigMap to its content before the rollout.
 func (m *Maps) back(ctx context.Context, node string) error {
 	s, has := m.staged(node)
 	switch {
@@ -86,8 +86,7 @@ func (m *Maps) back(ctx context.Context, node string) error {
 	})
 }
 
-// Abort takes back what rollouts have put into nodes' ConfigMaps, and returns the nodes
-// which go back to the configuration before.
+// Abort restores all nodes' ConfigMaps that rollouts have changed, and returns these nodes.
 func (m *Maps) Abort(ctx context.Context) ([]string, error) {
 	var done []string
 	names := make([]string, 0, len(m.objects))

@@ -12,15 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Target is the ConfigMap that a configuration is for. With neither group nor node it
-// is that of all nodes.
+// Target is the ConfigMap that a change is for: that of a group or a node, or of all
+// nodes if both are empty.
 type Target struct {
 	Group, Node string
-	// Selector of a group's nodes; "" keeps that of the group.
+	// Selector selects a group's nodes; "" keeps the group's present one.
 	Selector string
 }
 
-// Name is the ConfigMap's.
+// Name returns the name of the ConfigMap.
 func (t Target) Name() string {
 	switch {
 	case t.Group != "":
@@ -34,18 +34,18 @@ func (t Target) Name() string {
 // Change is a new configuration for a target.
 type Change struct {
 	Target Target
-	// File is what messages call the document, Text is it.
+	// File is the document's name in messages, Text its content.
 	File, Text string
 	Maps       *Maps
-	// Nodes are those of the target, in the order of the rollout.
+	// Nodes are the target's nodes, in the order of the rollout.
 	Nodes []Node
-	// Skipped are nodes of the target whose agents cannot be asked.
+	// Skipped are nodes of the target whose agents cannot be called.
 	Skipped []Node
 
 	selector string
 }
 
-// Plan reads what is there, and checks the document and for which nodes it is.
+// Plan reads the ConfigMaps, validates the document and finds its nodes.
 func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found Found) (*Change, error) {
 	if err := check(file, text); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found F
 			ch.selector = ch.Maps.Selector(t.Group)
 		}
 		if ch.selector == "" {
-			return nil, &NotFound{fmt.Sprintf("there is no group %q in namespace %s yet: say with --selector which nodes are in it", t.Group, namespace)}
+			return nil, &NotFound{fmt.Sprintf("there is no group %q in namespace %s yet: select its nodes with --selector", t.Group, namespace)}
 		}
 	}
 	if err := ch.choose(found); err != nil {
@@ -78,7 +78,7 @@ func (ch *Change) choose(found Found) error {
 	if ch.Target.Group != "" {
 		s, err := labels.Parse(ch.selector)
 		if err != nil {
-			return &NotFound{fmt.Sprintf("--selector %q is no selector of labels: %v", ch.selector, err)}
+			return &NotFound{fmt.Sprintf("--selector %q is not a label selector: %v", ch.selector, err)}
 		}
 		if found.NoNodes != nil {
 			return fmt.Errorf("find the group's nodes: %w", found.NoNodes)
@@ -95,12 +95,12 @@ func (ch *Change) choose(found Found) error {
 		}
 	}
 	if len(ch.Nodes)+len(ch.Skipped) == 0 {
-		return &NotFound{"no node is meant: kubectl get nodes --show-labels shows names and labels"}
+		return &NotFound{"no node matches: kubectl get nodes --show-labels lists names and labels"}
 	}
 	return nil
 }
 
-// Namespace is that of the agents' pods, where they read ConfigMaps.
+// Namespace returns the namespace of the agents' pods, where they read ConfigMaps.
 func (f Found) Namespace() (string, error) {
 	namespace := ""
 	for _, n := range f.Nodes {
@@ -115,26 +115,26 @@ func (f Found) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Before is the text in force at the target's ConfigMap.
+// Before returns the target's present text.
 func (ch *Change) Before() string { return ch.Maps.Text(ch.Target.Name()) }
 
-// Nothing says that the ConfigMap has the document already.
+// Nothing reports whether the ConfigMap already has the document.
 func (ch *Change) Nothing() bool {
 	return ch.Before() == ch.Text && (ch.Target.Group == "" || ch.selector == ch.Maps.Selector(ch.Target.Group))
 }
 
-// id names this change, so that a rollout that was interrupted is known again.
+// id identifies this change, so that an interrupted rollout is recognised.
 func (ch *Change) id() string {
 	return sum(ch.Target.Name() + "\n" + ch.selector + "\n" + ch.Text)
 }
 
-// sum is short and differs for different texts.
+// sum is a short checksum.
 func sum(text string) string {
 	all := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(all[:8])
 }
 
-// layers are a node's before and after the change.
+// layers returns a node's layers before and after the change.
 func (ch *Change) layers(n Node) (before, after Layers, err error) {
 	before, group, err := ch.Maps.Layers(n)
 	if err != nil {
@@ -156,8 +156,7 @@ func (ch *Change) layers(n Node) (before, after Layers, err error) {
 	return before, after, nil
 }
 
-// File is the configuration file that a node's agent is started with, with its
-// defaults filled in.
+// File returns the configuration file of a node's agent, with its defaults.
 func (c *Cluster) File(ctx context.Context, a *Agent) (string, error) {
 	args := []string{"config", "print", "-o", "yaml"}
 	if a.Config != "" {
@@ -167,7 +166,7 @@ func (c *Cluster) File(ctx context.Context, a *Agent) (string, error) {
 	return string(out), err
 }
 
-// Effective returns the whole configuration that a node would have.
+// Effective returns the whole configuration of a node after the change.
 func (ch *Change) Effective(n Node, file string) (string, error) {
 	_, after, err := ch.layers(n)
 	if err != nil {
@@ -176,7 +175,7 @@ func (ch *Change) Effective(n Node, file string) (string, error) {
 	return after.print(file)
 }
 
-// Apply writes the target's ConfigMap: all its nodes take it at once.
+// Apply writes the target's ConfigMap: it changes all its nodes at once.
 func (ch *Change) Apply(ctx context.Context) error {
 	return ch.Maps.put(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
 		if ch.Target.Group == "" {

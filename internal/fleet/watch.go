@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// watch looks at a node for a while, at least once, and returns at once how it is worse
-// than before.
+// watch checks a node for the duration of pause, at least once. It returns an error as
+// soon as the node is less healthy than before.
 func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
 	end := time.Now().Add(pause)
 	for {
@@ -27,7 +27,7 @@ func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.
 	}
 }
 
-// well says how a node is worse than before.
+// well returns an error if a node is less healthy than before.
 func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
 	s, err := r.status(ctx, n)
 	switch {
@@ -45,8 +45,8 @@ func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
 	return err
 }
 
-// status asks an agent for its state. One answer that is lost stops no rollout: it asks
-// again while there is patience.
+// status reads an agent's status. A single lost answer does not stop the rollout: it
+// repeats the call for Patience.
 func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	late := time.Now().Add(r.Patience)
 	for {
@@ -67,8 +67,7 @@ func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
 	return Ask[Status](ctx, r.Cluster, n.Agent, nil, "status")
 }
 
-// taken waits until a node's agent has the version of a ConfigMap in force that is
-// there now.
+// taken waits until a node's agent has applied the present version of a ConfigMap.
 func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
 	layer, version := r.Change.Maps.version(name)
 	late := time.Now().Add(r.Patience)
@@ -82,7 +81,7 @@ func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("the agent has not taken %s within %s: kubectl trimtab status %s", layer, r.Patience, n.Name)
+			return fmt.Errorf("the agent has not applied %s within %s: kubectl trimtab status %s", layer, r.Patience, n.Name)
 		}
 		if !sleep.For(ctx, time.Second) {
 			return errInterrupted

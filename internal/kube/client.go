@@ -23,50 +23,50 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Options say which API server is asked, and as which node.
+// Options configure the connection to the API server.
 type Options struct {
-	// Kubeconfig is the file that says where the API server is and who asks; "" for
-	// the service account of the pod that the agent runs in.
+	// Kubeconfig is the file with the API server's address and credentials; "" means the
+	// service account of the agent's pod.
 	Kubeconfig string
-	// Node is the name of this node's Node object; "" for the environment variable
-	// NODE_NAME, else the host name in lower case, as the kubelet has it.
+	// Node is the name of this node's Node object; "" means the environment variable
+	// NODE_NAME, or else the host name in lower case, as in the kubelet.
 	Node string
-	// Namespace is where the ConfigMaps are; "" for POD_NAMESPACE, else that of the
-	// service account, else "trimtab".
+	// Namespace is the namespace of the ConfigMaps; "" means POD_NAMESPACE, or else that of
+	// the service account, or else "trimtab".
 	Namespace string
-	// Version is the agent's, for the user agent header.
+	// Version is the agent's version, for the user agent header.
 	Version string
-	// Dial connects to the server; nil for the system's call. Clients share a connection
-	// unless each has its own.
+	// Dial connects to the server; nil means the system's call. Clients with the same Dial
+	// share a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Spread is the longest wait before anything is listed: the agents of a thousand
-	// nodes that start at once would overload the server, and wait longer. A connection
-	// that ended is made again after as long, 5 s at most.
+	// Spread is the longest random wait before the first list: a thousand agents that start
+	// at once would overload the server. The client waits as long, at most 5 s, before it
+	// replaces a connection that ended.
 	Spread time.Duration
 	Log    *slog.Logger
 }
 
 const (
-	// asks is how many requests the agent makes a second once burst are used up:
-	// a node has few objects of its own, and a thousand nodes share a server.
+	// asks is the number of requests per second after burst are used up: a node has few
+	// objects, and a thousand nodes share a server.
 	asks  = 5
 	burst = 20
-	// accountNamespace is the file of a pod that has its namespace.
+	// accountNamespace is the file with the namespace of the agent's pod.
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Client is a connection to the API server, for one node. Its parts share the
-// limits of requests, and note here what they reached.
+// Client is a connection to the API server, for one node. All services share its rate
+// limit, and note here whether the server answered.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
 	// Node is the name of this node's Node object.
 	Node string
-	// Namespace is where the ConfigMaps are.
+	// Namespace is the namespace of the ConfigMaps.
 	Namespace string
 	// Server is the API server's URL.
 	Server string
-	// HTTP sends requests with the agent's credentials, without a limit of time or rate.
+	// HTTP sends requests with the agent's credentials, without a timeout or rate limit.
 	HTTP *http.Client
 	// Log is the agent's.
 	Log *slog.Logger
@@ -80,8 +80,8 @@ type Client struct {
 	refused bool // by the last answer: the token
 }
 
-// Connect makes a client. It reads files and sends no request: whether the server is
-// there shows with the first request.
+// Connect makes a client. It reads files and sends no request: the first request shows
+// whether the server answers.
 func Connect(o Options) (*Client, error) {
 	c, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -122,10 +122,10 @@ func Connect(o Options) (*Client, error) {
 	}, nil
 }
 
-// Begin waits until anything may be listed (Options.Spread), or ctx ends.
+// Begin waits until the first list may be requested (Options.Spread), or ctx ends.
 func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.begins)) }
 
-// restConfig reads how the server is reached.
+// restConfig reads address and credentials of the server.
 func restConfig(file string) (*rest.Config, error) {
 	if file != "" {
 		c, err := clientcmd.BuildConfigFromFlags("", file)
@@ -136,12 +136,13 @@ func restConfig(file string) (*rest.Config, error) {
 	}
 	c, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("use the pod's service account: %w; outside of a pod name a file in cluster.kubeconfig", err)
+		return nil, fmt.Errorf("use the pod's service account: %w; outside of a pod set cluster.kubeconfig", err)
 	}
 	return c, nil
 }
 
-// NodeName is the name of this node: the one that is given, else NODE_NAME, else the host name in lower case.
+// NodeName returns the name of this node: the given one, or else NODE_NAME, or else the
+// host name in lower case.
 func NodeName(name string) (string, error) {
 	if name = cmp.Or(name, os.Getenv("NODE_NAME")); name != "" {
 		return name, nil
@@ -157,13 +158,14 @@ func namespace(name string) string {
 	if name = cmp.Or(name, os.Getenv("POD_NAMESPACE")); name != "" {
 		return name
 	}
-	data, _ := os.ReadFile(accountNamespace) // there is none outside of a pod
+	data, _ := os.ReadFile(accountNamespace) // outside of a pod the file does not exist
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note takes down how a request ended. A server that refuses one was reached, too: the
-// part that asked reports the refusal. Without a token that it accepts nothing works: a
-// refusal of that is logged once, with what can be said of the reason.
+// Note stores the result of a request. A server that refuses a single request still
+// counts as reached: the service that sent it reports the refusal. Without a token that
+// the server accepts nothing works. So Note logs a refused token once, with the
+// possible reason.
 func (c *Client) Note(err error) {
 	err = c.token.explained(err)
 	refused := apierrors.IsUnauthorized(err)
@@ -178,12 +180,13 @@ func (c *Client) Note(err error) {
 	c.refused = refused
 	c.mu.Unlock()
 	if first {
-		c.Log.Warn("nothing is done through the API server until it accepts the token", logkey.Err, err)
+		c.Log.Warn("the API server refuses the agent's token; reports and ConfigMaps wait until it accepts one", logkey.Err, err)
 	}
 }
 
-// answered reports whether an error is the refusal of one request, such as 403, 409, 410
-// or 429, and not of the token (401); with 5xx nothing behind a proxy may be there.
+// answered reports whether an error is the refusal of one request, such as 403, 409,
+// 410 or 429. A refused token (401) is not, nor is 5xx: then only a proxy may have
+// answered.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -193,8 +196,8 @@ func answered(err error) bool {
 	return code != http.StatusUnauthorized && code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
-// State returns when the server was last reached, and how the last request failed;
-// nil if it did not.
+// State returns when the server was last reached, and the error of the last request;
+// nil if it succeeded.
 func (c *Client) State() (reached time.Time, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

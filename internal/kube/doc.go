@@ -1,5 +1,5 @@
-// Package kube is the agent's side of the Kubernetes API server: one client, and
-// the parts that use it. Nothing here is needed for a node to start or to keep its
-// promises: a server that is away, slow or wrong costs reports, never pods. Without
-// cluster.enabled none of it runs.
+// Package kube is the agent's connection to the Kubernetes API server: one client, and
+// the services that use it. No node needs it to start, and no container needs it to
+// keep its values: an API server that fails costs reports, never pods. Without
+// cluster.enabled nothing of it runs.
 package kube

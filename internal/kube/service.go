@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Service is a part that works through the API server: reports, configuration,
-// sources.
+// Service uses the API server: a report, the configuration, or a source of facts.
 type Service interface {
-	// Run works until ctx ends. It tries again what fails.
+	// Run works until ctx ends. It repeats what fails.
 	Run(ctx context.Context)
 }
 
@@ -23,16 +22,16 @@ func Run(ctx context.Context, services ...Service) {
 	_ = group.Wait() // no service ends with an error
 }
 
-// Releaser is a service that takes back what it wrote about this node once the agent
-// gave everything back.
+// Releaser is a service that can remove what it wrote about this node, after the agent
+// has restored the node.
 type Releaser interface {
 	Service
-	// Release takes it back now. Run would do so soon, but the agent, or its rights, may
-	// be removed before that.
+	// Release removes it now. Run would do that later, but the agent or its rights may be
+	// removed before.
 	Release(ctx context.Context) error
 }
 
-// Release has services take back what they wrote. The error says what is left.
+// Release removes what services wrote. The error names what is left.
 func Release(ctx context.Context, services ...Service) error {
 	var errs []error
 	for _, s := range services {

@@ -16,22 +16,23 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// token finds out why the API server refuses the agent's token. It is asked only then.
+// token finds out why the API server refused the agent's token. It works only after a
+// refusal.
 type token struct {
-	file, text string // where it is read from, else what it is
-	// ahead is how much the API server's clock is ahead of this node's, as its last
-	// answer said.
+	file, text string // the file it is read from, or the token itself
+	// ahead is how much the API server's clock is ahead of this node's, by the Date header
+	// of its last answer.
 	ahead atomic.Int64
 }
 
-// tokenOf is that of a connection, whose answers tell the API server's time.
+// tokenOf returns the token of a connection, and watches the Date header of its answers.
 func tokenOf(c *rest.Config) *token {
 	t := &token{file: c.BearerTokenFile, text: c.BearerToken}
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, t} })
 	return t
 }
 
-// dated reads the time of answers.
+// dated reads the Date header of answers.
 type dated struct {
 	http.RoundTripper
 
@@ -49,11 +50,12 @@ func (d dated) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// skewed is from which difference on two clocks do not agree: the API server gives whole
-// seconds, and an answer takes time.
+// skewed is the least difference at which clocks count as different: the Date header
+// has whole seconds, and an answer takes time.
 const skewed = 5 * time.Second
 
-// explained adds to a refusal of the token why that may be; other errors stay.
+// explained adds the possible reason to a refusal of the token; it returns other errors
+// unchanged.
 func (t *token) explained(err error) error {
 	if t == nil || !apierrors.IsUnauthorized(err) {
 		return err
@@ -78,7 +80,7 @@ func (t *token) explained(err error) error {
 	return fmt.Errorf("the API server refuses the agent's token, %s: %w", why, err)
 }
 
-// whyRefused says what a token says of its own time, at a time of the API server. It
+// whyRefused returns what the token's own times say at a time of the API server. It
 // checks no signature.
 func whyRefused(text string, now time.Time) string {
 	times, err := timesOf(text)
@@ -93,13 +95,13 @@ func whyRefused(text string, now time.Time) string {
 	case in > 0:
 		return fmt.Sprintf("which is not valid for another %s", in)
 	}
-	return "which has not expired: it is of another cluster, or its pod, node or service account is gone"
+	return "which has not expired: it belongs to another cluster, or its pod, node or service account was deleted"
 }
 
 // wallTime is a time of a token.
 func wallTime(seconds int64) time.Time { return time.Unix(seconds, 0) }
 
-// times are those of a JSON web token, in seconds since 1970.
+// times are the times in a JSON web token, in seconds since 1970.
 type times struct {
 	Expires   int64 `json:"exp"`
 	NotBefore int64 `json:"nbf"`
@@ -109,7 +111,7 @@ type times struct {
 func timesOf(text string) (t times, err error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
-		return t, errors.New("which is no token of a service account")
+		return t, errors.New("which is not a service account token")
 	}
 	data, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err == nil {

@@ -33,8 +33,8 @@ func TestWhyRefused(t *testing.T) {
 		{tokenWith(`{}`), "has not expired"},
 		{tokenWith(`{"exp":"soon"}`), "cannot be read"},
 		{"a.%.c", "cannot be read"},
-		{"opaque", "no token of a service account"},
-		{"", "no token of a service account"},
+		{"opaque", "not a service account token"},
+		{"", "not a service account token"},
 	} {
 		if got := whyRefused(tc.token, now); !strings.Contains(got, tc.want) {
 			t.Errorf("%q: %q, want %q", tc.token, got, tc.want)

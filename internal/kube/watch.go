@@ -11,28 +11,29 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Selection is what a watch sees.
+// Selection selects the objects of a watch.
 type Selection struct {
 	Resource  schema.GroupVersionResource
 	Namespace string // "" for all
 	// Fields and Labels are selectors as kubectl takes them; "" selects all.
 	Fields, Labels string
-	// Note is called with how each request of this watch ended; nil if not needed.
+	// Note is called with the error of each request of this watch, nil for a success; nil
+	// if not needed.
 	Note func(error)
 }
 
-// Handler is notified of the objects of a watch, one call at a time.
+// Handler gets the objects of a watch, one call at a time.
 type Handler interface {
-	// All is told every object that there is: at the start, and after a gap.
+	// All gets all objects: at the start, and after a gap.
 	All([]*unstructured.Unstructured)
-	// Changed is notified of an object that is new or other than before.
+	// Changed gets a new or changed object.
 	Changed(*unstructured.Unstructured)
-	// Gone is notified of an object that is no more.
+	// Gone gets a deleted object.
 	Gone(*unstructured.Unstructured)
 }
 
-// Follow lists and watches until ctx ends. Where the server is away or says that a
-// watch is too old (410), it tries again, with pauses of client-go that grow up to 60 s.
+// Follow lists and watches until ctx ends. If the server does not answer, or ends a
+// watch as too old (410), it tries again, with client-go's pauses of up to 60 s.
 func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
 	c.Begin(ctx)
 	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
@@ -60,11 +61,12 @@ func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
 	r.RunWithContext(ctx)
 }
 
-// listFirst has a reflector list and then watch, not have the list sent by the watch:
-// client-go 0.37 repeats such a watch without a pause while the server answers it with 410.
+// listFirst makes a reflector list and then watch, instead of requesting the list by
+// the watch: client-go 0.37 repeats such a watch without a pause while the server
+// answers 410.
 type listFirst struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is what the reflector asks.
+// IsWatchListSemanticsUnSupported is called by the reflector.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
 // told passes on what a reflector stores.
@@ -98,5 +100,5 @@ func (t told) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: what was told stays with the handler.
+// Resync does nothing: the handler keeps the objects.
 func (t told) Resync() error { return nil }

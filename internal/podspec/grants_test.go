@@ -196,7 +196,7 @@ func TestSlowGrants(t *testing.T) {
 
 // TestNoGrants: without a kubelet nothing is granted, and why is told.
 func TestNoGrants(t *testing.T) {
-	for socket, want := range map[string]string{"": "podResourcesSocket is empty", "/nonexistent/kubelet.sock": "is not there"} {
+	for socket, want := range map[string]string{"": "podResourcesSocket is empty", "/nonexistent/kubelet.sock": "does not exist"} {
 		g := runGrants(t, GrantsOptions{Socket: socket, Wait: time.Hour})
 		g.AwaitFirst(t.Context())
 		g.Await(t.Context(), shopPod("u1", "one"))

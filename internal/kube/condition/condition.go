@@ -1,5 +1,5 @@
-// Package condition keeps the condition TrimtabReady of the node's Node object: whether
-// the agent works, and why not.
+// Package condition writes the condition TrimtabReady of the node's Node object:
+// whether the agent works, and why not.
 package condition
 
 import (
@@ -21,7 +21,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Type is the condition's type. The chart's admission policy lets an agent write this one.
+// Type is the condition's type. The chart's admission policy lets an agent write only
+// this one.
 const Type = "TrimtabReady"
 
 // The reasons of the condition.
@@ -32,7 +33,7 @@ const (
 	Stopped              = "AgentStopped"
 )
 
-// State is what the condition says; the zero value removes the condition.
+// State is the content of the condition; the zero value removes the condition.
 type State struct {
 	Status  string // True, False or Unknown
 	Reason  string
@@ -43,14 +44,14 @@ type State struct {
 type Timing struct {
 	// Poll is how often the state is read.
 	Poll time.Duration
-	// Start and Change bound the random wait before the first write, and before each
-	// later one: a thousand nodes are not to write at once.
+	// Start and Change bound the random wait before the first write, and before each later
+	// one, so that a thousand nodes do not write at once.
 	Start, Change time.Duration
 	// Heartbeat is how often it is written without a change.
 	Heartbeat time.Duration
 }
 
-// Usual is the timing of an agent.
+// Usual returns the timing of an agent.
 func Usual() Timing {
 	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
@@ -60,33 +61,33 @@ type Keeper struct {
 	client *kube.Client
 	state  func() State
 	timing Timing
-	turn   chan struct{} // filled by the one that writes
+	turn   chan struct{} // a lock: held by the goroutine that writes
 
 	mu      sync.Mutex // guards all below
 	written State
 	at      time.Time // of the last write; zero for none
-	since   string    // when the status last changed, as the API server has it
+	since   string    // lastTransitionTime, as the API server has it
 	writes  uint64
 	failed  error // of the last write
 	// failures counts the writes that failed.
 	failures uint64
 }
 
-// New makes a keeper of the condition. State returns at once.
+// New makes a keeper of the condition. state must not block.
 func New(c *kube.Client, state func() State, t Timing) *Keeper {
 	return &Keeper{client: c, state: state, timing: t, turn: make(chan struct{}, 1)}
 }
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// longest bounds the pause after a failure; message the bytes of a message.
+// longest bounds the pause after a failure, message the length of a message in bytes.
 const (
 	longest = 30 * time.Second
 	message = 1024
 )
 
-// Run keeps the condition until ctx ends, and says then that the agent stopped, if the
-// API server takes that soon.
+// Run writes the condition until ctx ends. Then it writes that the agent stopped, if
+// the API server answers soon.
 func (k *Keeper) Run(ctx context.Context) {
 	if !sleep.For(ctx, spread(k.timing.Start)) {
 		return
@@ -115,12 +116,12 @@ func (k *Keeper) Run(ctx context.Context) {
 			if k.state() == (State{}) {
 				return State{}
 			}
-			return State{Status: "Unknown", Reason: Stopped, Message: "the agent of this node was stopped; containers keep what they have"}
+			return State{Status: "Unknown", Reason: Stopped, Message: "the agent of this node was stopped; containers keep their values"}
 		})
 	}
 }
 
-// Release removes the condition now, where the state says so.
+// Release removes the condition now, if state returns the zero value.
 func (k *Keeper) Release(ctx context.Context) error {
 	if k.state() != (State{}) {
 		return nil
@@ -151,7 +152,7 @@ func (k *Keeper) says() bool {
 	return k.written != State{}
 }
 
-// write writes the state that holds when it has its turn.
+// write writes the current state when it is its turn.
 func (k *Keeper) write(ctx context.Context, state func() State) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -204,7 +205,7 @@ func (k *Keeper) put(ctx context.Context, s State) error {
 	return err
 }
 
-// read learns before the first write what an agent before this one wrote.
+// read reads, before the first write, the condition that an earlier agent wrote.
 func (k *Keeper) read(ctx context.Context) error {
 	if k.wrote() {
 		return nil
@@ -225,7 +226,7 @@ func (k *Keeper) read(ctx context.Context) error {
 	return nil
 }
 
-// Row says how it stands.
+// Row returns the row for status.
 func (k *Keeper) Row() api.ClusterPart {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -243,7 +244,7 @@ func (k *Keeper) Row() api.ClusterPart {
 	return row
 }
 
-// cut is a state whose message is as long as a condition's should be.
+// cut shortens a state's message to the longest allowed length.
 func cut(s State) State {
 	if len(s.Message) > message {
 		s.Message = s.Message[:message-3] + "..."
@@ -251,7 +252,7 @@ func cut(s State) State {
 	return s
 }
 
-// spread is a random duration up to d.
+// spread returns a random duration up to d.
 func spread(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

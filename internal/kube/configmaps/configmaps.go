@@ -1,6 +1,5 @@
-// Package configmaps owns the names of the ConfigMaps that hold configuration for
-// more than one node, and says which of them are for a node, in which order. It reads
-// objects that others fetched, and sends no request.
+// Package configmaps has the names of the ConfigMaps with configuration for several
+// nodes. It finds those for a node, and their order. It sends no request.
 package configmaps
 
 import (
@@ -15,13 +14,12 @@ import (
 )
 
 const (
-	// Label marks the ConfigMaps that agents read; its value does not matter. What
-	// does not have it is not seen.
+	// Label marks the ConfigMaps that agents read, with any value. Agents do not see others.
 	Label = "trimtab.io/config"
-	// Selector is the annotation of a group's ConfigMap: which nodes are in the
-	// group, as `kubectl get nodes --selector` takes it.
+	// Selector is the annotation of a group's ConfigMap that selects its nodes, in the
+	// syntax of `kubectl get nodes --selector`.
 	Selector = "trimtab.io/node-selector"
-	// Key is the key of a ConfigMap's data that holds the configuration.
+	// Key is the key of a ConfigMap's data with the configuration.
 	Key = "config.yaml"
 	// Cluster is the name of the ConfigMap for all nodes.
 	Cluster = "trimtab-cluster"
@@ -36,7 +34,7 @@ func Group(name string) string { return groupPrefix + name }
 // Node returns the name of the ConfigMap of one node.
 func Node(name string) string { return nodePrefix + name }
 
-// Refusal is a ConfigMap that cannot be used, and why.
+// Refusal is an invalid ConfigMap, and why it is invalid.
 type Refusal struct {
 	Namespace, Name string
 	Reason          string
@@ -45,17 +43,16 @@ type Refusal struct {
 // Error names the ConfigMap.
 func (r *Refusal) Error() string { return source(r.Namespace, r.Name) + ": " + r.Reason }
 
-// source is how messages and `trimtab config print --sources` name a ConfigMap.
+// source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
 func source(namespace, name string) string { return "ConfigMap " + namespace + "/" + name }
 
-// Source is how messages and `trimtab config print --sources` name a ConfigMap.
+// Source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
-// For returns the layers that ConfigMaps with the label hold for a node, lowest
-// first: the cluster's, its group's, its own. The error is a *Refusal: of a
-// ConfigMap that does not say whom it is for, that has no configuration, or of a second
-// group that has the node. Then none of them may be used, since nobody knows what
-// was meant for this node.
+// For returns a node's layers from ConfigMaps with the label, lowest first: the
+// cluster's, its group's, its own. The error is a *Refusal: the ConfigMap selects no
+// nodes, has no configuration, or is that of a second group with this node. Then the
+// node uses none of them, because its intended configuration is unknown.
 func For(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
 	var byRank [3][]*unstructured.Unstructured
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *unstructured.Unstructured) int {
@@ -87,8 +84,8 @@ func For(objects []*unstructured.Unstructured, node string, nodeLabels map[strin
 	return layers, nil
 }
 
-// rankOf says where a ConfigMap stands among the layers of a node; -1 if it is not
-// for it.
+// rankOf returns the rank of a ConfigMap among the layers of a node; -1 if it is not
+// for this node.
 func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]string) (int, error) {
 	switch name := o.GetName(); {
 	case name == Cluster:
@@ -101,21 +98,21 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 		text := o.GetAnnotations()[Selector]
 		s, err := labels.Parse(text)
 		if err != nil {
-			return -1, refuse(o, "the annotation %s is no selector of labels: %v", Selector, err)
+			return -1, refuse(o, "the annotation %s is not a label selector: %v", Selector, err)
 		}
 		if s.Empty() {
-			return -1, refuse(o, "it does not say which nodes are in its group; set the annotation %s, e.g. pool=latency", Selector)
+			return -1, refuse(o, "it does not select the nodes of its group; set the annotation %s, e.g. pool=latency", Selector)
 		}
 		if s.Matches(labels.Set(nodeLabels)) {
 			return 1, nil
 		}
 		return -1, nil
 	}
-	return -1, refuse(o, "it has the label %s and none of the names %s, %sNAME, %sNODE; rename it, or remove the label",
+	return -1, refuse(o, "it has the label %s, but its name is not %s, %sNAME or %sNODE; rename it, or remove the label",
 		Label, Cluster, groupPrefix, nodePrefix)
 }
 
-// layer reads the configuration in a ConfigMap.
+// layer reads the configuration of a ConfigMap.
 func layer(o *unstructured.Unstructured) (config.Layer, error) {
 	data, _, err := unstructured.NestedStringMap(o.Object, "data")
 	if err != nil {

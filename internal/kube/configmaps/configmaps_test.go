@@ -76,8 +76,8 @@ func TestRefusals(t *testing.T) {
 			"ConfigMap trimtab/trimtab-group-b: node n1 is in its group and in that of trimtab-group-a too",
 		},
 		{"no selector", []*unstructured.Unstructured{configMap("trimtab-group-a", "")}, "set the annotation trimtab.io/node-selector"},
-		{"bad selector", []*unstructured.Unstructured{configMap("trimtab-group-a", "a==,,")}, "is no selector of labels"},
-		{"other name", []*unstructured.Unstructured{configMap("mine", "")}, "none of the names trimtab-cluster"},
+		{"bad selector", []*unstructured.Unstructured{configMap("trimtab-group-a", "a==,,")}, "is not a label selector"},
+		{"other name", []*unstructured.Unstructured{configMap("mine", "")}, "its name is not trimtab-cluster"},
 		{"no data", []*unstructured.Unstructured{empty}, "no key config.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,10 +3,9 @@ package events
 // Reason is the code of an event: its field "reason", for programs that select events.
 type Reason string
 
-// The reasons. A code keeps its meaning.
+// The reasons. The meaning of a code never changes.
 const (
-	// RequestMalformed and the next three are about what a pod's labels and
-	// annotations ask for.
+	// RequestMalformed and the next three are about a pod's labels and annotations.
 	RequestMalformed  Reason = "RequestMalformed"
 	RequestRefused    Reason = "RequestRefused"
 	RequestUnserved   Reason = "RequestUnserved"
@@ -23,28 +22,28 @@ const (
 	ConfigurationRefused Reason = "ConfigurationRefused"
 )
 
-// Row is what a reason means, for the docs.
+// Row describes a reason, for the docs.
 type Row struct {
 	Reason Reason
 	// About is the kind of object that the event is on.
 	About string
 	Means string
-	// Do says what a reader of the event can do about it.
+	// Do says what the user can do about it.
 	Do string
 }
 
 // Rows returns the table of all reasons.
 func Rows() []Row {
 	return []Row{
-		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it were not there.", "Correct the value; `trimtab explain` shows it."},
+		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it did not have it.", "Correct the value; `trimtab explain` shows it."},
 		{RequestRefused, "Pod", "A well-formed request is not granted: a rule of `authorisation` refuses it, or there is not enough on the node.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
 		{RequestUnserved, "Pod", "Nothing on this node serves the request: its hook is off, or the key is not supported.", "Switch the hook on (`trimtab hooks`), or leave the request out."},
-		{RequestDegraded, "Pod", "The request is served, with a doubt or with less than was asked for.", "Read the message; often two dialects disagree."},
+		{RequestDegraded, "Pod", "The request is served only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
 		{HookFailed, "Pod", "A hook or hook server failed, and its values are missing.", "`trimtab status` shows hook servers, the log shows the failure."},
 		{ContainerRejected, "Pod", "The creation of a container was refused, by `strict` or by `failurePolicy`.", "Correct what the message names."},
 		{ValueRefused, "Pod", "The kernel refused a decided value, or its cgroup cannot be named.", "`trimtab explain` shows file, value and error; `trimtab doctor` what the kernel lacks."},
-		{ValueNotCarried, "Pod", "The way in which Trimtab is attached cannot carry a decided value.", "See docs/parity.md for what each attachment carries."},
-		{ValueTooLate, "Pod", "A decided value can only be set when the container is created, and it was created without it.", "Create the pod anew."},
+		{ValueNotCarried, "Pod", "The attachment in use cannot set a decided value.", "See docs/parity.md for what each attachment can set."},
+		{ValueTooLate, "Pod", "A decided value can only be set when the container is created, and the container was created without it.", "Delete the pod, so that it is created again."},
 		{ValueContested, "Pod", "Another program keeps writing a value, and it was left to that program.", "Find the other program (`trimtab status`), or cede the field to it."},
 		{CgroupMissing, "Pod", "A container runs and its cgroup is not in the tree at `cgroup.root`, so nothing is in force for it.", "Mount the host's cgroup tree (docs/install.md)."},
 		{ConfigurationRefused, "ConfigMap, or the object it was read from", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},

@@ -16,14 +16,14 @@ type About struct {
 	Kind       string
 	Namespace  string // "" for objects without one
 	Name       string
-	// UID tells objects of one name apart. kubectl describe shows no event without it.
+	// UID distinguishes objects with the same name. kubectl describe shows no event without it.
 	UID string
 	// Version is the object's resource version, where every node says the same of it:
 	// then the first node's event is that of all. It is "" for an event of each node.
 	Version string
 }
 
-// Results are what becomes of an event, as the label of a metric.
+// Results are the possible results of an event, as the label of a metric.
 const (
 	Written = "written" // or another node's says the same
 	Limited = "limited" // an object had too many
@@ -35,7 +35,7 @@ const (
 func Results() []string { return []string{Written, Limited, Full, Refused} }
 
 const (
-	// capacity bounds the events that wait while the API server is away.
+	// capacity bounds the events that wait while the API server does not answer.
 	capacity = 256
 	// An object has this many events at once, and one more each refill.
 	perObject = 10
@@ -43,13 +43,13 @@ const (
 	// A node writes this many events at once, and one more each pace.
 	perNode = 20
 	pace    = 2 * time.Second
-	// longest bounds the pause after a failure, and message the bytes of a message:
-	// the API server takes 1024.
+	// longest bounds the pause after a failure, and message the length of a message: the
+	// API server accepts 1024 bytes.
 	longest = 30 * time.Second
 	message = 1024
 )
 
-// key is what makes two events one with a count.
+// key identifies events that are merged into one with a count.
 type key struct {
 	about  About
 	reason Reason
@@ -92,8 +92,8 @@ func NewRecorder(c *kube.Client) *Recorder {
 	return r
 }
 
-// Warn records an event of type Warning. One that waits for the same object and reason
-// gets its message and is counted once more.
+// Warn records an event of type Warning. If an event with the same object and reason
+// still waits, it gets this message and its count grows.
 func (r *Recorder) Warn(about About, reason Reason, text string) {
 	now := r.now()
 	r.mu.Lock()
@@ -121,14 +121,14 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 	}
 }
 
-// Lost counts events that were lost before they were recorded.
+// Lost counts events that were lost before Warn.
 func (r *Recorder) Lost(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tally[Full] += n
 }
 
-// Counts returns how many events there were, by what became of them.
+// Counts returns the number of events by result.
 func (r *Recorder) Counts() map[string]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *Recorder) Counts() map[string]uint64 {
 	return out
 }
 
-// Row says how it stands.
+// Row returns the row for status.
 func (r *Recorder) Row() api.ClusterPart {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,9 +153,9 @@ func (r *Recorder) Row() api.ClusterPart {
 	return row
 }
 
-// allowed reports whether an object may have one more event.
+// allowed reports whether an object may have another event.
 func (r *Recorder) allowed(about About, now time.Time) bool {
-	if len(r.objects) > 4*capacity { // those of pods that are long gone among them
+	if len(r.objects) > 4*capacity { // including those of removed pods
 		for a, b := range r.objects {
 			if b.full(now) {
 				delete(r.objects, a)
@@ -170,8 +170,8 @@ func (r *Recorder) allowed(about About, now time.Time) bool {
 	return b.take(now)
 }
 
-// jitter is a duration between three quarters and five quarters of d, so that nodes
-// that lost the API server at once do not come back at once.
+// jitter returns a duration between 75 % and 125 % of d, so that nodes that lost the
+// API server together do not retry together.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)+1))
 }
@@ -203,7 +203,7 @@ func (b *bucket) full(now time.Time) bool {
 	return b.left == b.size
 }
 
-// shorten cuts a message to what the API server takes, between letters.
+// shorten cuts a message to the API server's limit, between characters.
 func shorten(text string) string {
 	if len(text) <= message {
 		return text

@@ -26,14 +26,14 @@ import (
 // events.k8s.io/v1 is the same object with other fields.
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
-// component is who reports, to the API server and its admission policies.
+// component is the reporting component, as the API server and its admission policies see it.
 const component = "trimtab"
 
-// spread is the longest wait before the first event of a node at rest is written: a
-// thousand agents may refuse the same ConfigMap at once.
+// spread is the longest wait before the first event after an idle time: a thousand
+// agents may refuse the same ConfigMap at once.
 const spread = 5 * time.Second
 
-// known bounds the event objects whose counts are remembered.
+// known bounds the event objects whose counts are kept.
 const known = 1024
 
 // Run writes events until ctx ends.
@@ -73,7 +73,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// next returns the oldest event that waits, which goes on waiting until it is written;
+// next returns the oldest waiting event, which stays in the queue until it is written;
 // nil for none.
 func (r *Recorder) next() *pending {
 	r.mu.Lock()
@@ -85,7 +85,7 @@ func (r *Recorder) next() *pending {
 	return &copied
 }
 
-// write writes an event. An error says to try again later.
+// write writes an event. After an error the caller tries again later.
 func (r *Recorder) write(ctx context.Context, p *pending) error {
 	name := objectName(r.client.Node, p)
 	err := r.put(ctx, name, p)
@@ -112,13 +112,13 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 	return err
 }
 
-// done takes an event out of the queue, or what was written of it: some may have been
-// counted meanwhile.
+// done removes an event from the queue. If its count has grown meanwhile, it removes
+// only what was written.
 func (r *Recorder) done(p *pending, result string) {
 	r.tally[result]++
 	i := slices.IndexFunc(r.queue, func(q *pending) bool { return q.key == p.key })
 	if i < 0 {
-		return // newer ones took its place
+		return // newer events replaced it
 	}
 	if q := r.queue[i]; q.count > p.count {
 		q.count -= p.count
@@ -128,14 +128,14 @@ func (r *Recorder) done(p *pending, result string) {
 	r.queue = slices.Delete(r.queue, i, i+1)
 }
 
-// hopeless reports whether the same request would fail again: the namespace goes, a
-// policy refuses it, or the object is not valid.
+// hopeless reports whether the same request would fail again: the namespace is being
+// deleted, a policy refuses the request, or the object is invalid.
 func hopeless(err error) bool {
 	return kerrors.IsForbidden(err) || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) ||
 		kerrors.IsRequestEntityTooLargeError(err)
 }
 
-// put makes the event's object, or adds to it.
+// put creates the event's object, or updates it.
 func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
 	events := r.client.Dynamic.Resource(resource).Namespace(cmp.Or(p.about.Namespace, metav1.NamespaceDefault))
 	r.mu.Lock()
@@ -150,7 +150,7 @@ func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
 			return nil
 		}
 	}
-	// Written before a restart, its count is not known and stays.
+	// Written before a restart: the count is unknown and stays.
 	change := map[string]any{"message": p.message, "lastTimestamp": kube.Stamp(p.last)}
 	if there {
 		change["count"] = before + p.count
@@ -195,9 +195,9 @@ func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
 	}}
 }
 
-// objectName is the same for each event of a node about an object with a reason, so
-// that a restarted agent adds to what it wrote before. About a version of an object it
-// is the same for all nodes that say the same.
+// objectName is the same for all events of a node with the same object and reason, so
+// that a restarted agent updates the event object of the earlier one. For an event about
+// a version of an object it is also the same on all nodes that report the same.
 func objectName(node string, p *pending) string {
 	h := fnv.New64a()
 	whose := []string{node}

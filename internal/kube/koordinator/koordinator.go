@@ -1,7 +1,7 @@
-// Package koordinator reads what Koordinator's manager says of a node as a layer of
-// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of
-// its NodeResourceTopology.
-// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It sends no request.
+// Package koordinator reads what Koordinator's manager configures for a node as a layer
+// of Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and
+// of its NodeResourceTopology. Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1.
+// It sends no request.
 package koordinator
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Version is the version of NodeSLO that is read.
+// Version is the version of NodeSLO that it reads.
 const Version = "slo.koordinator.sh/v1alpha1"
 
 const prefix = "node.koordinator.sh/"
@@ -49,17 +49,17 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 	k["apiVersion"], k["kind"] = config.APIVersion, config.Kind
 	data, err := yaml.Marshal(map[string]any(k))
 	if err != nil {
-		return config.Layer{}, false // of plain values there is nothing to fail on
+		return config.Layer{}, false // cannot fail: only plain values
 	}
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLO returns the layer that a NodeSLO holds, false if it sets no key that Trimtab
-// has; and what of it is not understood.
+// NodeSLO returns the layer of a NodeSLO; false if it sets no key that Trimtab has.
+// unknown are its parts without an effect.
 func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := "NodeSLO " + o.GetName()
 	if o.GetAPIVersion() != Version {
-		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s, %s is known", name, o.GetAPIVersion(), Version)}
+		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
 	}
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 	s := slo{keys: keys{}}
@@ -110,8 +110,8 @@ type slo struct {
 
 func (s *slo) missing(key string) { s.unknown = append(s.unknown, key) }
 
-// classes are the classes of a strategy, their names in our keys, and the identity and
-// the part of the cache they have if enable is true and nothing else is said.
+// classes are the classes of a strategy, their names in our keys, and their default
+// identity and part of the cache if enable is true.
 var classes = []struct {
 	name, ours string
 	identity   int64
@@ -120,8 +120,7 @@ var classes = []struct {
 	{"lsrClass", "lsr", 2, 100}, {"lsClass", "ls", 2, 100}, {"beClass", "be", -1, 30},
 }
 
-// strategy reads resourceQOSStrategy. A class whose enable is not true has neutral
-// values.
+// strategy reads resourceQOSStrategy. A class without enable: true gets neutral values.
 func (s *slo) strategy(strategy map[string]any) {
 	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
 	var cpu, cache bool
@@ -160,7 +159,7 @@ func (s *slo) strategy(strategy map[string]any) {
 	}
 }
 
-// unknownIn notes what of a class is switched on and has no key here.
+// unknownIn notes enabled parts of a class that have no key in Trimtab.
 func (s *slo) unknownIn(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
 		if q, said := class[other].(map[string]any); said && q["enable"] == true {
@@ -169,7 +168,7 @@ func (s *slo) unknownIn(name string, class map[string]any) {
 	}
 }
 
-// enabled reports whether a part of a class is switched on.
+// enabled reports whether a part of a class is enabled.
 func enabled(class any) bool {
 	parts, _ := class.(map[string]any)
 	for _, part := range parts {
@@ -187,8 +186,8 @@ func onlyIf(on bool, v, otherwise int64) int64 {
 	return otherwise
 }
 
-// number is a whole number of an object; what is no number is left to the check of
-// the configuration, which is told a value that it refuses.
+// number returns a whole number of an object. For another type it returns a value that
+// the validation of the configuration refuses.
 func number(o map[string]any, key string, missing int64) int64 {
 	switch v := o[key].(type) {
 	case nil:
@@ -201,8 +200,8 @@ func number(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// Node returns the layer that annotations and labels of a Node hold, false if there
-// are none for Trimtab; and what of them is not understood.
+// Node returns the layer of a Node's annotations and labels; false if it has none for
+// Trimtab. unknown are those without an effect.
 func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string
@@ -235,7 +234,7 @@ func Node(name string, labels, annotations map[string]string) (config.Layer, boo
 	return l, ok, unknown
 }
 
-// cpusOf reads a list of CPUs out of an annotation in JSON.
+// cpusOf reads a list of CPUs from an annotation in JSON.
 func cpusOf(text, key string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -251,8 +250,8 @@ func cpusOf(text, key string) (string, error) {
 	return list, nil
 }
 
-// isExclusive reports whether CPUs of system services are for nobody else, which is
-// so unless the annotation says otherwise.
+// isExclusive reports whether only system services may use the system's CPUs. That is
+// so unless the annotation has cpusetExclusive: false.
 func isExclusive(text string) bool {
 	var o struct {
 		Exclusive *bool `json:"cpusetExclusive"`

@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Annotations of a NodeResourceTopology. What the CPUs of a node are, and what of them
-// pods have, are reports and no configuration.
+// Annotations of a NodeResourceTopology that configure a node. Those about its CPUs and
+// their use by pods are reports.
 const (
 	managerPolicy = "kubelet.koordinator.sh/cpu-manager-policy"
 	systemQoS     = prefix + "system-qos-resource"
@@ -27,11 +27,11 @@ const (
 // reportsOf are annotations that configure nothing.
 var reportsOf = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
 
-// us is Trimtab's name among the writers of an object's fields.
+// us is Trimtab's field manager.
 const us = "trimtab"
 
-// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself
-// wrote: they are its report. It needs the object's managed fields.
+// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself wrote
+// as its report. It reads the object's managed fields.
 func Foreign(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	for _, m := range o.GetManagedFields() {
@@ -59,8 +59,8 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// Topology returns the layer that annotations of a NodeResourceTopology hold, false if
-// there are none for Trimtab; and what of them is not understood.
+// Topology returns the layer of a NodeResourceTopology's annotations; false if it has
+// none for Trimtab. unknown are those without an effect.
 func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := keys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
@@ -95,7 +95,7 @@ func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	return l, ok, unknown
 }
 
-// poolOf reads the CPUs of a pool, which are given by NUMA node.
+// poolOf reads the CPUs of a pool, which the annotation lists by NUMA node.
 func poolOf(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -118,8 +118,7 @@ func poolOf(text string) (string, error) {
 	return strings.Join(lists, ","), nil
 }
 
-// pools sets CPUs that are reserved, and those of the system, which are reserved, too,
-// where they are exclusive.
+// pools sets the reserved CPUs. The system's CPUs are reserved too, if they are exclusive.
 func (k keys) pools(reserved, system string, exclusive bool) {
 	if system != "" {
 		k.set(system, "pools", "system")

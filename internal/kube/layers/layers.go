@@ -1,6 +1,5 @@
 // Package layers watches the objects of the API server that configure a node, and
-// passes on what they hold as layers of a configuration. It merges and applies
-// nothing.
+// passes their content on as layers of a configuration. It merges and applies nothing.
 package layers
 
 import (
@@ -24,14 +23,14 @@ import (
 // apply` of two ConfigMaps writes one after the other.
 const quiet = 300 * time.Millisecond
 
-// Seen is what the API server has for this node.
+// Seen is the configuration for this node in the API server.
 type Seen struct {
 	// Layers are the lowest first.
 	Layers []config.Layer
-	// Err is why they cannot be used, a *configmaps.Refusal; nil if they can.
+	// Err is why the layers cannot be used, a *configmaps.Refusal; nil if they can.
 	Err error
-	// NotUnderstood are objects of other agents for this node, or parts of them, that
-	// have no effect.
+	// NotUnderstood are objects of other agents for this node, or parts of them, without an
+	// effect.
 	NotUnderstood []string
 }
 
@@ -39,21 +38,21 @@ type Seen struct {
 type Watch struct {
 	client *kube.Client
 	take   func(Seen)
-	dirty  chan struct{} // has room for one: something changed
+	dirty  chan struct{} // of capacity 1: an object has changed
 
-	also []other // what else is watched
+	also []other // other watched resources
 
 	mu     sync.Mutex // guards all below
 	maps   map[string]*unstructured.Unstructured
 	node   *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
 	others map[string][]*unstructured.Unstructured // by resource
-	failed map[string]error                        // how the last request for each resource failed
-	listed map[string]bool                         // the resources of which all objects are known
+	failed map[string]error                        // error of the last request for each resource
+	listed map[string]bool                         // the resources that were listed completely
 }
 
-// New makes a watch of a node's objects; alsoRead is the key of that name. take gets
-// what they hold, one call at a time: once all are known, and after each change of
-// them.
+// New makes a watch of a node's objects; alsoRead is the configuration key of that
+// name. take gets their content, one call at a time: when all are known, and after each
+// change.
 func New(c *kube.Client, alsoRead []string, take func(Seen)) *Watch {
 	return &Watch{
 		client: c, take: take, dirty: make(chan struct{}, 1), also: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
@@ -88,7 +87,7 @@ func (w *Watch) Run(ctx context.Context) {
 	kube.Run(ctx, services...)
 }
 
-// Waiting says what is missing before anything can be passed on; "" for nothing.
+// Waiting says which object is missing before anything is passed on; "" for none.
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +109,7 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// seen returns what is known; false while a part of it is not.
+// seen returns what to pass on; false while an object is missing.
 func (w *Watch) seen() (Seen, bool) {
 	if w.Waiting() != "" {
 		return Seen{}, false
@@ -130,7 +129,7 @@ func (w *Watch) seen() (Seen, bool) {
 }
 
 // Identity returns the UID and the resource version of a ConfigMap in the agent's
-// namespace, given as NAMESPACE/NAME; "" if there is none.
+// namespace, named NAMESPACE/NAME; "" if it does not exist.
 func (w *Watch) Identity(name string) (uid, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +140,7 @@ func (w *Watch) Identity(name string) (uid, version string) {
 	return "", ""
 }
 
-// change changes what is known, and has it passed on.
+// change makes a change of the fields, and wakes handing.
 func (w *Watch) change(do func()) {
 	w.mu.Lock()
 	do()
@@ -152,10 +151,10 @@ func (w *Watch) change(do func()) {
 	}
 }
 
-// handing passes on what is known, after changes.
+// handing passes the content on after changes.
 type handing struct{ *Watch }
 
-// Run passes on until ctx ends.
+// Run passes content on until ctx ends.
 func (h handing) Run(ctx context.Context) {
 	still := time.NewTimer(time.Hour)
 	defer still.Stop()
@@ -173,7 +172,7 @@ func (h handing) Run(ctx context.Context) {
 	}
 }
 
-// following is one resource that is watched.
+// following is the watch of one resource.
 type following struct {
 	*Watch
 
@@ -208,8 +207,8 @@ func (f following) All(objects []*unstructured.Unstructured) {
 // Changed implements kube.Handler.
 func (f following) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
 
-// Gone implements kube.Handler. A node whose Node object is deleted keeps its labels:
-// it is registered again, or ends.
+// Gone implements kube.Handler. The labels of a deleted Node stay in use: the node is
+// registered again, or ends.
 func (f following) Gone(o *unstructured.Unstructured) {
 	f.change(func() {
 		if f.resource == mapsOf {
@@ -219,7 +218,7 @@ func (f following) Gone(o *unstructured.Unstructured) {
 	})
 }
 
-// keep keeps of an object what is needed. The caller holds mu.
+// keep stores the needed part of an object. The caller holds mu.
 func (f following) keep(o *unstructured.Unstructured) {
 	if f.resource == topologies {
 		koordinator.Foreign(o)
@@ -240,7 +239,7 @@ func (f following) keep(o *unstructured.Unstructured) {
 	}
 }
 
-// same reports whether an object is one of that name.
+// same returns a function that reports whether an object has o's name.
 func same(o *unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	return func(other *unstructured.Unstructured) bool {
 		return other.GetNamespace() == o.GetNamespace() && other.GetName() == o.GetName()

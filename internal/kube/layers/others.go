@@ -19,7 +19,7 @@ import (
 
 // other is a resource of another agent.
 type other struct {
-	agent    string // as cluster.config.alsoRead names it
+	agent    string // its name in cluster.config.alsoRead
 	resource schema.GroupVersionResource
 	named    bool // the object has the node's name
 }
@@ -30,7 +30,7 @@ const (
 	ofNRIPlugins  = "nri-plugins"
 )
 
-// topologies are objects that Trimtab itself may write, too.
+// topologies is a resource that Trimtab itself may write, too.
 const topologies = "noderesourcetopologies"
 
 func othersOf(alsoRead []string) []other {
@@ -44,13 +44,13 @@ func othersOf(alsoRead []string) []other {
 }
 
 // reads reports whether an agent's objects are read. Koordinator's annotations of the
-// Node come with its own resource.
+// Node belong to this agent, too.
 func (w *Watch) reads(agent string) bool {
 	return slices.ContainsFunc(w.also, func(o other) bool { return o.agent == agent })
 }
 
-// readOthers returns the layers that other agents' objects hold, and what of them is
-// not understood. The caller holds mu.
+// readOthers returns the layers from other agents' objects, and their parts without an
+// effect. The caller holds mu.
 func (w *Watch) readOthers() ([]config.Layer, []string) {
 	var layers []config.Layer
 	var unknown []string
@@ -80,8 +80,8 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	return layers, unknown
 }
 
-// selects reports whether a policy of nri-plugins is for this node: its name is that
-// of the node, of the group in a label of the node, or, without a group, default
+// selects reports whether a policy of nri-plugins is for this node. Its name must be
+// that of the node or of the group in a label of the node; without a group, default
 // (nri-plugins 0.13, pkg/agent).
 func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 	want := "default"
@@ -93,11 +93,10 @@ func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 	return policy.GetName() == want || policy.GetName() == "node."+w.client.Node
 }
 
-// again is how often it is asked whether a CRD was installed meanwhile.
+// again is how often to check whether a CRD has been installed.
 const again = 10 * time.Minute
 
-// installed watches a resource of a CRD once that is there: a cluster without it is
-// asked seldom.
+// installed watches a resource of a CRD when the CRD exists. Without it, the check is rare.
 type installed struct{ following }
 
 // Run watches until ctx ends.

@@ -1,5 +1,6 @@
-// Package namespaces knows the labels of the cluster's namespaces, by which rules of
-// authorisation may select them. The last answer of the API server is kept in a file.
+// Package namespaces reads the labels of the cluster's namespaces, by which
+// authorisation rules may select. It stores the last answer of the API server in a
+// file.
 package namespaces
 
 import (
@@ -22,20 +23,20 @@ import (
 // Labels are the labels of each namespace, by its name.
 type Labels map[string]map[string]string
 
-// file is what is kept of them.
+// file is the content of that file.
 type file struct {
 	Namespaces Labels `json:"namespaces"`
 }
 
-// Store knows the labels. The zero value knows none.
+// Store has the labels. The zero value has none.
 type Store struct {
 	mu      sync.Mutex // guards all below
 	labels  Labels
-	read    bool          // by this agent, not from the file
-	changed chan struct{} // of capacity 1; nil while nobody waits
+	read    bool          // read from the API server, not from the file
+	changed chan struct{} // of capacity 1; nil if nothing reads it
 }
 
-// Load takes what an agent before this one kept. Text that is none of ours is as none.
+// Load reads what an earlier agent stored. It ignores an invalid text.
 func (s *Store) Load(kept []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +46,7 @@ func (s *Store) Load(kept []byte) {
 	}
 }
 
-// Labels returns a copy of what is known; of no store nothing.
+// Labels returns a copy of the labels; none for a nil store.
 func (s *Store) Labels() Labels {
 	if s == nil {
 		return nil
@@ -55,7 +56,7 @@ func (s *Store) Labels() Labels {
 	return maps.Clone(s.labels)
 }
 
-// All is told every namespace that there is.
+// All implements kube.Handler.
 func (s *Store) All(all []*unstructured.Unstructured) {
 	l := make(Labels, len(all))
 	for _, o := range all {
@@ -64,7 +65,7 @@ func (s *Store) All(all []*unstructured.Unstructured) {
 	s.change(func() { s.labels, s.read = l, true })
 }
 
-// Changed is notified of a namespace.
+// Changed implements kube.Handler.
 func (s *Store) Changed(o *unstructured.Unstructured) {
 	s.change(func() {
 		if s.labels == nil {
@@ -74,7 +75,7 @@ func (s *Store) Changed(o *unstructured.Unstructured) {
 	})
 }
 
-// Gone is notified of a namespace that is no more.
+// Gone implements kube.Handler.
 func (s *Store) Gone(o *unstructured.Unstructured) {
 	s.change(func() { delete(s.labels, o.GetName()) })
 }
@@ -95,9 +96,9 @@ type Service struct {
 	Client *kube.Client
 	// Wanted reports whether a rule selects namespaces by label.
 	Wanted func() bool
-	// Apply puts changed labels in force.
+	// Apply applies the configuration again, with changed labels.
 	Apply func() error
-	// Save keeps them for the next start; nil keeps nothing.
+	// Save stores them for the next start; nil stores nothing.
 	Save func([]byte) error
 
 	mu     sync.Mutex // guards all below
@@ -105,7 +106,7 @@ type Service struct {
 }
 
 const (
-	// poll is how often a configuration is looked at that has had no such rule.
+	// poll is how often a configuration without such a rule is checked.
 	poll = 2 * time.Second
 	// debounce is how long changes are collected.
 	debounce = 500 * time.Millisecond
@@ -142,7 +143,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// put puts what is known in force, and keeps it.
+// put applies and stores the labels.
 func (s *Service) put() {
 	err := s.Apply()
 	if err == nil && s.Save != nil {
@@ -152,14 +153,14 @@ func (s *Service) put() {
 		}
 	}
 	if err != nil {
-		s.Client.Log.Warn("labels of namespaces are not in force, or not kept", logkey.Err, err)
+		s.Client.Log.Warn("cannot apply or store the labels of namespaces", logkey.Err, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
 }
 
-// Row says how it stands.
+// Row returns the row for status.
 func (s *Service) Row() api.ClusterPart {
 	row := api.ClusterPart{Name: "Namespaces", State: "not read: no rule of authorisation has a namespaceSelector"}
 	if !s.Wanted() {
@@ -173,7 +174,7 @@ func (s *Service) Row() api.ClusterPart {
 	case known == 0:
 		row.Error = "not read: no authorisation rule has a namespaceSelector"
 	case !read:
-		row.Error = "kept from before: the API server has not answered since the start"
+		row.Error = "read from the file of the last agent: the API server has not answered since the start"
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package podreport reports the pods of a node through the API server: as events what
-// was refused, degraded or is not in force, and as annotations where they were placed.
-// It reads the node's journal and state, off the path of requests.
+// Package podreport reports the pods of a node to the API server: events for refused or
+// degraded requests and for values that are not in force, and annotations with their
+// placement. It reads the node's journal and state. No request of the runtime waits for
+// it.
 package podreport

@@ -9,21 +9,21 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Node is what is reported: the conductor.
+// Node is the conductor.
 type Node interface {
 	nodeview.Source
 	Journal() *nodeview.Journal
 }
 
 const (
-	// debounce is how long after a change the node is read: a pod is several events.
+	// debounce is how long after a change the node is read: a pod causes several events.
 	debounce = 3 * time.Second
-	// sweep is how often it is read without one: values may be lost without an event.
+	// sweep is how often it is read without a change: a value may be lost without an event.
 	sweep = time.Minute
 )
 
 // watch calls read with the events of the journal, debounced, and at least every sweep,
-// until ctx ends. Lost is how many events the journal no longer had.
+// until ctx ends. lost is the number of events that the journal had already dropped.
 func watch(ctx context.Context, n Node, debounce time.Duration, read func(events []api.Event, lost uint64)) {
 	tick := time.NewTicker(sweep)
 	defer tick.Stop()

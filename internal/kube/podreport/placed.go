@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Annotation is where a pod's placement is written.
+// Annotation is the annotation with a pod's placement.
 const Annotation = "trimtab.io/placement"
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -36,12 +36,12 @@ type annotatedPlaces struct {
 	Exclusive bool   `json:"exclusive,omitempty"`
 }
 
-// Placements writes the placement of each pod into its annotation, when it changed.
+// Placements writes each pod's placement to its annotation, when it has changed.
 type Placements struct {
 	node     Node
 	client   *kube.Client
 	released func() bool
-	// Debounce is how long a change is left to go on; tests shorten it.
+	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
 	mu      sync.Mutex // guards all below
@@ -61,13 +61,13 @@ func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
 // batch is how long changes are collected.
 const batch = 10 * time.Second
 
-// Run writes annotations until ctx ends. What fails is tried again at the next change
-// of the node, or with the next sweep.
+// Run writes annotations until ctx ends. It repeats failed writes at the next change of
+// the node, or at the next sweep.
 func (p *Placements) Run(ctx context.Context) {
 	watch(ctx, p.node, p.Debounce, func([]api.Event, uint64) { _ = p.writeAll(ctx) })
 }
 
-// Release removes the annotations now, once released returns true.
+// Release removes the annotations now, if released returns true.
 func (p *Placements) Release(ctx context.Context) error {
 	if !p.released() {
 		return nil
@@ -78,8 +78,8 @@ func (p *Placements) Release(ctx context.Context) error {
 	return nil
 }
 
-// writeAll writes what is not written yet. An error says that the server is away: no other
-// pod would be written then.
+// writeAll writes all changed annotations. It stops with an error if the server does
+// not answer.
 func (p *Placements) writeAll(ctx context.Context) error {
 	live := map[types.UID]bool{}
 	for _, id := range nodeview.Sandboxes(p.node) {
@@ -110,7 +110,7 @@ func (p *Placements) forget(live map[types.UID]bool) {
 	}
 }
 
-// write writes the annotation of a pod. An error says that the server is away.
+// write writes the annotation of a pod. It returns an error if the server does not answer.
 func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	var value []byte
 	var annotation any // null removes it
@@ -128,7 +128,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	if known && before == string(value) {
 		return nil
 	}
-	// With its UID the request is for no later pod of the name.
+	// The UID keeps the request from changing a later pod of the same name.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": s.UID, "annotations": map[string]any{Annotation: annotation},
 	}})
@@ -144,8 +144,8 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	case err == nil:
 		p.done++
 	case kerrors.IsNotFound(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
-		// The pod is gone, or is the kubelet's own (a static pod's object has another
-		// UID), or a policy says no: not tried again before it changes.
+		// The pod was removed, or is a static pod (its object has another UID), or a policy
+		// refuses the request: no retry before the next change.
 		p.refused++
 		p.client.Log.Debug("a pod's placement is not written", logkey.Namespace, s.Namespace, logkey.Pod, s.Name, logkey.Err, err)
 	default:
@@ -156,12 +156,12 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	return nil
 }
 
-// Row says how it stands.
+// Row returns the row for status.
 func (p *Placements) Row() api.ClusterPart {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	row := api.ClusterPart{
-		Name: "PodAnnotation", State: fmt.Sprintf("%d pods, %d of them not to be changed", len(p.written), p.refused),
+		Name: "PodAnnotation", State: fmt.Sprintf("%d pods, %d of them refused by the API server", len(p.written), p.refused),
 		Written: p.done, Failed: p.refused + p.failures,
 	}
 	if p.failed != nil {
@@ -170,7 +170,7 @@ func (p *Placements) Row() api.ClusterPart {
 	return row
 }
 
-// valueOf is a pod's placement. Maps are written in the order of their keys.
+// valueOf returns a pod's placement. JSON sorts the keys of maps.
 func valueOf(s *nodeview.PodState) annotated {
 	out := annotated{Class: cmp.Or(s.Class, "none"), Containers: map[string]annotatedPlaces{}}
 	for _, c := range s.Containers {

@@ -14,18 +14,17 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Recorder takes events; *events.Recorder is one.
+// Recorder records events; *events.Recorder is one.
 type Recorder interface {
 	Warn(about events.About, reason events.Reason, text string)
 	Lost(n uint64)
 }
 
-// Troubles records events on pods. A pod has an event for each reason, again when
-// there is more to say.
+// Troubles records events on pods: one for each reason, and another when there is a new text.
 type Troubles struct {
 	node Node
 	to   Recorder
-	// Debounce is how long a change is left to go on; tests shorten it.
+	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
 	said map[events.About]map[events.Reason][]string
@@ -73,11 +72,11 @@ func (t *Troubles) read(journal []api.Event, lost uint64) {
 	for about, f := range all {
 		t.say(about, f)
 	}
-	// Pods that ended are forgotten; a rejected one comes back with its next event.
+	// Forget ended pods. A rejected one returns with its next event.
 	maps.DeleteFunc(t.said, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
 }
 
-// say records the texts that were not said yet.
+// say records the texts that were not recorded yet.
 func (t *Troubles) say(about events.About, f found) {
 	if t.said[about] == nil {
 		t.said[about] = map[events.Reason][]string{}
@@ -102,13 +101,13 @@ func (t *Troubles) say(about events.About, f found) {
 }
 
 const (
-	// remembered bounds the texts of a pod that are not said again, and listed those
-	// in one message.
+	// remembered bounds the recorded texts of a pod that are kept, and listed the texts in
+	// one message.
 	remembered = 4 * lifecycle.MaxProblems
 	listed     = 3
 )
 
-// sentence is the message of an event: the first texts, and how many there are.
+// sentence returns the message of an event: the first texts, and how many more there are.
 func sentence(about events.About, texts []string) string {
 	out := strings.Join(texts[:min(listed, len(texts))], " | ")
 	if more := len(texts) - listed; more > 0 {
@@ -117,13 +116,13 @@ func sentence(about events.About, texts []string) string {
 	return out
 }
 
-// aboutEvent is the pod of an event of the journal; false where it has none.
+// aboutEvent returns the pod of a journal event; false if it has none.
 func aboutEvent(e *api.Event) (events.About, bool) {
 	namespace, name, ok := strings.Cut(e.Pod, "/")
 	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
 }
 
-// eventTroubles are those of one event: some are in no state afterwards.
+// eventTroubles adds the problems of one event: a later state may not have them.
 func eventTroubles(f found, e *api.Event) {
 	if e.Rejected != "" {
 		f.add(events.ContainerRejected, in(e.Container)+e.Rejected)
@@ -133,7 +132,7 @@ func eventTroubles(f found, e *api.Event) {
 	}
 }
 
-// stateTroubles are those that hold now.
+// stateTroubles adds the present problems.
 func stateTroubles(f found, s *nodeview.PodState) {
 	for _, p := range s.Problems {
 		f.add(reasonOf(p), problem(p))
@@ -145,8 +144,8 @@ func stateTroubles(f found, s *nodeview.PodState) {
 	}
 }
 
-// missing are the reasons of values that are not in force. A value that
-// the configuration leaves to another program has no reason here: it is not a problem.
+// missing are the reasons of values that are not in force. A value that the
+// configuration leaves to another program is no problem, and has no reason.
 var missing = map[api.Missing]events.Reason{
 	api.NoCgroup:      events.CgroupMissing,
 	api.NotCarried:    events.ValueNotCarried,

@@ -1,4 +1,4 @@
 // Package publish writes objects about the node to the API server, with server-side
-// apply. It writes nothing that has not changed, and never what another program
-// writes. What fails costs the report alone.
+// apply. It writes only changes, and never a field of another program. A failure only
+// delays the report.
 package publish

@@ -15,7 +15,7 @@ import (
 
 func nodeUID(uid string) types.UID { return types.UID(uid) }
 
-// part returns those of an object's fields that a wish has.
+// part returns those fields of an object that wish has.
 func part(live, wish *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, v := range wish.Object {
@@ -34,8 +34,8 @@ func part(live, wish *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// partOf is part for the maps of the metadata: labels and annotations of others are
-// left out. Of lists, such as owner references, those that are wished for are kept.
+// partOf does the same below: it leaves out labels and annotations of others, and of
+// lists, such as owner references, the elements that wish does not have.
 func partOf(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -62,8 +62,8 @@ func partOf(live any, wish map[string]any) any {
 	return out
 }
 
-// fieldsOf returns those fields of live that a wish has, whole: of a status, others may
-// write other fields.
+// fieldsOf returns those fields of live that wish has, completely: others may write
+// other fields of a status.
 func fieldsOf(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -88,7 +88,7 @@ func same(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missing names the fields that a wish has and the object has not.
+// missing names the fields of wish that the object lacks.
 func missing(ours, wish map[string]any) string {
 	var out []string
 	for key, v := range wish {
@@ -108,7 +108,8 @@ func missing(ours, wish map[string]any) string {
 	return strings.Join(out, ", ")
 }
 
-// writer names the program that writes a field of an object, where that is not us; "" where it is, or nobody does.
+// writer names another program that writes a field of an object; "" if we write it, or
+// no program does.
 func writer(o *unstructured.Unstructured, field string) string {
 	other := ""
 	for _, m := range o.GetManagedFields() {
@@ -147,7 +148,7 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	return true
 }
 
-// throughOther names the programs that wrote an object through another version.
+// throughOther names the programs that wrote an object in another API version.
 func throughOther(o *unstructured.Unstructured, version string) string {
 	var out []string
 	for _, m := range o.GetManagedFields() {
@@ -158,7 +159,7 @@ func throughOther(o *unstructured.Unstructured, version string) string {
 	return strings.Join(out, ", ")
 }
 
-// conflict names the program that has a field that was to be applied; "" for none.
+// conflict names the program that owns a field of a failed apply; "" for another error.
 func conflict(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -177,13 +178,13 @@ func conflict(err error) string {
 	return ""
 }
 
-// noSuchKind reports whether the server has no such kind or version of objects, and
-// noSuchObject whether it has no such object of it.
+// noSuchKind reports whether the server does not have the kind or version, and
+// noSuchObject whether it lacks only the object.
 func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !named(err) }
 
 func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && named(err) }
 
-// named reports whether an answer is about an object, and not about the path.
+// named reports whether an answer is about an object, and not about the URL path.
 func named(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
