@@ -367,6 +367,7 @@ func (s source) Status() api.Node {
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
+	n.NRIHost = s.a.nriHostStatus()
 	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
 	n.Described = s.a.described()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile

@@ -2,9 +2,12 @@ package agent
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/extend/nrihost"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
 // nriHost makes the host of NRI plugins; nil if none are served.
@@ -32,6 +35,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 		},
 		Report: n.Unsupported == "report", Fail: c.FailurePolicy.Agent == "fail",
 		State: journal, Runtime: socketOf(c.CRI.Endpoint), Dial: a.opt.Dial, Log: a.log,
+		Recorder: pluginRecorder{a.metrics},
 	})
 }
 
@@ -41,4 +45,33 @@ func hostOrNil(h *nrihost.Host) cri.Host {
 		return nil
 	}
 	return h
+}
+
+// pluginRecorder counts requests to plugins in the metrics.
+type pluginRecorder struct{ m *metrics.Metrics }
+
+// Called counts one request.
+func (r pluginRecorder) Called(plugin, event string, failed bool, took time.Duration) {
+	result := "done"
+	if failed {
+		result = "failed"
+	}
+	r.m.PluginCall(plugin, event, result, took)
+}
+
+// nriHostStatus reports the host of NRI plugins; nil if there is none.
+func (a *Agent) nriHostStatus() *api.NRIHost {
+	if a.host == nil {
+		return nil
+	}
+	s := a.host.State()
+	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Turned: s.Turned}
+	for _, p := range s.Plugins {
+		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.Most, Error: p.Err}
+		if p.Calls > 0 {
+			one.Average = p.Took / time.Duration(p.Calls) //nolint:gosec // a count
+		}
+		out.Plugins = append(out.Plugins, one)
+	}
+	return out
 }

@@ -107,6 +107,12 @@ func (a *Agent) summary() api.Summary {
 			n.HookServers[s.File] = s.InForce && !s.Resting
 		}
 	}
+	if h := a.nriHostStatus(); h != nil {
+		n.NRIPlugins = map[string]bool{}
+		for _, p := range h.Plugins {
+			n.NRIPlugins[p.Name] = p.Connected
+		}
+	}
 	for _, at := range a.attached.all() {
 		state, _, _ := at.Status()
 		has, _ := a.attached.inForce(at.Name())

@@ -40,6 +40,8 @@ type Node struct {
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
 	// HookServers are external policies; nil where none is configured.
 	HookServers *HookServers `json:"hookServers,omitempty"`
+	// NRIHost serves NRI to plugins of others; nil where it is off.
+	NRIHost *NRIHost `json:"nriHost,omitempty"`
 	// Cluster is what is done through the API server; nil without cluster.enabled.
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
@@ -287,6 +289,8 @@ type Summary struct {
 	// HookServers are those of the files in the directory: true where one is in
 	// force and called.
 	HookServers map[string]bool
+	// NRIPlugins are the plugins of the NRI host: true for those that are connected.
+	NRIPlugins map[string]bool
 	// Cluster is what is done through the API server; nil without cluster.enabled.
 	Cluster *Cluster
 }

@@ -53,6 +53,8 @@ type Metrics struct {
 	ignored   *prometheus.CounterVec
 	calls     *prometheus.CounterVec
 	callTimes *prometheus.HistogramVec
+	plugged   *prometheus.CounterVec
+	plugTimes *prometheus.HistogramVec
 }
 
 // New makes metrics in a registry of their own.
@@ -86,6 +88,10 @@ func (m *Metrics) count(l Labels) {
 		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller cancelled the event, or its time was over)"}, nil)
 	m.callTimes = m.histogram(family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
+	m.plugged = m.counter(family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
+		"Requests to plugins of the NRI host (`nriHost`).", "plugin: index and name, as the plugin registered; event: as NRI names it; result: `done`, `failed` (an error, or no answer in time)"}, nil)
+	m.plugTimes = m.histogram(family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
+		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
 	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
 		"The part of an event's time that was deciding.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
@@ -158,6 +164,12 @@ func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
 	if took > 0 {
 		m.callTimes.WithLabelValues(server).Observe(took.Seconds())
 	}
+}
+
+// PluginCall counts a request to a plugin of the NRI host.
+func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
+	m.plugged.WithLabelValues(plugin, event, result).Inc()
+	m.plugTimes.WithLabelValues(plugin).Observe(took.Seconds())
 }
 
 // RuntimeUpdate counts an update of the runtime's copy.

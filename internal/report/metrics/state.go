@@ -76,6 +76,12 @@ var ofState = []struct {
 			put(yes(up), server)
 		}
 	}},
+	{family{"trimtab_nrihost_plugin_connected", gauge, []string{"plugin"},
+		"1 where a plugin of the NRI host is connected to its socket. Pre-installed plugins do not use the socket and have 0.", "plugin: index and name, as the plugin registered"}, func(n now, put put) {
+		for plugin, connected := range n.NRIPlugins {
+			put(yes(connected), plugin)
+		}
+	}},
 	{family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values that the agent wrote again after another program had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]uint64 { return n.Drift })},
 	{family{"trimtab_contested_values", gauge, []string{"file"},

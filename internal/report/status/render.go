@@ -44,6 +44,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	attachments(head, n, o)
 	contested(head, n.Contested, o)
 	hookServers(head, n.HookServers, o)
+	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// NRIHost is what serves NRI to plugins in front of a runtime without NRI.
+type NRIHost struct {
+	Socket string `json:"socket"`
+	// Flow says when plugins are asked about a creation. It is empty while the host does not run.
+	Flow    string      `json:"flow,omitempty"`
+	Error   string      `json:"error,omitempty"` // why it does not run
+	Plugins []NRIPlugin `json:"plugins,omitempty"`
+	// Turned counts clients that were turned away: a second plugin with the same name, or no plugin.
+	Turned uint64 `json:"turnedAway,omitempty"`
+}
+
+// NRIPlugin is one plugin that is or was there.
+type NRIPlugin struct {
+	Name      string `json:"name"` // with its index
+	Connected bool   `json:"connected"`
+	Calls     uint64 `json:"calls"`
+	Failed    uint64 `json:"failed"`
+	// Average and Longest are how long its calls took.
+	Average time.Duration `json:"averageNanoseconds"`
+	Longest time.Duration `json:"longestNanoseconds"`
+	Error   string        `json:"error,omitempty"` // the last one
+}
+
+// State describes the plugin in words.
+func (p NRIPlugin) State() string {
+	s := "not connected to the socket"
+	if p.Connected {
+		s = "connected"
+	}
+	if p.Calls > 0 {
+		s += fmt.Sprintf(", %d calls, %d failed, %v on average, %v at most", p.Calls, p.Failed, p.Average.Round(time.Microsecond), p.Longest.Round(time.Microsecond))
+	}
+	if p.Error != "" {
+		s += ": " + p.Error
+	}
+	return s
+}
