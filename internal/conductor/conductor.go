@@ -24,33 +24,31 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Options are the parts and settings of a conductor.
+// Options are the components and settings of a conductor.
 type Options struct {
 	Machine *topology.Machine
 	Policy  engine.Policy
 	Keeper  *keeper.Keeper
-	// Key signs the records stamped into containers.
+	// Key signs the records that containers carry.
 	Key []byte
-	// Returning: the key is an earlier agent's, which may have written to the
-	// kernel.
+	// Returning: an earlier agent used this key, and may have written to the kernel.
 	Returning bool
 	Log       *slog.Logger
-	// Now is time.Now: its readings have a monotonic part, by which all waits are
-	// measured.
+	// Now is time.Now. Its readings have a monotonic part, which is used to measure all waits.
 	Now func() time.Time
 	Tuning
-	// Checkpoint is the last saved checkpoint, or nothing.
+	// Checkpoint is the last saved checkpoint; empty if there is none.
 	Checkpoint []byte
 	// Recorder counts events; nil for none.
 	Recorder nodeview.Recorder
-	// Specs are the sources of what runtimes do not report; nil for none.
+	// Specs are the sources of pod specs; nil for none.
 	Specs facts.Specs
-	// Grants are the sources of the kubelet's device grants; nil for none.
+	// Grants are the sources of the kubelet's grants; nil for none.
 	Grants facts.Grants
-	// HookServers are policies outside of Trimtab; nil for none.
+	// HookServers are the external hook servers; nil for none.
 	HookServers facts.HookServers
-	// Sweep is how often the conductor checks for pods that ended without an event of
-	// the runtime; default: 5 s.
+	// Sweep is the interval between checks for pods that ended without an event of the runtime;
+	// default: 5 s.
 	Sweep time.Duration
 	// NodeNow describes the node and its configuration for a recording.
 	NodeNow func() recording.Node
@@ -59,17 +57,17 @@ type Options struct {
 	FreeMemory func()
 }
 
-// Tuning are the settings of a configuration for the conductor itself.
+// Tuning has the conductor's own settings, which a reload can change.
 type Tuning struct {
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
-	// Ceded are fields that other plugins own: they are not claimed at a
-	// container's creation, but written when it starts, which is reported.
+	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's
+	// creation. It writes them when the container starts, and reports that.
 	Ceded []lifecycle.Field
-	// Fail refuses a container that could not be decided because of a fault of
-	// ours; otherwise it is created without our values.
+	// Fail refuses a container if an error of the agent prevents the decision. Otherwise the
+	// container is created without our values.
 	Fail bool
-	// ConflictLimit says when a file that another program writes is left to it.
+	// ConflictLimit says when the keeper leaves a file to another program that writes it.
 	ConflictLimit keeper.ConflictLimit
 }
 
@@ -84,37 +82,37 @@ type Conductor struct {
 	ops     atomic.Uint32
 	uptimes uptimes
 
-	// turn serializes events: the runtime sends them one after another, but several
-	// runtimes might not.
+	// turn serializes events. A runtime sends its events one after another, but several
+	// runtimes do not.
 	turn sync.Mutex
 
-	// answered is a creation that was answered and whose outcome is not confirmed
-	// yet; guarded by turn. confirmDue fires if no other event confirms it first.
+	// answered is a creation that was answered and is not confirmed yet; guarded by turn.
+	// confirmDue fires if no other event confirms it first.
 	answered   *work
 	confirmDue *time.Timer
-	// later is a Synchronize that continues after its answer; Run waits for it.
+	// later counts Synchronize events that continue after their answer. Run waits for them.
 	later sync.WaitGroup
 
 	node           *node // its mu guards all below
 	presence       *facts.Presence
 	returning      bool      // Options.Returning
-	checkedEarlier bool      // whether it was checked that an earlier agent wrote
-	synced         time.Time // the last Synchronize that was decided and applied
+	checkedEarlier bool      // the check for an earlier agent is done
+	synced         time.Time // the time of the last Synchronize that was decided and applied
 	sweepEvery     time.Duration
 	freeMemory     func()
 	listeners      listeners
 }
 
-// uptimes are the times of events, counted from the conductor's start, so that a
-// step of the wall clock does not change them.
+// uptimes are the times of events, relative to the conductor's start, so that changes of the
+// wall clock do not affect them.
 type uptimes struct {
 	began time.Time
-	// since is when the present event took its turn, in nanoseconds; 0 for none;
-	// last is when the last one ended.
+	// since is when the current event got its turn, in nanoseconds; 0 if there is none. last is
+	// when the last one ended.
 	since, last atomic.Int64
 }
 
-// idle is how long no event has been under way.
+// idle returns for how long no event has been handled.
 func (u *uptimes) idle(uptime time.Duration) time.Duration {
 	if u.since.Load() != 0 {
 		return 0
@@ -122,13 +120,13 @@ func (u *uptimes) idle(uptime time.Duration) time.Duration {
 	return uptime - time.Duration(u.last.Load())
 }
 
-// attached is a connected runtime.
+// attached is a connected runtime and its attachment.
 type attached struct {
 	from    Carrier
 	runtime Runtime
 }
 
-// New makes a conductor of a node on which nothing runs yet.
+// New makes a conductor for a node without pods.
 func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = nodeview.NoRecorder{}
@@ -148,7 +146,7 @@ func New(o Options) *Conductor {
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.uptimes.last.Store(math.MinInt64 / 2) // as if idle for long
+	c.uptimes.last.Store(math.MinInt64 / 2) // as if the node had been idle for a long time
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.fail.Store(o.Fail)
@@ -164,14 +162,14 @@ func New(o Options) *Conductor {
 	return c
 }
 
-// Handle decides one event and applies what must be applied before the answer.
-// The only error it returns is a *Rejection.
+// Handle decides one event, and applies what must be in force before the answer. The only error
+// it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	w := c.newWork(from, &ev)
 	c.trace(w, stepWait)
 	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
 	defer done()
-	if err != nil { // a hook server's, before the event had its turn
+	if err != nil { // a hook server refused it before the event got its turn
 		err = &Rejection{Reason: err.Error()}
 		c.reports.Refused(&w.done, err)
 		return Answer{Op: w.done.Op}, err
@@ -181,12 +179,12 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	return c.run(w)
 }
 
-// Configure applies a new policy to all that runs: to the kernel at once, to the
-// runtime's copies later, paced.
+// Configure applies a new policy to all pods: to the kernel at once, to the runtime's copies
+// later, paced.
 func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
 
-// Rehost is Configure on a machine some of whose CPUs went offline or came back,
-// made by topology.Machine.WithOnline.
+// ConfigureMachine is Configure with a machine made by topology.Machine.WithOnline, because
+// CPUs went offline or came online.
 func (c *Conductor) ConfigureMachine(m *topology.Machine, p engine.Policy, t Tuning) {
 	c.configure(engine.Facts{Machine: m, Policy: &p}, t)
 }
@@ -197,11 +195,11 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// unplaced are the containers whose records do not say whether they were refused
-// CPUs, before a Synchronize or a changed configuration decides that.
+// unplaced returns the containers whose records do not say whether they were refused CPUs. A
+// Synchronize or a changed configuration decides that afterwards.
 func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
-	for _, ctr := range ev.Containers { // a Synchronize's
+	for _, ctr := range ev.Containers { // of a Synchronize
 		if ctr != nil {
 			r, known := records[ctr.ID]
 			ids[ctr.ID] = !known || r.Unplaced
@@ -215,7 +213,7 @@ func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) m
 	return ids
 }
 
-// texts are sets of CPUs as kernel lists.
+// cpuLists formats sets of CPUs as kernel lists.
 func cpuLists(sets map[string]topology.Set, m *topology.Machine) map[string]string {
 	out := make(map[string]string, len(sets))
 	for key, cpus := range sets {
@@ -224,11 +222,11 @@ func cpuLists(sets map[string]topology.Set, m *topology.Machine) map[string]stri
 	return out
 }
 
-// Checkpoint is the state that only this process has, to be saved.
+// Checkpoint returns the state that only this process has, so that it can be saved.
 func (c *Conductor) Checkpoint() *record.Checkpoint { return c.node.checkpoint }
 
-// Wants lists the kinds of events that the active hooks need, and those that report
-// which pods and containers exist.
+// Wants lists the kinds of events that the active hooks need, and those that report which pods
+// and containers exist.
 func (c *Conductor) Wants() []lifecycle.Kind {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -241,8 +239,8 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return slices.Compact(out)
 }
 
-// Attached notes a connected runtime; its copies are updated from now on. It
-// returns when the results of its Synchronize are in the kernel.
+// Attached registers a connected runtime, whose copies are updated from now on. It returns when
+// the results of its Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
@@ -252,7 +250,7 @@ func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
-// connected is a runtime that is connected, or nothing.
+// connected returns a connected runtime; the zero value if there is none.
 func (n *node) connected() attached {
 	for _, rt := range n.runtimes {
 		return rt
@@ -260,7 +258,7 @@ func (n *node) connected() attached {
 	return attached{}
 }
 
-// Detached notes that a runtime has disconnected. Decisions stay in force.
+// Detached unregisters a runtime that has disconnected. Decisions stay in force.
 func (c *Conductor) Detached(from Carrier, err error) {
 	c.node.mu.Lock()
 	delete(c.node.runtimes, from.Name())

@@ -17,10 +17,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// updateTimeout bounds an update of the runtime's copy.
+// updateTimeout limits an update of the runtime's copy.
 const updateTimeout = 10 * time.Second
 
-// sendDue updates the runtime's copies, one at a time, until none is due.
+// sendDue updates the runtime's outdated copies, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
 	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.uptime())) }
 	locked := func() bool {
@@ -33,12 +33,12 @@ func (c *Conductor) sendDue(ctx context.Context) {
 	}
 }
 
-// copyDue reports whether a copy can be sent now, and sets the timer if that is
-// later. idle is how long no event has been under way.
+// copyDue reports whether a copy can be sent now, and otherwise sets the timer. idle is for how
+// long no event has been handled.
 func (n *node) copyDue(idle time.Duration) bool {
 	to := n.connected().from
 	if to == nil || len(n.queue.Waiting) == 0 {
-		return false // until an outdated copy is added, or a runtime attaches
+		return false // until a copy becomes outdated, or a runtime attaches
 	}
 	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
 	if wait > 0 {
@@ -47,11 +47,10 @@ func (n *node) copyDue(idle time.Duration) bool {
 	return wait == 0
 }
 
-// sendCopy sends what one copy lacks to its runtime, and reports whether there was
-// a copy. One event chooses what is sent and another notes the result: no event
-// waits for the runtime, which may hold its lock until an event is answered. It
-// checks in its turn whether the copy is due, since other events may have happened
-// while it waited.
+// sendCopy sends to the runtime what one copy lacks, and reports whether there was a copy. One
+// event chooses the values and another notes the result, so that no event waits for the
+// runtime, which may hold its lock until an event is answered. It checks during its turn
+// whether the copy is still due, since other events may have happened while it waited.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to attached
 	var out *runtimesync.Copy
@@ -69,9 +68,8 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	cancel()
 	result := updateResult(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	// The keeper writes last: the runtime may have written older values over
-	// present ones, and values that were restored meanwhile, and has them in its
-	// copy.
+	// The keeper writes last. The runtime may have written outdated values, or values that were
+	// restored meanwhile, and now has them in its copy.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
@@ -83,7 +81,7 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	return true
 }
 
-// updateResult is what came of an update, for the recorder.
+// updateResult returns the result of an update, for the recorder.
 func updateResult(failed []string, err error) string {
 	switch {
 	case err != nil:
@@ -94,7 +92,7 @@ func updateResult(failed []string, err error) string {
 	return nodeview.UpdateDone
 }
 
-// nextCopy removes the first copy from the queue, and returns what it lacks.
+// nextCopy removes the first copy from the queue, and returns the values that it lacks.
 func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
 	if to = n.connected(); to.from == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
@@ -114,9 +112,9 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
 }
 
-// noteUpdate takes the lock. It returns what the kernel must get again because
-// something newer was decided than what was sent; that copy is queued again. A
-// runtime that refused too often is not tried again soon.
+// noteUpdate takes the lock and notes the result of an update. It returns the values that the
+// kernel must get again, because newer ones were decided than those that were sent; that copy
+// is queued again. A runtime that has refused too often is not asked again soon.
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +137,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 	case n.queue.Refused(to):
 		givenUp = true
-		// Lists of CPUs and memory nodes keep containers apart: they are tried again later.
+		// Lists of CPUs and memory nodes keep containers apart, so they are tried again later.
 		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
 			return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
 		})
@@ -167,8 +165,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("without a reason")
 
-// noteCopy notes the result for the runtime's copy of values that are still
-// decided.
+// noteCopy notes the result for values in the runtime's copy that are still decided.
 func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
 	t := n.track(id)
 	for _, v := range values {
@@ -179,9 +176,9 @@ func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery
 	}
 }
 
-// enqueue queues the runtime's copy for an update if it differs. Without a record,
-// the copy shows a restart what was requested. The checkpoint has it then, which is
-// saved long before the queue is idle enough to be sent.
+// enqueue queues an update of the runtime's copy if it differs. If the container has no record,
+// a restart reads its request from the copy. So the checkpoint stores the request, and is saved
+// long before the queue sends anything.
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
@@ -195,16 +192,16 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// piggyback updates one container's copy with the answer to an event, on a node
-// that is never idle. The runtime writes it before it handles the next event, so no
-// later decision overtakes it. A separate update can be overtaken: it waits for the
-// runtime's lock with older values, and would undo a later grant for a moment.
+// piggyback updates one container's copy with the answer to an event, on a node that is never
+// idle. The runtime writes it before it handles the next event, so no later decision overtakes
+// it. A separate update waits for the runtime's lock, can be overtaken, and would then undo a
+// later grant for a moment.
 func (n *node) piggyback(w *work) {
 	if !w.can.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
-	// The answer has no values for containers that the runtime writes next itself,
-	// and no field that another plugin sets, which may be in the same answer.
+	// The answer has no values for containers that the runtime writes next itself, and no field
+	// that another plugin sets, since that plugin may set it in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {

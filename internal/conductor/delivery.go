@@ -13,11 +13,11 @@ import (
 // delivery is the result of applying one value.
 type delivery = nodeview.ApplyResult
 
-// deliveries are the results for a container's or pod's values. Few values of many
-// have one: a list takes a fifth of a map's memory.
+// deliveries are the results for a container's or pod's values. Few values have one, so a list
+// takes a fifth of a map's memory.
 type deliveries []delivery
 
-// at is the index of a value in the list, -1 if it is missing.
+// at returns the index of a value in the list; -1 if it is missing.
 func (ds deliveries) at(v lifecycle.Value) int {
 	return slices.IndexFunc(ds, func(d delivery) bool { return d.Field == v.Field && d.Key == v.Key })
 }
@@ -30,7 +30,7 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
-// unreported reports whether no runtime reports a field of an existing container.
+// unreported reports whether no runtime reports the field for an existing container.
 func unreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
 }
@@ -43,8 +43,7 @@ func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	return set
 }
 
-// present reports whether a container already has a value that only its
-// creation could give it.
+// present reports whether a container already has a value that only its creation can set.
 func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.Env:
@@ -76,7 +75,7 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// fromKernel turns the keeper's outcome into a delivery.
+// fromKernel converts the keeper's outcome into a delivery.
 func fromKernel(o keeper.Outcome, before delivery) delivery {
 	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
 	if before.Value == d.Value {
@@ -87,7 +86,7 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		return before // a later decision has its own result
 	case keeper.Same:
 		if before.Applied && before.Value == d.Value {
-			return before // another program, by our request, had written it
+			return before // another program had written it at our request
 		}
 		d.Note = "the kernel had it already"
 	case keeper.Pending:

@@ -1,4 +1,4 @@
-// Package conductor gathers facts, decides, applies and confirms. It is the
-// one writer of state: its lock is held only while deciding. Attachments hand
-// it events and carry its answers; the keeper writes what they cannot carry.
+// Package conductor handles events: it gathers facts, decides, applies and confirms. It is the
+// only writer of state, and holds its lock only while it decides. Attachments pass events to it
+// and carry its answers; the keeper writes what they cannot carry.
 package conductor

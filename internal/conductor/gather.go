@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// kept is the node as the gatherer of facts sees it.
+// stateHolder gives the gatherer of facts access to the state.
 type stateHolder struct{ n *node }
 
 // Hold returns the state, which does not change until Free.
@@ -19,11 +19,11 @@ func (k stateHolder) Hold() *engine.State {
 // Free ends Hold.
 func (k stateHolder) Free() { k.n.mu.Unlock() }
 
-// Notify reports an event to hook servers that decides nothing.
+// Notify reports an event that decides nothing to hook servers.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
-// BeforePod returns what hook servers want for a pod whose sandbox does not exist
-// yet. The error is a *Rejection.
+// BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet. The
+// error is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	can := from.Capabilities()
 	o, err := c.facts.BeforePod(ctx, &can, pod)
@@ -33,14 +33,13 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 	return o, err
 }
 
-// Inform decides pods again whose specs or grants became known or changed: the
-// kernel at once, the runtime's copies later. It skips pods that no runtime
-// reported.
+// Inform decides pods again whose specs or grants became known or changed: the kernel at once,
+// the runtime's copies later. It skips pods that no runtime reported.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
 
-// compact copies what is kept of an event's pods and containers out of its message.
-// A runtime's whole list is megabytes, and a few kept strings in each page of it
-// would hold all of them. It replaces the pods in the event's list.
+// compact copies what is kept of an event's pods and containers out of the runtime's message. A
+// runtime's whole list has megabytes, and a few strings that point into it would keep all of it
+// in memory. compact replaces the pods in the event's list.
 func compact(ev *lifecycle.Event) {
 	for i, p := range ev.Pods {
 		if p != nil {

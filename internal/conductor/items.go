@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// item is a value of a container for the keeper, with its original value.
+// item makes a keeper item from a container's value and its original value.
 func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
 	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
@@ -18,8 +18,8 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 	return it
 }
 
-// podItem is a value of a pod's own cgroup. Its original is the runtime's request
-// for the pod, or else what the kernel has.
+// podItem makes a keeper item from a value of a pod's own cgroup. The original is the runtime's
+// request for the pod, or else what the kernel has.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
 	requested := engine.PodPristine(p.Pod)
@@ -29,7 +29,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 		it.RequestUnknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 		it.RequestUnknown = !p.Limits()
-	default: // except for what the runtime does not set
+	default: // except for values that the runtime does not set
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
@@ -38,9 +38,9 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return it
 }
 
-// weightAfterIdle is the weight of a pod that is no longer idle, if the runtime
-// requested one and no hook decides another: the kernel forgets it, and so does an
-// agent that lost its state.
+// weightAfterIdle returns the weight of a pod that is no longer idle, if the runtime requested
+// one and no hook decides another. The kernel forgets the weight of an idle cgroup, and so does
+// an agent that lost its state.
 func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodPristine(p.Pod).CPU.Shares
 	ends := false
@@ -55,11 +55,11 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	}, ends && requested.Set
 }
 
-// putsBack reports whether a value only undoes an earlier decision.
+// isRestore reports whether a value only undoes an earlier decision.
 func isRestore(v lifecycle.Value) bool { return v.Why.Hook == "" }
 
-// asked is the original value of a container's cgroup file: the runtime's request,
-// or else the value in a new cgroup. It is nil for what runtimes do not report.
+// originalOf returns the original value of a container's cgroup file: the runtime's request, or
+// else the value in a new cgroup. It is nil for values that runtimes do not report.
 func originalOf(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 	out, known := p.Of(v.Field, v.Key)
 	switch v.Field {

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// route turns a committed plan into an answer and into writes.
+// route turns a committed plan into an answer and kernel writes.
 func (n *node) route(w *work) {
 	switch w.done.Event.Kind {
 	case lifecycle.Synchronize:
@@ -46,8 +46,8 @@ func (n *node) route(w *work) {
 	}
 }
 
-// routeChanged routes the values of a container that was decided again; reported is
-// how a Synchronize describes it.
+// routeChanged routes the values of a container that was decided again. reported is the
+// container as a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind
 	if slices.Contains(w.done.Plan.Reassigned, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
@@ -58,8 +58,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 	case lifecycle.CreateContainer:
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
-		// Others may have got CPUs between our answer and the runtime's write: the
-		// last decision counts.
+		// Others may have got CPUs between our answer and the runtime's write, so the last
+		// decision is written again.
 		w.kernel.owner = ctr.ID
 		n.storeUpdate(ctr)
 	case lifecycle.UpdateContainer:
@@ -74,15 +74,14 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if w.done.Event.Former == "" {
 			return
 		}
-		// Its cgroup has a name now. If its pool moved while the runtime was
-		// creating it, its stored copy is changed before it starts.
+		// Its cgroup has a name now. If its pool changed while the runtime was creating it, its
+		// stored copy is changed before it starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
 		n.routeValues(w, ctr, route.Named, nil)
 	case lifecycle.Inform:
-		// It may have been created without a record, which a restart needs from now
-		// on.
+		// It may have been created without a record, which a restart needs.
 		n.track(ctr.ID).Recorded = true
 		n.prepareResizedTogether(w, ctr)
 	}
@@ -96,13 +95,13 @@ func (n *node) dropEnded(w *work) {
 	if p := w.done.Plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
-	if len(w.done.Plan.GonePods) > 0 { // others may have been swept with the event
+	if len(w.done.Plan.GonePods) > 0 { // the event may have ended other pods that were swept
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
 
-// losersFirst orders live containers so that those that lose CPUs come before those
-// that get them.
+// losersFirst sorts live containers so that those that lose CPUs come before those that get
+// CPUs.
 func (n *node) losersFirst(ids []string) []string {
 	var share, internalEvent []string
 	for _, id := range ids {
@@ -122,7 +121,7 @@ func (n *node) forget(w *work, id string) {
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
-	if w.done.Event.Kind != lifecycle.Synchronize { // prune decides about these
+	if w.done.Event.Kind != lifecycle.Synchronize { // prune removes the checkpoint's entries for these
 		n.checkpoint.Drop(id)
 	}
 	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
@@ -130,7 +129,7 @@ func (n *node) forget(w *work, id string) {
 	}
 }
 
-// target names a container's cgroup.
+// target returns a container's cgroup.
 func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	parent := ""
 	if p := n.state.Pod(ctr.PodID); p != nil {
@@ -168,13 +167,12 @@ func (n *node) preparePod(w *work, id string) {
 	}
 }
 
-// maxFailedCreates is how many creations of one container may fail in a row before
-// no contested field is claimed for it any more: two plugins that claim one field
-// fail every creation.
+// maxFailedCreates is how many creations of one container may fail in a row before the agent
+// stops setting contested fields for it. Two plugins that set one field fail every creation.
 const maxFailedCreates = 2
 
-// prepareCreate answers with the values that the attachment carries and no other
-// plugin sets, and leaves the rest for when the cgroup exists.
+// prepareCreate answers with the values that the attachment carries and no other plugin sets.
+// The other values are written when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
@@ -187,12 +185,12 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	values := n.routeValues(w, ctr, route.Creating, nil)
 	switch {
 	case !w.can.Stamps():
-		// It was created before it was reported, and carries no record: the
-		// checkpoint has one, and the runtime's copy is as reported.
+		// It was created before it was reported, and carries no record. The checkpoint has one,
+		// and the runtime's copy is as reported.
 		n.noteLate(ctr)
 		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, even if nobody owns anything and so nothing is decided
+	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // the record stays, even if no container owns CPUs and nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -233,7 +231,7 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	}
 }
 
-// noteLate stores in the checkpoint what a container would return to now, if that
+// noteLate stores in the checkpoint what a release would restore for a container now, if that
 // is known.
 func (n *node) noteLate(ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
@@ -241,7 +239,7 @@ func (n *node) noteLate(ctr *engine.Container) {
 	}
 }
 
-// noteUnplaced stores whether a container got the CPUs it may own: its record is as
+// noteUnplaced stores whether a container got the CPUs that it may own. Its record was written
 // at its creation and lacks that.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
@@ -250,9 +248,9 @@ func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	}
 }
 
-// prepareStart changes the runtime's copy before the start continues, if the
-// attachment can hold it. Its cgroup comes with the start, and a decision since the
-// creation would otherwise apply only after the first instruction.
+// prepareStart changes the runtime's copy before the start continues, if the attachment can
+// hold the start. The cgroup is created with the start, and a decision since the creation would
+// otherwise apply only after the first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	delete(n.failedCreates, ctr.Key)
@@ -263,10 +261,10 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	case t.undescribed && ctr.Undescribed.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
 		n.prepareLive(w, ctr, w.done.Event.Container)
-	case t.noCgroupPath: // only now its cgroup is known
+	case t.noCgroupPath: // its cgroup is known only now
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
-	case t.sent == nil: // created while no agent ran: what only a creation carries is lost
+	case t.sent == nil: // it was created while no agent ran, so values that only a creation carries are lost
 		n.prepareLive(w, ctr, w.done.Event.Container)
 	case w.can.HoldsStart:
 		n.routeValues(w, ctr, route.Starting, nil)
@@ -283,18 +281,18 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t.Pending = runtimesync.Requested(w.done.Event.Requested)
 	n.routeValues(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
-		n.storeUpdate(ctr) // nobody waited for our answer: the update is reported afterwards
+		n.storeUpdate(ctr) // the update is reported afterwards, and the runtime does not wait for an answer
 	}
 }
 
-// prepareFollowing updates a container that was resized with its pod: its record is
+// prepareResizedTogether updates a container that was resized with its pod, whose record is
 // older.
 func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
 	n.noteLate(ctr)
 	n.prepareLive(w, ctr, nil)
 }
 
-// createDone notes that the runtime knows a container. It may have ignored what was
+// createDone notes that the runtime knows a container. The runtime may have ignored what was
 // sent before.
 func (n *node) createDone(ctr *engine.Container) {
 	if n.track(ctr.ID).CreateDone() {
@@ -302,7 +300,7 @@ func (n *node) createDone(ctr *engine.Container) {
 	}
 }
 
-// written notes that the runtime has stored the answer to an update, on top of
+// storeUpdate notes that the runtime has stored the answer to an update, which may overwrite
 // later values in its copy.
 func (n *node) storeUpdate(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
@@ -313,9 +311,9 @@ func (n *node) storeUpdate(ctr *engine.Container) {
 	}
 }
 
-// prepareLive applies the present decision to an existing container: to the kernel
-// at once, to the runtime's copy later. reported is the container as the runtime
-// describes it, nil if it is known already.
+// prepareLive applies the current decision to an existing container: to the kernel at once, to
+// the runtime's copy later. reported is the container as the runtime describes it; nil if it is
+// known already.
 func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Undescribed.Why != ""
@@ -328,9 +326,8 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 	n.routeValues(w, ctr, route.Living, reported)
 }
 
-// prepareSeat applies a pool's change to its containers: to the kernel before the
-// answer, and with the answer to the runtime's copy of those that have no cgroup
-// yet.
+// prepareGroup applies a pool's change to its containers: to the kernel before the answer, and
+// with the answer to the runtime's copy of containers that have no cgroup yet.
 func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
 	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Group, change.Before) {
@@ -345,7 +342,7 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 		}
 		if change.Starved {
 			w.done.Problems = append(w.done.Problems, lifecycle.Problem{
-				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it is given CPUs outside",
+				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it gets CPUs outside of them",
 			})
 		}
 		target, err := n.target(ctr)
@@ -362,9 +359,9 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	}
 }
 
-// sendCreated adds an update of the runtime's copy to the answer, for a container that
-// has no cgroup yet: without it, the container would start on CPUs that it has lost. It
-// reports whether the answer can carry the update.
+// sendCreated adds an update of the runtime's copy to the answer, for a container that has no
+// cgroup yet. Without it, the container would start on CPUs that it has lost. It reports
+// whether the answer can carry the update.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
 	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false
@@ -373,9 +370,8 @@ func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bo
 	return true
 }
 
-// canUpdateOthers reports whether the answer to an event can change other containers.
-// If starts can be held, any answer can; of NRI's answers three have a field for
-// it.
+// canUpdateOthers reports whether the answer to an event can change other containers. If starts
+// can be held, any answer can; of NRI's answers, three have a field for it.
 func (w *work) canUpdateOthers() bool {
 	switch w.done.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
@@ -384,8 +380,8 @@ func (w *work) canUpdateOthers() bool {
 	return w.from != nil && w.can.HoldsStart
 }
 
-// refreshCreated does the same for containers that lose nothing now and whose copy
-// is out of date: it may have CPUs that others get.
+// refreshCreated does what sendCreated does for containers that lose nothing now and whose copy
+// is outdated: the copy may list CPUs that others get.
 func (n *node) refreshCreated(w *work) {
 	if !w.canUpdateOthers() || !w.done.Plan.Moved() {
 		return

@@ -17,10 +17,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Release restores everything that was decided. It applies a policy that decides
-// nothing, with the kernel's original values where the engine cannot know them, and
-// returns when the runtime's copies agree or ctx ends. It leaves values that
-// another program has changed since.
+// Release restores everything that was decided. It applies a policy that decides nothing, and
+// uses the kernel's original values where the engine cannot know them. It returns when the
+// runtime's copies agree or ctx ends. It leaves values that another program has changed since.
 func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
@@ -36,7 +35,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	return r
 }
 
-// tune applies the settings of a configuration for the conductor itself.
+// tune applies the conductor's own settings.
 func (c *Conductor) tune(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -45,8 +44,8 @@ func (c *Conductor) tune(t Tuning) {
 	c.keeper.SetConflictLimit(t.ConflictLimit)
 }
 
-// awaitCopies waits until the runtime's stored copies are up to date, and returns
-// how many are not. Without a runtime it does not wait.
+// awaitCopies waits until the runtime's stored copies are up to date, and returns how many are
+// not. Without a runtime it does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
@@ -68,8 +67,8 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
-// staleCopies lists our values in the runtime's stored copies: the runtime would
-// write them again at the kubelet's next update.
+// staleCopies lists our values in the runtime's stored copies. The runtime would write them
+// again at the kubelet's next update.
 func (n *node) staleCopies() []api.Kept {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,11 +99,11 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 		}
 		switch {
 		case to.from == nil:
-			k.Why = "no runtime is connected that could be told " + v.String()
+			k.Why = "no runtime is connected that could get " + v.String()
 		case can.Refuses(runtimes.Push, v) != "":
 			k.Why = can.Refuses(runtimes.Push, v)
 		default:
-			k.Why = fmt.Sprintf("%s did not take %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
+			k.Why = fmt.Sprintf("%s did not accept %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
 		}
 		out = append(out, k)
 	}
@@ -146,9 +145,9 @@ func Released(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// giveUp restores what an earlier agent wrote for live containers, if this one does
-// not decide it. Containers that the runtime cannot describe keep their
-// values: it is called again when one can be read.
+// restoreEarlier restores what an earlier agent wrote for live containers, if this one does not
+// decide it. Containers that the runtime cannot describe keep their values; it is called again
+// when the runtime describes one.
 func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
@@ -179,9 +178,8 @@ func (n *node) dirs() (out []string) {
 	return out
 }
 
-// findEarlier notifies the keeper of an earlier agent: a record, or a key that was
-// used before, shows that one has written. Each Synchronize checks it until one
-// finds it.
+// checkEarlierAgent tells the keeper whether an earlier agent has written: a record, or a key
+// that was used before, shows that. Each Synchronize checks it until one finds it.
 func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 	if c.checkedEarlier {
 		return

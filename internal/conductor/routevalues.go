@@ -11,13 +11,12 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// capabilities are those of an attachment, or, for an event without one, of a
-// connected attachment. Answers have no files of the unified hierarchy if the
-// kernel may lack them, since an OCI runtime fails a container for an unknown file,
-// and in cgroup version 1 for any (runc 1.5: "cannot use unified on cgroup v1").
-// The keeper writes them when the cgroup exists, and reports what the kernel
-// refuses. If the cgroup comes only with the first instruction, only the runtime
-// can write them in time, and version 2 accepts that.
+// capabilities returns those of the event's attachment, or of a connected attachment if the
+// event has none. It removes cgroup v2 files from the answer's fields if the kernel may lack
+// them, because an OCI runtime fails a container for an unknown file. With cgroup v1 it removes
+// all of them (runc 1.5: "cannot use unified on cgroup v1"). The keeper writes them when the
+// cgroup exists, and reports what the kernel refuses. If the cgroup is created only with the
+// first instruction, only the runtime can write them in time, and cgroup v2 accepts that.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
 		from = n.connected().from
@@ -32,7 +31,7 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 	return can
 }
 
-// known are the inputs of a value's route.
+// routeInputs collects what the route of a value depends on.
 func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
 	k := route.Known{Contest: n.whyNotClaimed(ctr, v.Field)}
 	if p == route.Creating {
@@ -47,9 +46,8 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 	return k
 }
 
-// bring sends a container's values along their routes for this phase of its life,
-// and returns them. reported is the container as the runtime describes it, nil if
-// it is known already.
+// routeValues sends a container's values to the sinks of this phase of its life, and returns
+// them. reported is the container as the runtime describes it; nil if it is known already.
 func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
@@ -85,15 +83,15 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 			t.lost(v, r.Missing, r.Why)
 		}
 		if p == route.Updating && !k.Kept && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
-			// Before the runtime writes: with a burst above the new quota the
-			// kernel would refuse the quota.
+			// Write it before the runtime writes its values: the kernel refuses a quota below
+			// the burst.
 			w.kernel.owner = ctr.ID
 		}
 	}
 	return values
 }
 
-// answerWith puts a value into the answer to its container's event.
+// answerWith adds a value to the answer for its container's event.
 func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.Updating {
@@ -108,9 +106,9 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	t.give(v)
 }
 
-// toKernel gives the keeper a value. A resize takes CPUs before others get them,
-// and others lose CPUs before a resize gives them. So the value is written in one
-// batch with theirs, before the runtime writes it.
+// toKernel gives a value to the keeper. A resize takes CPUs before others get them, and others
+// lose CPUs before a resize gives them. So the value is written in one batch with theirs,
+// before the runtime writes it.
 func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
@@ -122,7 +120,7 @@ func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	}
 }
 
-// send changes the runtime's stored copy of a container with the answer.
+// sendInAnswer changes the runtime's stored copy of a container with the answer.
 func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
 	t, others := n.track(ctr.ID), w.answer.Others
 	if last := len(others) - 1; p == route.Starting && last >= 0 && others[last].Container == ctr.ID {
@@ -139,8 +137,8 @@ func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p
 	}
 }
 
-// leaveToKernel writes a value to the kernel alone: for a reason, if the runtime
-// could have it, or until the runtime's stored copy is updated.
+// keepInKernel writes a value to the kernel only: either permanently, for the reason why, or
+// until the runtime's stored copy is updated.
 func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
@@ -171,7 +169,8 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 	}
 }
 
-// contest says why a field is not claimed at a container's creation, or "".
+// whyNotClaimed returns the reason why the agent does not set a field at a container's
+// creation; "" if it does.
 func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.ceded[f]:

@@ -16,20 +16,20 @@ import (
 
 // work is one event while it is handled.
 type work struct {
-	done  nodeview.Done // what is reported of it
+	done  nodeview.Done // the report about it
 	from  Carrier
 	start time.Time
 	facts engine.Facts
-	// first runs before facts are gathered, and last when the kernel has the
-	// decision; nil for nothing.
+	// first runs before facts are gathered, and last when the kernel has the decision; nil for
+	// nothing.
 	first func()
 	last  func() []keeper.Outcome
-	// read and write are for events that decide nothing: read runs under the node's
-	// lock, write makes the keeper write what it knows; nil for nothing.
+	// read and write belong to events that decide nothing. read runs under the node's lock, and
+	// write makes the keeper write values that it has; nil for nothing.
 	read  func()
 	write func() []keeper.Outcome
 
-	can            Capabilities // those of from; if that is nil, of a connected runtime
+	can            Capabilities // those of from, or of a connected runtime if from is nil
 	answer         Answer
 	kernel         writes
 	wasUnplaced    map[string]bool  // see unplaced
@@ -41,13 +41,13 @@ type work struct {
 
 // writes are values for the kernel.
 type writes struct {
-	// items are written before the answer; notes are values in the answer that the
-	// kernel must have from then on.
+	// items are written before the answer. notes are values in the answer that the keeper
+	// tracks from then on.
 	items, notes []keeper.Item
-	owner        string   // their rows are written after items
+	owner        string   // the keeper writes this owner's rows after items
 	forget       []string // pods and containers that have ended
-	// rest are writes that a creation's answer does not wait for, since the
-	// kernel's partitions have the same effect.
+	// deferred are writes that a creation's answer does not wait for, since the kernel's
+	// partitions have the same effect.
 	deferred *keeper.Deferred
 }
 
@@ -59,20 +59,20 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 	return w
 }
 
-// own is an event of ours that decides nothing.
+// internalEvent makes an event of the agent that decides nothing.
 func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
 	return &work{done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
-// run handles one event. Everything that changes a decision, or what is in force,
-// goes through it. The only error it returns is a *Rejection.
+// run handles one event. Everything that changes a decision, or what is in force, goes through
+// it. The only error it returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.turn.Lock()
-	c.confirmAnswered() // this event reads what the previous creation led to
+	c.confirmAnswered() // this event reads the results of the previous creation
 	c.begin(w)
 	c.recoverPanic(w, func() {
 		c.gather(w)
-		c.node.mu.Lock() // until it is routed: nobody sees half of a decision
+		c.node.mu.Lock() // until it is routed, so that no reader sees half of a decision
 		defer c.node.mu.Unlock()
 		c.decide(w)
 		c.route(w)
@@ -100,9 +100,9 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.isOver():
 		c.leave(w)
 	case w.done.Event.Kind == lifecycle.Synchronize:
-		// Runtimes drop a plugin that is slow here, and containers run on with the
-		// CPUs they have. The turn stays taken: no later event is decided before
-		// this one is in the kernel.
+		// Runtimes disconnect a plugin that answers Synchronize slowly, and its containers keep
+		// their CPUs. The turn stays taken, so no later event is decided before this one is in
+		// the kernel.
 		c.later.Go(func() {
 			finish()
 			c.freeMemory()
@@ -114,7 +114,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	return answer, nil
 }
 
-// decides reports whether an event decides something.
+// decides reports whether the event decides something.
 func (w *work) decides() bool { return w.done.Event.Kind < lifecycle.Repair }
 
 // isOver reports whether the new facts change nothing.
@@ -122,7 +122,7 @@ func (w *work) isOver() bool {
 	return !w.decides() && w.write == nil || w.done.Event.Kind == lifecycle.Inform && w.done.Plan != nil && len(w.done.Plan.Changed)+len(w.done.Plan.ChangedPods) == 0 && !w.failed
 }
 
-// begin begins the turn of an event.
+// begin starts the turn of an event.
 func (c *Conductor) begin(w *work) {
 	c.trace(w, stepTurn)
 	if w.decides() {
@@ -139,12 +139,11 @@ func (c *Conductor) leave(w *work) {
 	c.turn.Unlock()
 }
 
-// uptime is the time since the conductor was made. Differences between two uptimes
-// do not depend on the wall clock.
+// uptime returns the time since the conductor was made. It does not depend on the wall clock.
 func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.uptimes.began) }
 
-// recoverPanic runs a part of an event. A panic of ours costs the event its
-// decision, never the pod its life: it is logged and answered with no change.
+// recoverPanic runs a part of an event. A panic is logged and answered without changes: the
+// event has no decision, and the pod continues.
 func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
 		r := recover()
@@ -162,8 +161,8 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 	part()
 }
 
-// rereads reports whether an event describes what the runtime could not describe
-// before.
+// describesAgain reports whether the event describes a pod or container that the runtime could
+// not describe before.
 func describesAgain(s *engine.State, ev *lifecycle.Event) (is bool) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
@@ -192,8 +191,7 @@ func (c *Conductor) gather(w *work) {
 	}
 }
 
-// decide makes the plan the state. It runs under the lock, like route: neither does
-// I/O.
+// decide commits the plan to the state. It runs under the lock, like route; neither does I/O.
 func (c *Conductor) decide(w *work) {
 	if w.read != nil {
 		c.trace(w, stepGather)
@@ -241,8 +239,8 @@ func (c *Conductor) route(w *work) {
 	}
 }
 
-// apply writes the values that cannot wait for the answer. When it returns, others
-// have lost the CPUs that they give up.
+// apply writes the values that cannot wait for the answer. When it returns, others have lost
+// the CPUs that they give up.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stepApply)
 	c.recoverPanic(w, func() {
@@ -262,8 +260,8 @@ func (c *Conductor) apply(w *work) {
 			w.done.Wrote = c.keeper.Apply(to.items)
 		}
 		if w.done.Event.Kind == lifecycle.StartContainer {
-			// The last moment before its first instruction: others must give up
-			// their CPUs now if they did not before.
+			// This is the last moment before the first instruction, so others must give up
+			// their CPUs now if they have not yet.
 			w.done.Wrote = append(w.done.Wrote, c.keeper.RetryFailed()...)
 		}
 		if to.owner != "" {
@@ -294,7 +292,7 @@ func (c *Conductor) confirm(w *work) {
 	}
 	if takesOver && !w.failed {
 		if err := c.keeper.Tidy(); err != nil {
-			c.log.Warn("what an earlier run left stays", logkey.Err, err)
+			c.log.Warn("values of an earlier agent are not removed", logkey.Err, err)
 		}
 		c.node.mu.Lock()
 		c.synced = c.now()
@@ -305,16 +303,16 @@ func (c *Conductor) confirm(w *work) {
 	}
 }
 
-// confirmLater postpones what the pod of a creation need not wait for: the keeper's
-// notes, journal and log. A timer does it a moment later, or the next event, before
-// anything else is decided.
+// confirmLater postpones work that the pod of a creation need not wait for: the keeper's notes,
+// journal and log. A timer does it a moment later, or the next event does it before anything
+// else.
 func (c *Conductor) confirmLater(w *work) {
 	c.answered = w
 	c.confirmDue.Reset(answerDelay)
 }
 
-// confirmAnswered confirms the creation that was answered before, if that is not
-// done yet. The caller has the turn.
+// confirmAnswered confirms the creation that was answered last, if it is not confirmed yet. The
+// caller has the turn.
 func (c *Conductor) confirmAnswered() {
 	if w := c.answered; w != nil {
 		c.answered = nil
@@ -323,14 +321,14 @@ func (c *Conductor) confirmAnswered() {
 	}
 }
 
-// Settled returns when all decisions so far are in the kernel and reported.
+// Flush returns when all earlier decisions are in the kernel and reported.
 func (c *Conductor) Flush() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.confirmAnswered()
 }
 
-// rewrite makes the keeper write what it knows already, and notes the results.
+// rewrite makes the keeper write values that it has, and notes the results.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := internalEvent(k, nil, write)
 	_, _ = c.run(w)

@@ -11,8 +11,8 @@ import (
 // byRuntime is the note of a value that only the runtime can write.
 const byRuntime = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
 
-// leaveToRuntime reports whether only the runtime can write a value, as it is of the
-// agent's own container: the caller sends it. The keeper checks the runtime's write. A
+// leaveToRuntime reports whether only the runtime can write a value, which holds for the
+// agent's own container; the caller then sends it. The keeper checks the runtime's write. A
 // value that it did not find then counts as refused.
 func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delivery) (send bool) {
 	const channel = "runtime"
@@ -20,7 +20,7 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 	case o.RuntimeOnly():
 		t.RuntimeOnly = true
 		if before.Applied && before.Value == after.Value {
-			t.Invalidate(o.Value.Field) // another program wrote over it
+			t.Invalidate(o.Value.Field) // another program overwrote it
 		}
 		if before.Applied || before.Value != after.Value || before.Channel != channel {
 			after.Missing = api.NotYet
@@ -33,9 +33,9 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 	return false
 }
 
-// sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the
-// runtime writes them before the next event: then they are free before their new
-// owner starts. Another update follows, since no runtime reports that it took this.
+// sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the runtime
+// writes them before the next event. Then they are free before their new owner starts. Another
+// update follows, since no runtime reports that it applied this one.
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.done.Event.Container

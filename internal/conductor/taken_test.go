@@ -165,7 +165,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 		"none":        {crio{}, nil, []string{"cpu.quota: no runtime is connected", "memory.limit: no runtime is connected"}},
 		"taken":       {crio{}, &taking{}, nil},
 		"taken late":  {crio{}, slow{&taking{}}, nil}, // the copy is on its way, and no more in the queue
-		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not take -1", "memory.limit: a runtime did not take -1"}},
+		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not accept -1", "memory.limit: a runtime did not accept -1"}},
 		"not sayable": {throughCRI{}, &taking{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
 	} {
 		t.Run(name, func(t *testing.T) {

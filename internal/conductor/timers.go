@@ -9,36 +9,35 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// timer is a row of the conductor's table of timers.
+// timer is a row of the table of timers.
 type timer struct {
 	what  string
 	due   *time.Timer
-	every time.Duration // when it is due again; 0 if the code with work for it sets that
+	every time.Duration // the interval; 0 if other code sets the timer
 	do    func(context.Context)
 }
 
-// answerDelay lets an answer leave before the rest of its event takes the
-// processor.
+// answerDelay lets an answer leave before the rest of its event uses the processor.
 const answerDelay = 300 * time.Microsecond
 
-// sweepInterval is how often the conductor checks for pods that ended without an
-// event of the runtime. It costs one look-up of a directory per pod.
+// sweepInterval is how often the conductor checks for pods that ended without an event of the
+// runtime. A check costs one directory look-up per pod.
 const sweepInterval = 5 * time.Second
 
-// never is the due time of a timer that nobody has set.
+// never is the due time of a timer that is not set.
 const never = math.MaxInt64
 
-// Run serves the table of timers until ctx ends. No timer waits for another: the
-// sweep runs also on a node that is never idle, or while a runtime does not answer
-// an update. When Run returns, everything that was answered is confirmed. Other
-// timed work is separate: the keeper's drift (Watch), and the checkpoint, which is
-// saved after all of these (record.Checkpoint.Keep).
+// Run serves the table of timers until ctx ends. No timer waits for another: the sweep also
+// runs on a node that is never idle, or while a runtime does not answer an update. When Run
+// returns, everything that was answered is confirmed. Other timed work is separate: the
+// keeper's drift (Watch), and the checkpoint, which is saved after all of these
+// (record.Checkpoint.Keep).
 func (c *Conductor) Run(ctx context.Context) error {
 	timers := []timer{
 		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Flush() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
-		{"end pods that nobody ended", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
+		{"end pods whose cgroup is gone", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
 	var all sync.WaitGroup
 	for _, t := range timers {
@@ -64,16 +63,15 @@ func (t timer) serve(ctx context.Context) {
 	}
 }
 
-// retryCopies takes the lock.
+// retryCopies queues postponed copies again. It takes the lock.
 func (n *node) retryCopies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.Retry()
 }
 
-// sweep ends pods whose cgroup existed and is gone: runtimes forget pods older than
-// their last restart, and do not report their end. Their memory is freed, too. It
-// also finds containers that run without a cgroup.
+// sweep ends pods whose cgroup existed and is gone. Runtimes forget pods older than their last
+// restart, and do not report their end. It also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.Find()
 	c.reports.Absent()

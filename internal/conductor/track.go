@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// node is the decided state of the node, and how far it is applied. Its methods run
-// under mu and do no I/O; those that take mu themselves say so.
+// node is the decided state of the node, and how far it is applied. Its methods run under mu
+// and do no I/O; methods that take mu themselves say so.
 type node struct {
 	mu sync.Mutex // guards all below; never held across I/O
 
@@ -27,23 +27,22 @@ type node struct {
 	unified       bool // cgroups are of version 2
 }
 
-// track is what is known of one container beyond the engine's state: the results
-// for its values, and what the runtime knows. For a pod it has the results alone.
-// node.track makes it and node.forget drops it.
+// track is what is known of one container besides the engine's state: the results for its
+// values, and what the runtime knows. For a pod it has only the results. node.track makes it
+// and node.forget drops it.
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
 	sent             deliveries                 // the results for its values; nil if none was applied
-	given            map[lifecycle.Field]string // values it was created with that no runtime reports
+	given            map[lifecycle.Field]string // values that it was created with and that no runtime reports
 	cgroup           cgroupPath
-	noCgroupPath     bool // its creation named no cgroup that the keeper can use
+	noCgroupPath     bool // its creation has no cgroup path that the keeper can use
 	undescribed      bool // the runtime listed it without a description
 }
 
-// cgroupPath is a container's cgroup, and what it was derived from.
+// cgroupPath caches a container's cgroup, with the inputs that it was derived from.
 type cgroupPath struct{ parent, path, dir string }
 
-// track returns what is known of a container or pod; if nothing is, it adds an
-// empty one.
+// track returns the track of a container or pod. If there is none, it adds an empty one.
 func (n *node) track(id string) *track {
 	t := n.tracks[id]
 	if t == nil {
@@ -53,7 +52,7 @@ func (n *node) track(id string) *track {
 	return t
 }
 
-// of returns the result for a value. A nil track knows nothing.
+// of returns the result for a value. A nil track has none.
 func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	if t == nil {
 		return delivery{}, false
@@ -61,8 +60,8 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	return t.sent.of(v)
 }
 
-// give remembers a value that a container is created with and that no runtime
-// reports later; its record has it too.
+// give remembers a value that a container is created with and that no runtime reports later.
+// Its record has it too.
 func (t *track) give(v lifecycle.Value) {
 	if !unreported(v.Field) {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// View calls a function with the node as it is. Events wait for it.
+// View calls a function with the current state of the node. Events wait for it.
 func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -30,7 +30,7 @@ func attachedNow(runtimes map[string]attached) (all []api.Attached) {
 	return all
 }
 
-// Copied returns a copy of the state for a what-if.
+// CopyState returns a copy of the state for a what-if.
 func (c *Conductor) CopyState() (s *engine.State) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
 	return s
@@ -39,12 +39,12 @@ func (c *Conductor) CopyState() (s *engine.State) {
 // Journal returns the last events.
 func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
-// stuck is after how long an event counts as never ending. A lower memory limit may
-// make the kernel reclaim for many seconds.
+// stuckAfter is the time after which an event counts as stuck. After a lower memory limit the
+// kernel may reclaim for many seconds.
 const stuckAfter = 2 * time.Minute
 
-// Alive reports whether the conductor still handles events: its lock is free before
-// ctx ends, and no event is stuck. Nothing outside of this process affects it.
+// Alive reports whether the conductor still handles events: its lock is free before ctx ends,
+// and no event is stuck. It does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if s := c.uptimes.since.Load(); s != 0 {
 		if took := c.uptime() - time.Duration(s); took > stuckAfter {

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Watch finds values that others change in the kernel and repairs them, until ctx
-// ends. Without a watcher it reads all files in turn.
+// Watch finds values that others change in the kernel and repairs them, until ctx ends. Without
+// a watcher it polls all files in turn.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	d := keeper.Drift{
 		Keeper: c.keeper, Watcher: w, Noticed: c.askForResources, Repair: c.repair, Retry: c.retryRefused,
@@ -22,9 +22,8 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	return d.Run(ctx)
 }
 
-// RepairAll checks every value in force at once. It writes again what others have
-// changed and what the kernel refused. Watch does the same in small steps, within a
-// second.
+// RepairAll checks every value in force at once. It writes again what others have changed and
+// what the kernel refused. Watch does the same in small steps, within a second.
 func (c *Conductor) RepairAll() {
 	if owners := c.keeper.Differing(); len(owners) > 0 {
 		c.repair(owners)
@@ -32,8 +31,8 @@ func (c *Conductor) RepairAll() {
 	c.retryRefused()
 }
 
-// askForResources asks a runtime that does not report updates whether it changed a value:
-// a container's new resources must be known before its values are repaired.
+// askForResources asks a runtime that does not report updates whether it changed a container.
+// The new resources must be known before the container's values are repaired.
 func (c *Conductor) askForResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -44,8 +43,8 @@ func (c *Conductor) askForResources(owner string) {
 	}
 }
 
-// retryRefused writes again what the kernel refused: the reason may have been
-// another value that is gone by now, such as a container's quota for its pod's.
+// retryRefused writes again what the kernel refused. The reason may have been another value
+// that is gone by now, such as a container's quota above its pod's.
 func (c *Conductor) retryRefused() {
 	if owners := c.keeper.Refused(); len(owners) > 0 {
 		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {

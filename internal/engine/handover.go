@@ -8,8 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kindOf is what a container is in its pod (app, init, sidecar), by its spec; an
-// app container without one.
+// kindOf returns the kind of a container by the pod's spec; an app container if there is none.
 func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
 	spec, _ := p.Spec.Container(name)
 	return spec.Kind
@@ -24,14 +23,13 @@ func (p *Pod) comesAfter(name, other string) bool {
 }
 
 // takeOverFrom returns the CPUs of its pod that a new container may take over, if each
-// container owns its own: those that a pod owned before a restart and that no
-// container has now, and those of init containers.
+// container owns its own CPUs: those that the pod owned before a restart and that no container
+// has now, and those of init containers.
 //
-// Init containers end before the next container in the spec is created, so it does
-// not matter whether they are still reported as running. A container that is
-// reported later without coming after them, as bypass may do, gets nothing while
-// they live. An init container runs before all others, so it may have the CPUs of
-// any container that does not live; those of sidecars stay theirs.
+// Init containers end before the next container in the spec is created, so it does not matter
+// whether the runtime still reports them as running. A container that does not come after them
+// in the spec gets nothing while they live. An init container runs before all others, so it may
+// have the CPUs of every container that does not live, except those of sidecars.
 func (s *placer) takeOverFrom() topology.Set {
 	out := s.n.ledger.WithoutContainer(s.p.Pod.UID)
 	if s.p.Spec == nil {
@@ -53,8 +51,8 @@ func (s *placer) takeOverFrom() topology.Set {
 	return out.Minus(kept)
 }
 
-// liveNames says for each container name of a pod whether a container of it lives. It
-// does not count the container with the id except.
+// liveNames says for each container name of a pod whether a container of that name lives. It
+// leaves out the container with the id except.
 func (n *view) liveNames(podID, except string) map[string]bool {
 	lives := map[string]bool{}
 	for _, c := range n.containersOf(podID) {
@@ -63,8 +61,8 @@ func (n *view) liveNames(podID, except string) map[string]bool {
 	return lives
 }
 
-// handOver frees the CPUs of a pod's init containers that no container took over,
-// once all its containers exist.
+// handOver frees the CPUs of a pod's init containers that no container took over, when all its
+// containers exist.
 func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return

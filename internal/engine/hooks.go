@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// input is what hooks see of a container, or of the pod if c is nil.
+// input is the input of hooks for a container, or for the pod if c is nil.
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
@@ -30,24 +30,24 @@ func (o *output) input() *hook.Input {
 	if o.c.Assignment.From == placement.ByKubelet {
 		in.Pool, in.Mems = placement.Unclassified, ""
 		if o.c.Assignment.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
-			in.CPUs = "" // the kubelet wrote them itself
+			in.CPUs = "" // the kubelet set them itself
 		}
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
 	in.CPUEnv = o.c.CPUEnv
-	if o.c.decided.creation != nil { // the runtime's request for a new container, with what we decided for it and its pod
+	if o.c.decided.creation != nil { // only a new container has these: the runtime's request, and the decision for it and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {
 			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
 		}
-		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // a pool is as large as its containers' requests, this one's included
+		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // a pool is as large as its containers' requests, so this container counts too
 		now.CPUs, in.Creation = cpus.Len(), &now
 	}
 	return in
 }
 
-// seatText is the seat's CPUs as a kernel list; it comes from the seat's group if
-// the CPUs are still the same.
+// cpuList returns the CPUs of a group as a kernel list. It reuses the group's text if the CPUs
+// have not changed.
 func (n *view) cpuList(seat placement.CPUGroup) string {
 	if b := n.base.groups[seat]; b != nil && !n.ledger.moved && !n.fresh {
 		return b.text
@@ -56,7 +56,7 @@ func (n *view) cpuList(seat placement.CPUGroup) string {
 	return n.machine.Format(cpus)
 }
 
-// output merges proposals by the fields' composition rules.
+// output merges the proposals of hooks by the composition rules of the fields.
 type output struct {
 	hook.Output
 
@@ -66,8 +66,7 @@ type output struct {
 	failed string
 }
 
-// run asks one hook. If the hook panics, it proposes nothing, and the panic is
-// reported.
+// run asks one hook. A hook that panics proposes nothing, and the panic is reported.
 func (o *output) run(h hook.Hook, in *hook.Input) {
 	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
@@ -82,7 +81,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}()
 	h.Propose(in, &o.Output)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had] // add never overtakes what is read
+	o.Values = o.Values[:had] // add writes only at positions that were read before
 	for _, v := range proposed {
 		o.add(v)
 	}
@@ -91,7 +90,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}
 }
 
-// add keeps a value unless an earlier hook set the same field to something else.
+// add keeps a value unless an earlier hook set the same field to another value.
 func (o *output) add(v lifecycle.Value) {
 	for i, have := range o.Values {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
@@ -101,17 +100,17 @@ func (o *output) add(v lifecycle.Value) {
 			o.Values[i] = v
 		} else if v.String() != have.String() {
 			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf(
-				"hooks %s and %s disagree on %s: %s stands, not %s", have.Why.Hook, v.Why.Hook, v.Field, have, v)})
+				"hooks %s and %s disagree on %s: %s is used, not %s", have.Why.Hook, v.Why.Hook, v.Field, have, v)})
 		}
 		return
 	}
 	o.Values = append(o.Values, v)
 }
 
-// minQuota is the least quota that the kernel accepts, in µs.
+// minQuota is the smallest quota that the kernel accepts, in µs.
 const minQuota = 1000
 
-// scale applies the factors of hooks to quotas, once all values are set.
+// scale applies the factors of hooks to quotas, when all values are set.
 func (o *output) scale(in *hook.Input) {
 	for _, s := range o.Scales {
 		if s.Field != lifecycle.CPUQuota {
@@ -140,21 +139,21 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
-// neutral are the values that cgroup files have while no program sets them.
+// neutral has the values of cgroup files that no program has set.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
 }
 
-// Neutral is the value of a file in a new cgroup, for files that hooks decide.
+// Neutral returns the value of a file in a new cgroup, for files that hooks decide.
 func Neutral(key string) (text string, known bool) {
 	text, known = neutral[key]
 	return text, known
 }
 
-// revert adds values that restore the runtime's request for every resource that was
-// proposed before and is no longer.
+// revert adds values that restore the runtime's request for each resource that hooks decided
+// before and no longer decide.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
@@ -173,12 +172,12 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
 			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: we set none
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty, since we set none
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
 			v.Int = unlimited
-			for _, h := range pristine.Hugepages { // of a size that occurs twice the last counts, as in OCI runtimes
+			for _, h := range pristine.Hugepages { // if a size occurs twice, the last one counts, as in OCI runtimes
 				if h.Size == old.Key {
 					v.Int = int64(min(h.Limit, math.MaxInt64))
 				}
@@ -188,7 +187,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			if v.Text, known = neutral[old.Key]; !known {
 				continue
 			}
-		default: // environment, mounts, devices: fixed when the container was created
+		default: // environment, mounts and devices are fixed at the container's creation
 			continue
 		}
 		values = append(values, v)
@@ -196,8 +195,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// claim notes which resources hooks decide for a container now. A container is new
-// to us until something was proposed for it.
+// claim notes which resources hooks decide for a container now.
 func (c *Container) claim(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
@@ -210,13 +208,13 @@ func (c *Container) claim(values []lifecycle.Value) {
 	c.Stamp.decidedBefore = true
 }
 
-// givenBack are the fields of ours that a runtime's copy may hold.
+// restorable are the fields that hooks decide and that a runtime's copy may hold.
 var restorable = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// carried lists the values of ours that a running container has: fields that we may
-// decide and whose value in the runtime's copy differs from the request. If nothing
-// is decided for such a field now, its request is restored, although no record of
-// the decision is left. Zero is what a runtime sends for a value it does not know.
+// valuesInCopy lists our values in the runtime's copy of a running container: those of fields
+// that hooks may decide and whose value differs from the request. If no hook decides such a
+// field now, its request is restored, even if no record of the decision is left. A runtime
+// sends zero for a value that it does not know.
 func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
@@ -232,6 +230,6 @@ func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resourc
 	return out
 }
 
-// unlimited is a limit that was requested as none or as zero, which mean the same
-// to every runtime.
+// unlimited reports whether a limit was requested as none or as zero, which mean the same to
+// every runtime.
 const unlimited int64 = -1

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mergeExternal grants a container the values of hook servers as far as possible,
-// and keeps them. It refuses what others own, what does not exist, and what only a
-// creation can set once the container exists.
+// mergeExternal grants a container the values of hook servers as far as possible, and stores
+// them. It refuses CPUs that others own, resources that do not exist, and values that only a
+// creation can set if the container exists.
 func (s *placer) mergeExternal(o lifecycle.HookServerAnswer, creating bool) {
 	if o.Empty() {
 		if creating {
@@ -48,33 +48,32 @@ var inUpdates = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified,
 }
 
-// layer is a list of values with at most one per slot. A hook server may answer
-// thousands, as many as a container has variables.
+// slotValues is a list of values with at most one per slot. A hook server may answer with
+// thousands of variables.
 type slotValues struct {
 	values []lifecycle.Value
-	at     map[slot]int // from 1
+	at     map[slot]int // the index + 1, by slot
 }
 
-// slot is what a value sets: a field, and the name in it, such as that of a
-// variable.
+// slot is what a value sets: a field, with its key.
 type slot struct {
 	field lifecycle.Field
 	scope lifecycle.Scope
 	key   string
 }
 
-// find returns the index of the value with the same slot, -1 if there is none.
+// find returns the index of the value with the same slot; -1 if there is none.
 func (l *slotValues) find(v lifecycle.Value) int {
 	if l.at == nil {
 		l.at = make(map[slot]int, len(l.values))
-		for i := len(l.values) - 1; i >= 0; i-- { // the first counts
+		for i := len(l.values) - 1; i >= 0; i-- { // the first value of a slot counts
 			l.at[slot{l.values[i].Field, l.values[i].Scope, l.values[i].Key}] = i + 1
 		}
 	}
 	return l.at[slot{v.Field, v.Scope, v.Key}] - 1
 }
 
-// lay adds a value, or replaces the one with the same slot.
+// set adds a value, or replaces the one with the same slot.
 func (l *slotValues) set(v lifecycle.Value) {
 	if i := l.find(v); i >= 0 {
 		l.values[i] = v
@@ -84,8 +83,8 @@ func (l *slotValues) set(v lifecycle.Value) {
 	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// Standing are the earlier values that an update does not mention. What an update
-// requests again counts, unless a hook server answers otherwise again.
+// NotOverridden returns the earlier values of hook servers that an update does not request
+// anew. The update's request counts, unless a hook server answers again.
 func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -104,8 +103,8 @@ func (c *Container) deny(v lifecycle.Value, why, then string) {
 	}), lifecycle.MaxProblems)
 }
 
-// grantExternalCPUs returns which of a hook server's CPUs a container may use, as a
-// list: those of this machine that its pod's cgroup allows and nobody owns.
+// grantExternalCPUs returns which of a hook server's CPUs a container may use, as a kernel
+// list: those of this machine that its pod's cgroup allows and that have no owner.
 func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 		return ""
 	}
 	if _, owns := s.n.ledger.Of(s.c.Key); owns {
-		return v.Text // reported when it gets its CPUs
+		return v.Text // reported when the container gets its CPUs
 	}
 	given, _ := s.n.kubeletOwned(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
@@ -138,9 +137,8 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantExternalMemory returns which of a hook server's memory nodes a container may
-// use: all, or none if one has no memory or the kubelet bound the container to
-// others.
+// grantExternalMemory returns which of a hook server's memory nodes a container may use: all,
+// or none if one of them has no memory or the kubelet bound the container to others.
 func (s *placer) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).External.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "it keeps these")
@@ -159,8 +157,7 @@ func (s *placer) grantExternalMemory(v lifecycle.Value) string {
 	return topology.FormatList(ids)
 }
 
-// memoryNodes are the ids of the nodes with memory; all nodes if their memory is
-// not known.
+// memoryNodes returns the ids of the nodes with memory; all nodes if their memory is not known.
 func memoryNodes(m *topology.Machine) []int {
 	var with, all []int
 	for _, n := range m.Nodes {
@@ -175,15 +172,15 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// externalCPUs returns the CPUs that a container was granted from a hook server,
-// and the value that has them.
+// externalCPUs returns the CPUs of a hook server that a container was granted, and the value
+// that has them.
 func (s *placer) externalCPUs() (topology.Set, lifecycle.Value) {
 	v := firstOf(s.c.HookServerValues, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
-// shareExternal limits a container in a pool to the CPUs it was granted from a hook
-// server. A later owner takes some away, as from any pool.
+// shareExternal limits a container in a pool to the hook server's CPUs that it was granted. A
+// later owner takes some of them, as from any pool.
 func (s *placer) shareExternal() {
 	cpus, v := s.externalCPUs()
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
@@ -191,11 +188,10 @@ func (s *placer) shareExternal() {
 	}
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Unclassified, Within: cpus}
 	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, "CPUs a hook server chose"
-	s.c.decided.narrowed = true // written even if it is the whole pool
+	s.c.decided.narrowed = true // written even if these are all CPUs of the pool
 }
 
-// ownNotExternal drops the CPUs that a hook server wants for a container that owns
-// some.
+// ownNotExternal drops the CPUs that a hook server wants for a container that owns CPUs.
 func (s *placer) ownNotExternal(owned topology.Set) {
 	cpus, v := s.externalCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
@@ -216,7 +212,7 @@ func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	for _, v := range o.c.HookServerValues {
 		if v.Field == lifecycle.CPUSetCPUs {
 			if o.c.Assignment.From != v.Why.Source || o.c.Assignment.Pool != placement.Unclassified {
-				continue // none of its CPUs is left: the pool counts
+				continue // if none of its CPUs is left, the pool's CPUs count
 			}
 			v.Text = o.n.cpuList(o.c.Assignment.CPUGroup)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// setFacts sets a pod's spec, and what the kubelet granted its containers: those
-// gathered now, else those known before. Facts of another pod do not count; a spec
-// of another pod is reported.
+// setFacts sets a pod's spec and the kubelet's grants to its containers: the facts gathered
+// now, or else the known ones. It ignores facts of another pod, and reports a spec of another
+// pod.
 func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
@@ -34,21 +34,19 @@ func (d *draft) decidePod(p *Pod) {
 	var err error
 	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
-		p.assigned = topology.Set{} // no live container has any
+		p.assigned = topology.Set{} // no live container has bursts
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Undescribed != "" {
-		// Its request is not known. It can have its CPUs alone without it, if its
-		// cgroup is known.
+		// Its request is not known. It can still have exclusive CPUs, if its cgroup is known.
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, undescribedProblem(p.Pod.Undescribed))
 	}
 	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod again whose spec became known, and those of its containers
-// that the spec affects. No decision on CPUs depends on it. A spec that changes nothing
-// leaves an empty plan.
+// inform decides a pod again whose spec became known, and the containers that the spec affects.
+// No decision about CPUs depends on the spec. A spec that changes nothing leaves an empty plan.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)
 	if old == nil || old.Stopped {
@@ -60,10 +58,10 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.ProblemSummary.Problems, old.ProblemSummary.Problems) || n.ProblemSummary.More != old.ProblemSummary.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
-	// Otherwise it counts for CPUs that are chosen later.
+	// Otherwise the spec counts only for CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !limitsChanged(old, n) {
-		return // hooks use nothing else of it for a container
+		return // hooks use nothing else of the spec for a container
 	}
 	for _, id := range d.n.base.byPod[pod.ID] {
 		if c := d.n.container(id); c != nil && c.Alive() {

@@ -11,9 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// pinned returns the CPUs that the kubelet's static CPU manager gave to a container
-// alone, empty for none: by its PodResources API if that counts, else by the
-// runtime's request.
+// pinned returns the exclusive CPUs that the kubelet's static CPU manager gave to a container;
+// empty if none. The PodResources API says so if it counts, otherwise the runtime's request.
 func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) topology.Set {
 	if p == nil {
 		return topology.Set{}
@@ -24,9 +23,9 @@ func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) 
 	return placement.Pinned(n.machine, p.Intent, requested)
 }
 
-// seatKubelets makes a container own what the kubelet gave it, if the kubelet
-// decides. Its CPUs are taken from all others, and nothing else of it changes. They
-// are not in its record: the kubelet reports them again after a restart.
+// placeByKubelet makes a container own what the kubelet gave it, if the kubelet decides. All
+// others lose these CPUs, and nothing else of the container changes. The CPUs are not in its
+// record, because the kubelet reports them again after a restart.
 func (s *placer) placeByKubelet() bool {
 	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
 	if t.DecidedElsewhere == nil || !s.n.policy.Place {
@@ -53,9 +52,8 @@ func (s *placer) placeByKubelet() bool {
 	return true
 }
 
-// takenFrom returns another owner of CPUs that the kubelet gave to a container, nil
-// if there is none. A container that had them from the kubelet and does not run any
-// more has lost them by this grant.
+// otherOwner returns another owner of CPUs that the kubelet gave to a container; nil if there
+// is none. An owner that got them from the kubelet and has ended loses them by this grant.
 func (n *view) otherOwner(key placement.Key, cpus topology.Set) *placement.Taken {
 	for {
 		var taken *placement.Taken
@@ -70,8 +68,8 @@ func (n *view) otherOwner(key placement.Key, cpus topology.Set) *placement.Taken
 	}
 }
 
-// kubelets returns which of these CPUs the kubelet gave to containers of other
-// pods, and one such pod. CPUs with an owner in the ledger are not among them.
+// kubeletOwned returns which of these CPUs the kubelet gave to containers of other pods, and
+// one such pod. CPUs with an owner in the ledger do not count.
 func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	for _, c := range n.changedContainers(n.base.listed > 0) {
 		if c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Own {
@@ -87,8 +85,8 @@ func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner
 	return both, owner
 }
 
-// regroup updates pools if the kubelet gave away CPUs by this event, or has them
-// back: its grants count only that long.
+// regroup updates pools if the kubelet gave away CPUs by this event, or got them back. Its
+// grants count only as long as it reports them.
 func (d *draft) regroup() {
 	if d.n.policy.Place && d.pinsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -97,9 +95,8 @@ func (d *draft) regroup() {
 	}
 }
 
-// regrant makes containers own the CPUs that the kubelet gave them while the ledger
-// still had another owner: the runtime may report the end of that owner after the
-// kubelet's grant.
+// regrant makes containers own the CPUs that the kubelet gave them while the ledger still had
+// another owner. The runtime may report the end of that owner only after the kubelet's grant.
 func (d *draft) regrant() {
 	if d.n.policy.KubeletGives() && d.freed() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -112,7 +109,7 @@ func (d *draft) regrant() {
 	}
 }
 
-// seatAnew places those containers again that share a pool and meet a condition.
+// placeAgainWhere places the containers of pools again that meet a condition.
 func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)
@@ -132,8 +129,8 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freed reports whether a pod or container owns fewer CPUs than before this event, or
-// a container that owned CPUs by the kubelet's grant has ended: others may use them then.
+// freed reports whether a pod or container owns fewer CPUs than before this event, or a
+// container has ended that owned CPUs by the kubelet's grant. Others may then use them.
 func (d *draft) freed() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
@@ -141,8 +138,8 @@ func (d *draft) freed() bool {
 	})
 }
 
-// pinsMoved reports whether the kubelet gave away CPUs by this event, or has them
-// back, that have no owner in the ledger.
+// pinsChanged reports whether the kubelet gave away CPUs by this event, or got them back, that
+// have no owner in the ledger.
 func (d *draft) pinsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {

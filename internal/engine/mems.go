@@ -12,10 +12,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// chooseMemory decides the memory nodes of a new container: those of its CPUs if it
-// owns these or is bound to their nodes, else all nodes that no other pod has alone.
-// If nothing is left on its nodes, it is not confined to them. It keeps the kubelet's
-// choice. It decides only once, as pages would have to move.
+// chooseMemory decides the memory nodes of a new container: those of its CPUs, if it owns these
+// or is bound to their nodes; otherwise all nodes that no other pod has exclusively. If its
+// nodes have no free memory, it may use others. It keeps the kubelet's choice. The decision is
+// final, because the kernel would have to move pages.
 func (s *placer) chooseMemory() {
 	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
@@ -44,8 +44,8 @@ func (s *placer) chooseMemory() {
 	s.c.Mems = topology.FormatList(ids)
 }
 
-// memoryNear are the CPUs that a container's memory is to be near to: its own, or those of
-// the NUMA nodes it is bound to. There are none where it may run on all.
+// memoryNear returns the CPUs that a container's memory should be near: its own, or those of
+// the NUMA nodes that it is bound to. It is empty if the container may run on all CPUs.
 func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
 	case c.Assignment.Pool == placement.Own:
@@ -61,9 +61,9 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	return cpus
 }
 
-// memoryNodes lists the nodes that have memory, ordinary or other, but for those that
-// another pod has alone; bounded reports whether there are any of these. Where others
-// have all ordinary memory alone, no pod is kept off it.
+// memoryNodes lists the nodes with memory that no other pod has exclusively. bounded reports
+// whether another pod has some exclusively. If other pods have all DRAM nodes exclusively, the
+// pod may use every node.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	alone, ordinary := s.n.ledger.ExclusiveNodesOfOthers(s.p.Pod.UID), false
@@ -83,11 +83,10 @@ func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	return usable, len(usable) < len(all)
 }
 
-// freeMemory is the memory that the limits of placed containers leave on each node,
-// in bytes; nil if the nodes' memory is not known. A container on several nodes uses
-// the nearest first. Only limits of Guaranteed pods count, since these are requests as
-// well. Any other limit may be as large as its author likes, and would push others off
-// a node for nothing.
+// freeMemory is the memory of each node that the limits of placed containers leave free, in
+// bytes; nil if the nodes' memory is not known. A container on several nodes uses the nearest
+// first. Only limits of Guaranteed pods count, since these are requests as well. Other limits
+// may be arbitrarily large, and would keep pods off a node for nothing.
 func (s *placer) freeMemory() []uint64 {
 	free := make([]uint64, len(s.n.machine.Nodes))
 	known := false
@@ -115,7 +114,7 @@ func (s *placer) freeMemory() []uint64 {
 		}
 		users = append(users, user{c, ids, near})
 	}
-	// Those who have no choice first.
+	// Containers that can use only one node come first.
 	slices.SortFunc(users, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
 	for _, u := range users {
 		choose.Charge(s.n.machine, free, u.near, u.ids, uint64(u.c.Pristine.Memory.Limit.V))

@@ -9,24 +9,22 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file is about CPUs that their owner cannot use now: they are offline, or
-// missing in its pod's cgroup. The ledger reserves them for it.
+// This file handles CPUs that their owner cannot use now: they are offline, or missing in its
+// pod's cgroup. The ledger reserves them for it.
 
-// reach are the CPUs that containers of a pod can use now: those that are online
-// and in its cgroup. Cgroup version 1 removes a CPU that goes offline from cgroups
-// permanently.
+// reach returns the CPUs that containers of a pod can use now: those that are online and in its
+// cgroup. Cgroup v1 removes a CPU that goes offline from cgroups and never adds it again.
 func (n *view) reach(p *Pod) topology.Set {
 	return p.allowedOf(n.machine.Online())
 }
 
-// heldBy are the CPUs of a pod: those its containers own, and those reserved for
-// them.
+// heldBy returns the CPUs of a pod: those that its containers own, and those reserved for them.
 func (n *view) heldBy(p *Pod) topology.Set {
 	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
-// missing are the CPUs that an owner cannot use. A container that is created again
-// has the CPUs of its pod, or of its earlier attempt.
+// missing returns the CPUs that an owner cannot use now. A container that is created again has
+// the CPUs of its pod, or of its earlier attempt.
 func (s *placer) missing() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.Reserved(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownsAsOne(s.p)) {
@@ -35,8 +33,8 @@ func (s *placer) missing() topology.Set {
 	return own.Minus(s.n.reach(s.p))
 }
 
-// waitOnCreate makes a container that is created again wait for its pod's CPUs if it
-// can use none of them; it gets them when they are back.
+// waitOnCreate makes a container that is created again wait for its pod's CPUs, if it can use
+// none of them now. It gets them when they are back.
 func (s *placer) waitOnCreate() bool {
 	away := s.missing()
 	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
@@ -47,8 +45,8 @@ func (s *placer) waitOnCreate() bool {
 	return true
 }
 
-// seatAgain resizes an owner that runs in a pool because it can use none of its
-// CPUs: it may give some up. It owns what its pod got meanwhile.
+// placeWaitingOwner resizes an owner that waits in a pool because it can use none of its CPUs.
+// It may give some up, and it owns what its pod got meanwhile.
 func (s *placer) placeWaitingOwner() bool {
 	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Reserved(s.c.Key).Empty() {
 		return false
@@ -64,8 +62,8 @@ func (s *placer) placeWaitingOwner() bool {
 	return true
 }
 
-// waitFor reserves the CPUs of an owner that can use none of them now, and reports
-// that. If another pod owns one of them by now, the owner loses its claim to all.
+// waitFor reserves the CPUs of an owner that can use none of them now, and reports that. If
+// another pod owns one of them by now, the owner loses all of them.
 func (s *placer) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -81,10 +79,10 @@ func (s *placer) reportAway(key string, cpus topology.Set, then string) {
 		cpus       topology.Set
 		why, until string
 	}{
-		{cpus.Minus(s.n.machine.Online()), "these CPUs, which it owns, are offline", "has them again when they are back"},
+		{cpus.Minus(s.n.machine.Online()), "these CPUs, which it owns, are offline", "it gets them again when they are online"},
 		{
-			cpus.And(s.n.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 takes a CPU that goes offline out of all cgroups for good",
-			"has them again once they are written into cpuset.cpus of the cgroups above its container and the agent is started anew",
+			cpus.And(s.n.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 removes a CPU that goes offline from all cgroups permanently",
+			"it gets them again when they are written into cpuset.cpus of the cgroups above its container and the agent restarts",
 		},
 	} {
 		if !q.cpus.Empty() {
@@ -95,13 +93,13 @@ func (s *placer) reportAway(key string, cpus topology.Set, then string) {
 	}
 }
 
-// stays reports whether an owner can continue on those of its CPUs that it can use.
+// stays reports whether an owner can continue on the CPUs that it can use.
 func (s *placer) stays(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.reach(s.p))
 	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
 }
 
-// first returns the lowest n of some CPUs.
+// first returns the lowest n CPUs of a set.
 func first(cpus topology.Set, n int) topology.Set {
 	var out topology.Set
 	for i := range cpus.All() {
@@ -112,14 +110,12 @@ func first(cpus topology.Set, n int) topology.Set {
 	return out
 }
 
-// withOffline adds the CPUs that a container owns and that are offline to those it
-// has.
+// withOffline adds a container's offline CPUs to those that it has.
 func (s *placer) withOffline(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.Reserved(s.c.Key))
 }
 
-// keepAll makes a key own those of its CPUs that its pod can use, and reserves the
-// others for it.
+// ownOrReserve makes a key own the CPUs that its pod can use, and reserves the others for it.
 func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.reach(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
@@ -131,7 +127,8 @@ func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from 
 	n.reserveCPUs(pod, key, all.Minus(cpus), from)
 }
 
-// keep reserves CPUs of an owner that it cannot use now: no other container gets them.
+// reserveCPUs reserves CPUs for an owner that cannot use them now: no other container gets
+// them.
 func (n *view) reserveCPUs(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.Reserved(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Reserve(n.grantOf(p, key, cpus, from)) })

@@ -10,21 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lower reports whether resources request less CPU than others, by request or
-// limit.
+// lowersCPU reports whether a new request has less CPU than the old one, by request or limit.
 func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
 
-// account updates the known sum of a pod after a resize of one of its containers.
-// Runtimes report a pod's sum when the pod is created, few report a later one, and
-// none reports it with the container's. Without this a pod would be measured for
-// ever by its first request.
+// accountResize updates the known sum of a pod after one of its containers was resized.
+// Runtimes report the sum at the pod's creation, few report a later one, and none reports it
+// together with the container's request. Without this, the first request would count for the
+// pod's whole life.
 //
-// What the container gave up is subtracted from the sum. What it requests in
-// addition counts if the sum has no room for it; otherwise the kubelet has reported
-// it before.
+// What the container gave up is subtracted from the sum. What it requests in addition is added
+// only if the sum has no room for it; otherwise the kubelet reported it before.
 func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
@@ -41,8 +39,8 @@ func (d *draft) accountResize(was, now *Container) {
 	}
 }
 
-// accounted is a pod after one of its parts requests something else; live is the
-// request of all its live containers.
+// accounted returns a pod after one of its containers changed its request; live is the request
+// of all its live containers.
 func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	sum := p.Pod.Resources
 	if !p.paidCPUs(sum).Known() {
@@ -59,11 +57,10 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// recounted is a pod after one of its parts requests something else, if its sum is
-// from a Synchronize and may be old. So no more of it counts than the known parts
-// of the pod, ended ones included: until the runtime reports the sum again, it is
-// not taken for resources of the pod's own. The sum may lack what the part requests
-// in addition.
+// recounted returns a pod after one of its containers changed its request, if its sum comes
+// from a Synchronize and may be old. The sum then counts only as far as known containers, ended
+// ones included, request it. So it is not mistaken for pod-level resources until the runtime
+// reports it again.
 func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.paidCPUs(p.Pod.Resources).Known() {
 		return p
@@ -88,7 +85,7 @@ func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// withSum is a pod with another sum of resources, which is known to be current.
+// withSum returns a pod with another sum of resources, which is known to be current.
 func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	if sum.CPU == p.Pod.Resources.CPU && !p.sumOld {
 		return p
@@ -98,13 +95,13 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	return &n
 }
 
-// sharesMilli is a container's CPU request in milli-CPUs, by its shares, which the
-// kubelet makes from the request. No decision on CPUs depends on a pod's spec, which
-// may come late.
+// sharesMilli returns a container's CPU request in milli-CPUs from its shares, which the
+// kubelet computes from the request. The pod's spec may come late, so no decision about CPUs
+// uses it.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
-// moved is a sum, in thousandths, after one of its parts changed: never less than
-// the known parts.
+// adjustedSum returns a sum, in thousandths, after one part changed. It is never less than the
+// known parts.
 func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
@@ -112,8 +109,8 @@ func adjustedSum(sum, before, after, parts int64) int64 {
 	return max(sum, parts)
 }
 
-// paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or its
-// containers' requests if the sum is old.
+// paidNow returns how many CPUs a pod pays for at a resize, and the request that pays for them:
+// its sum, or its containers' requests if the sum is old.
 func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
@@ -122,11 +119,11 @@ func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resource
 	return whole.CPUs, p.Pod.Resources
 }
 
-// unpaid takes the CPUs that a scheduler assigned from the containers of a pod
-// whose request no longer pays for them. An assignment is granted whole or not at
-// all, so they lose all of it: from now on they are placed like containers whose
-// assignment was refused at creation. c is the container that is resized, nil if
-// the pod is. It reports whether any lost CPUs.
+// revokeUnpaid ends ownership of the CPUs that a scheduler assigned, for the containers of a
+// pod whose request no longer pays for them. An assignment is granted completely or not at all,
+// so they lose all of it and are placed like containers whose assignment was refused at their
+// creation. c is the resized container, nil if the pod was resized. It reports whether any
+// container lost CPUs.
 func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
 	if !p.Intent.CPUs.IsSet() || !d.n.ledger.Owns(p.Pod.UID) {
@@ -139,7 +136,7 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 		case c != nil && c.Key == g.Key:
 			owner = c
 		case owner == nil && !p.paidCPUs(p.Pod.Resources).Known():
-			continue // it is between two attempts, and is measured at its creation
+			continue // it has no live attempt, and its next creation checks the request
 		case owner == nil:
 			owner = &Container{}
 		}
@@ -151,9 +148,8 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	return revoked
 }
 
-// stillPaid measures the CPUs that a container owns as at a creation, by the
-// present requests of its pod and itself; live is the request of the pod's live
-// containers.
+// checkPaid checks the number of CPUs that a container owns as at a creation, by the current
+// requests of its pod and itself. live is the request of the pod's live containers.
 func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.paidCPUs(sum).Known() {
@@ -162,8 +158,8 @@ func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
-// revoke ends what a container of a pod owns because it no longer pays for it.
-// reseatRevoked places its live attempts again.
+// revoke ends what a container of a pod owns because it no longer pays for it. placeRevoked
+// then places its live attempts again.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
@@ -177,8 +173,8 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// reseatRevoked places the containers of a pod again whose CPUs were revoked, except
-// the one that the event is about, and decides the pod's own values again.
+// placeRevoked places the containers of a pod again whose CPUs were revoked, except the one of
+// the event, and decides the pod's own values again.
 func (d *draft) placeRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
@@ -190,8 +186,8 @@ func (d *draft) placeRevoked(podID string, about *Container) {
 	d.redecide(p, p.Values)
 }
 
-// lostAll reports that a container owns nothing any more because it requests less
-// than a whole CPU.
+// lostAll reports that a container owns no CPUs any more because it requests less than a whole
+// CPU.
 func (s *placer) lostAll(key string, had int) {
 	sum := s.p.Pod.Resources
 	if !s.n.chosenForPod(s.p) {
@@ -200,7 +196,7 @@ func (s *placer) lostAll(key string, had int) {
 	s.refused(key, "0", fmt.Errorf("it owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
 }
 
-// noWhole says why a container owns no CPU that the agent would choose.
+// noWhole returns the reason why a container owns none of the CPUs that the agent would choose.
 func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.paidCPUs(r); due.Known() {
@@ -210,8 +206,8 @@ func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 }
 
-// askedMore returns the previous attempt at a new container that requests less: it
-// is measured like a resize, also if others own the CPUs of its pod.
+// previousLarger returns the previous attempt of a new container if that requested more. The
+// new attempt is then treated like a resize, even if others own the CPUs of its pod.
 func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
@@ -219,14 +215,14 @@ func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	var was *Container
 	for _, o := range d.n.containersOf(p.Pod.ID) {
 		if o.Key == c.Key && o.ID != c.ID && o.Assignment.From != placement.ByKubelet {
-			was = o // they are listed in order of arrival
+			was = o // containers are listed in order of arrival
 		}
 	}
 	switch {
 	case was != nil && lowersCPU(&was.Pristine, &c.Pristine):
 		return was
 	case !p.paidCPUs(p.Pod.Resources).Known():
-		return c // it owns by its own request, which alone says how many
+		return c // it owns CPUs by its own request, which alone says how many
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// assigned returns the CPUs a scheduler assigned to the pod, if they can be
-// granted to key. requested are the resources of the container, nil for the pod
-// itself. The error is a sentence for people.
+// assigned returns the CPUs that a scheduler assigned to the pod, if they can be granted to
+// key. requested are the resources of the container, nil for the pod itself. The error is a
+// sentence for users.
 func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
 		return topology.Set{}, nil
@@ -21,7 +21,7 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	list := topology.FormatList(p.Intent.CPUs.V)
 	cpus, err := n.machine.ParseCPUs(list)
 	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.heldBy(p).Contains(all) {
-		// They were granted; some may have gone offline since.
+		// They were granted before; some may be offline now.
 		if cpus, err = all.And(n.reach(p)), nil; cpus.Empty() {
 			err = errors.New("these CPUs, which it owns, are offline")
 		}
@@ -30,8 +30,8 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 		return topology.Set{}, err
 	}
 	if g, owns := n.ledger.Of(key); owns && g.CPUs == cpus {
-		// The number was measured when they were granted. A later request does not
-		// take them from a running container.
+		// The number was checked when they were granted. A later request does not take them
+		// from a running container.
 		return cpus, n.grantable(p, key, cpus)
 	}
 	if err := n.terms(p).DecidedElsewhere; err != nil {
@@ -46,13 +46,13 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	return cpus, n.grantable(p, key, cpus)
 }
 
-// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs. This
-// holds for CPUs that a scheduler assigned, the agent chose, or the kubelet gave.
+// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs. This holds for
+// CPUs that a scheduler assigned, the agent chose, or the kubelet gave.
 func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
-// grantable returns a sentence that says why key cannot own these CPUs, or nil.
+// grantable returns nil if key may own these CPUs, otherwise the reason as a sentence.
 func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := &n.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(n.machine.Format(s)) }
@@ -72,8 +72,7 @@ func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	return nil
 }
 
-// seating is one container while it gets its CPUs: it collects the result; owned
-// CPUs go into the ledger.
+// placer places one container: it collects the result and writes owned CPUs into the ledger.
 type placer struct {
 	n *view
 	p *Pod
@@ -95,7 +94,7 @@ func (s *placer) refused(key, value string, err error) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, q)
 }
 
-// seat decides which CPUs a container uses: its own, or a pool's.
+// place decides which CPUs a container uses: its own, or a pool's.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
@@ -108,14 +107,14 @@ func (s *placer) place(rec *Record) {
 	}
 	cpus, err := s.n.assigned(s.p, s.c.Key, &s.c.Pristine)
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
-		// It was refused at its creation, and its record says so: if it got the
-		// CPUs now, the next restart would take them away.
-		err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
+		// It was refused at its creation, and its record says so. If it got the CPUs now, the
+		// next restart would take them away.
+		err = errors.New("they could not be granted when the container was created; it can get them when it is created again")
 	}
 	switch {
 	case err != nil && isNew && s.waitOnCreate():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
-		if rec == nil { // else it is reported already
+		if rec == nil { // otherwise it is reported already
 			s.waitFor(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
@@ -131,8 +130,8 @@ func (s *placer) place(rec *Record) {
 	s.placeInPool(isNew)
 }
 
-// seatRecorded gives a container the CPUs in its record: a running container stays
-// where it is, if that is still possible.
+// placeRecorded gives a container the CPUs in its record, if that is still possible, so that a
+// running container does not move.
 func (s *placer) placeRecorded(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
@@ -145,9 +144,9 @@ func (s *placer) placeRecorded(rec *Record) bool {
 	}
 	if s.n.grantable(s.p, s.c.Key, cpus) != nil {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
-			// Another pod owns them now. If the record kept them, this container would
-			// move to them at a restart once they are free. Reserved CPUs stay in the
-			// record: the next configuration may allow them.
+			// Another pod owns them now. If the record kept them, this container would move to
+			// them at a restart after they became free. Reserved CPUs stay in the record,
+			// because the next configuration may allow them.
 			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false
@@ -160,8 +159,8 @@ func (s *placer) placeRecorded(rec *Record) bool {
 	return true
 }
 
-// reportRefused reports that a container owns no CPUs although it asks for some: a
-// refusal at its creation is final.
+// reportRefused reports that a container owns no CPUs although it asks for some. A refusal at
+// its creation is final.
 func (s *placer) reportRefused() {
 	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
 	case !ok:
@@ -170,13 +169,13 @@ func (s *placer) reportRefused() {
 	case a.n == 0:
 		s.refused(a.key, "", noWhole(s.p, s.p.Pod.Resources, &s.c.Pristine))
 	default:
-		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; it can have them when it is created anew"))
+		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; it can get them when it is created again"))
 	}
 }
 
-// seatChosen gives a container CPUs that the agent chooses, if it is to own some. A
-// container that owned some before and cannot have these gets none: other CPUs
-// would not be those in its record.
+// placeChosen gives a container CPUs that the agent chooses, if it should own some. A container
+// that owned CPUs before and cannot have the same ones gets none, because its record has the
+// old ones.
 func (s *placer) placeChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
@@ -213,8 +212,7 @@ func (s *placer) placeChosen() bool {
 	return true
 }
 
-// ownedBy returns what an owner has: a resize changes the ledger before its
-// containers.
+// ownedBy returns what an owner has. A resize changes the ledger before the containers.
 func (n *view) ownedBy(c *Container) topology.Set {
 	if g, owns := n.ledger.Of(c.Key); owns {
 		return g.CPUs
@@ -222,7 +220,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 	return c.Assignment.Owned
 }
 
-// share places a container in a pool.
+// placeInPool places a container in a pool.
 func (s *placer) placeInPool(isNew bool) {
 	a := s.choosePool(isNew, topology.Set{})
 	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why}, a.PoolNode
@@ -232,13 +230,13 @@ func (s *placer) placeInPool(isNew bool) {
 	if _, ok := s.n.layout(nil).CPUs(s.c.Assignment.CPUGroup); !ok {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.Within),
-			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
+			Reason: "every CPU this container may use is owned by another", Then: "it gets CPUs outside of them",
 		})
 	}
 }
 
-// within limits a container in a pool to its pod's cgroup, and to the runtime's
-// request where that counts.
+// within returns the CPUs that limit a container in a pool: its pod's cgroup, and the runtime's
+// request if that counts.
 func (n *view) within(p *Pod, c *Container) topology.Set {
 	if bound := cmp.Or(p.allowedOf(c.Undescribed.bound), c.Undescribed.bound); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
 		return bound
@@ -247,8 +245,8 @@ func (n *view) within(p *Pod, c *Container) topology.Set {
 		return p.Within
 	}
 	if c.Assignment.Pool != placement.Unclassified {
-		// The kubelet's list for a container has the CPUs that it gave to nobody.
-		// Pools keep to that list, too.
+		// The kubelet's list for a container has the CPUs that no container owns. Pools are
+		// limited to that list, too.
 		if others, _ := n.kubeletOwned(p, n.machine.Online()); others.Empty() {
 			return p.Within
 		}
@@ -256,7 +254,7 @@ func (n *view) within(p *Pod, c *Container) topology.Set {
 	return p.allowedOf(n.machine.OnlineOf(c.Pristine.CPU.CPUs))
 }
 
-// and are some CPUs that the pod's cgroup allows.
+// allowedOf returns the CPUs that the pod's cgroup allows.
 func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 	if p.Within.Empty() {
 		return cpus
@@ -267,7 +265,7 @@ func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 func (s *placer) own(cpus topology.Set, from, why string) {
 	s.ownNotExternal(cpus)
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus}
-	// Owned CPUs that went offline are its own again when they come back.
+	// Owned CPUs that are offline belong to the container again when they come online.
 	gone := s.missing().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)
 	s.c.Assignment.From, s.c.Assignment.Why = from, why
@@ -278,7 +276,7 @@ func (s *placer) own(cpus topology.Set, from, why string) {
 	s.reportAway(from, gone, "it runs on those that are left")
 }
 
-// grantOf makes a grant of some CPUs to a container of a pod.
+// grantOf makes a grant of CPUs to a container of a pod.
 func (n *view) grantOf(p *Pod, key placement.Key, cpus topology.Set, from string) placement.Grant {
 	t := n.terms(p)
 	return placement.Grant{Key: key, Pod: p.FullName(), CPUs: cpus, From: from, Lent: t.Lent, ExclusiveNodes: t.ExclusiveNodes}

@@ -8,82 +8,79 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record is what was stored about a container.
+// Record is what is stored about a container.
 type Record = lifecycle.Record
 
-// Facts are what was gathered for one event besides the runtime's request.
+// Facts are the inputs of a decision besides the runtime's request.
 type Facts struct {
-	// Records are the trusted records of the event's containers, by id.
+	// Records are the trusted records of the event's containers, by container id.
 	Records map[string]Record
-	// Distrusted says what is wrong with records that are not trusted, by id of the
-	// container that carries one.
+	// Distrusted has the reason why a record is not trusted, by id of its container.
 	Distrusted map[string]lifecycle.Problem
-	// ParentCPUs are the CPUs that pods' cgroups allow, by sandbox id, as kernel
-	// lists; "" allows all.
+	// ParentCPUs are the CPUs that pods' cgroups allow, by sandbox id, as kernel lists; ""
+	// allows all.
 	ParentCPUs map[string]string
-	// Kernel are the CPUs that the kernel gives containers of a Synchronize whose
-	// record is lost or may be older than a resize, by id, as kernel lists; those
-	// of all containers if some records are distrusted.
+	// Kernel are the CPUs that the kernel gives to containers of a Synchronize, by id, as
+	// kernel lists. It has containers whose record is lost or may be older than a resize; all
+	// containers if some records are distrusted.
 	Kernel map[string]string
-	// Runs are the CPUs that the kernel gives all containers of a Synchronize if
-	// one of them is unread; else empty.
+	// Runs are the CPUs that the kernel gives to all containers of a Synchronize, if the
+	// runtime cannot describe one of them; else empty.
 	Runs map[string]string
-	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
-	// of a Synchronize.
+	// Grants are the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel
+	// lists.
 	Grants map[string]string
 	// Ended are sandboxes whose cgroup is gone and whose end no runtime reported.
 	Ended map[string]bool
-	// Swept: the event is one of ours, for a pod whose cgroup is gone. The runtime
-	// may still list the pod.
+	// Swept: the agent created the event because the pod's cgroup is gone. The runtime may
+	// still list the pod.
 	Swept bool
-	// Specs are the specs of pods, by pod UID, as far as a source has them.
+	// Specs are the known pod specs, by pod UID.
 	Specs map[string]*lifecycle.PodSpec
-	// Granted are the devices that the kubelet gave to pods' containers, by pod
-	// UID.
+	// Granted are the kubelet's grants to pods' containers, by pod UID.
 	Granted map[string]*lifecycle.KubeletGrants
-	// Outside are the values that hook servers want for the event's container.
+	// HookServers are the answers of hook servers for the event's container or pod.
 	HookServers lifecycle.HookServerAnswer
 	// Policy is the new policy of a Configure.
 	Policy *Policy
-	// Machine is the new machine of a Configure, where it changed.
+	// Machine is the new machine of a Configure, if it changed.
 	Machine *topology.Machine
 }
 
-// SeatChange says that a pool has other CPUs now. It stands for all containers in
-// it; it is expanded only when it is applied.
+// GroupChange says that a CPU group has other CPUs now. It stands for all its containers, and
+// is expanded only when it is applied.
 type GroupChange struct {
 	Group   placement.CPUGroup
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// Starved: none of the CPUs that the seat may use is left, so it got others.
+	// Starved: none of the CPUs that the group may use is left, so it got others.
 	Starved bool
 }
 
-// Plan is the result of a decision. It has no effect before it is committed to the
-// state and applied to the node.
+// Plan is the result of a decision. It takes effect when it is committed to the state and
+// applied to the node.
 type Plan struct {
-	// Reject is a policy's refusal, for the runtime; "" for none. A plan that
+	// Reject is the policy's reason to refuse the request; "" if it does not. A plan that
 	// rejects changes nothing.
 	Reject string
-	// Container is the event's container, as it will be; nil for pod events.
+	// Container is the event's container after the decision; nil for pod events.
 	Container *Container
-	// Pod is the event's pod, as it will be.
+	// Pod is the event's pod after the decision.
 	Pod *Pod
-	// Changed are ids of containers decided again by this event, sorted.
+	// Changed are the ids of containers that this event decided again, sorted.
 	Changed []string
-	// Reseated are those of them that the event is not about, and whose CPUs it
-	// changes.
+	// Reassigned are those of Changed whose CPUs changed, without the event's own container.
 	Reassigned []string
-	// ChangedPods are ids of sandboxes decided again, sorted.
+	// ChangedPods are the ids of sandboxes that this event decided again, sorted.
 	ChangedPods []string
-	// Gone are ids of containers whose state can be dropped.
+	// Gone are the ids of containers whose state can be dropped.
 	Gone []string
-	// GonePods likewise, of sandboxes.
+	// GonePods are the ids of sandboxes whose state can be dropped.
 	GonePods []string
 	// FailedCreates counts earlier creations of the event's container that failed.
 	FailedCreates int
-	// Seats are the pools whose CPUs change.
+	// GroupChanges are the CPU groups whose CPUs change.
 	GroupChanges []GroupChange
 
 	base  uint64
@@ -93,11 +90,11 @@ type Plan struct {
 // Moved reports whether a pod or container got or lost CPUs.
 func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
-// Commit makes the plan the state. It panics on a plan made for another state,
-// which only a programming error can cause.
+// Commit makes the plan the state. It panics if the plan was made for another state, which only
+// a programming error can cause.
 func (s *State) Commit(p *Plan) {
 	if p.base != s.Generation {
-		panic("engine: a plan was committed to a state that moved")
+		panic("engine: a plan was committed to a state that has changed")
 	}
 	d := p.draft
 	if p.Reject != "" || d == nil {
@@ -128,7 +125,7 @@ func (s *State) Commit(p *Plan) {
 	s.refreshGroups(n.ledger.moved || resized)
 }
 
-// put replaces, adds or (nil) removes one container, in its group, too.
+// put replaces, adds or (if c is nil) removes one container, also in its group.
 func (s *State) put(id string, c *Container) {
 	old := s.containers[id]
 	if old != nil {
@@ -159,7 +156,7 @@ func (s *State) put(id string, c *Container) {
 	}
 }
 
-// leave takes a container from its group.
+// leave removes a container from its group.
 func (s *State) leave(c *Container) {
 	b := s.groups[c.Assignment.CPUGroup]
 	if b == nil {
@@ -173,7 +170,7 @@ func (s *State) leave(c *Container) {
 	}
 }
 
-// join puts a container into its group.
+// join adds a container to its group.
 func (s *State) join(c *Container) {
 	b := s.groups[c.Assignment.CPUGroup]
 	if b == nil {
@@ -188,10 +185,10 @@ func (s *State) join(c *Container) {
 	}
 }
 
-// refreshGroups updates every group's CPUs from the ledger. If no CPUs were given
-// or taken, only new groups need it.
+// refreshGroups updates every group's CPUs from the ledger. If no CPUs were given or taken,
+// only new groups need it.
 func (s *State) refreshGroups(moved bool) {
-	var open *placement.Layout // the pools as they are while no CPU is owned
+	var open *placement.Layout // the pools if no CPU had an owner
 	for seat, b := range s.groups {
 		if b.text != "" && !moved {
 			continue
@@ -209,7 +206,7 @@ func (s *State) refreshGroups(moved bool) {
 	}
 }
 
-// touch marks containers as narrowed, once per container.
+// markNarrowed marks containers as narrowed, once per container.
 func (s *State) markNarrowed(ids []string) {
 	for _, id := range ids {
 		if c := s.containers[id]; !c.decided.narrowed {

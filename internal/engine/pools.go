@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PoolShare is a pool as it is now.
+// PoolShare is a pool with its current CPUs.
 type PoolShare struct {
 	Pool  placement.Pool
 	Which placement.Which
@@ -18,8 +18,8 @@ type PoolShare struct {
 	Members int
 }
 
-// PoolShares lists the pools: those that always exist, and those with containers. A
-// pod's cgroup may limit a container further.
+// PoolShares lists the pools that always exist, and those with containers. A pod's cgroup may
+// limit a container further.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.Pool

@@ -6,20 +6,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Found are the problems of a container, or of a pod itself.
+// ProblemSummary has the problems of a container, or of a pod itself.
 type ProblemSummary struct {
-	// Problems are the first of them, as many as are kept of one pod; More is the
-	// number of the others.
+	// Problems are as many as are kept of one pod. More is the number of the others.
 	Problems []lifecycle.Problem
 	More     int
-	// Refused: it did not get something it asked for, whether that is among the
-	// problems or not.
+	// Refused: it did not get something it asked for, even if Problems does not list it.
 	Refused bool
 
 	malformed string // the problem for which strict mode refuses it; "" for none
 }
 
-// finding collects problems, and keeps as many as there is room for.
+// summarize keeps as many problems as there is room for, and counts the others.
 func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	if len(all) == 0 {
 		return f
@@ -30,8 +28,8 @@ func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	return f
 }
 
-// room is how many problems are kept of a container, beside those of its pod and of
-// the pod's other containers.
+// room returns how many problems can be kept of a container besides those of its pod and of the
+// pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
@@ -42,8 +40,8 @@ func (n *view) room(p *Pod, c *Container) int {
 	return room
 }
 
-// malformed returns the first problem for which strict mode refuses a container. A
-// hook server's mistake is no fault of the pod's.
+// malformed returns the first problem for which strict mode refuses a container. A hook
+// server's error does not count, since the pod did not cause it.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && q.Hook != lifecycle.HookServerName {
@@ -53,12 +51,12 @@ func malformed(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// Problems are the present problems of a container: those of its decision, and
-// those that others cause since, which come and go without a decision of its own.
+// Problems returns the current problems of a container: those of its decision, and those that
+// others have caused since.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // a fact that came too late for its decision is known now
+	over := func(q lifecycle.Problem) bool { // the fact that came too late is known now
 		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {
@@ -70,12 +68,12 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 	return out
 }
 
-// DecisionProblems are the problems of a container's decision.
+// DecisionProblems returns the problems of a container's decision.
 func (c *Container) DecisionProblems() []lifecycle.Problem {
 	return withMore(slices.Clip(c.ProblemSummary.Problems), c.ProblemSummary.More)
 }
 
-// Problems are the problems of a pod itself.
+// Problems returns the problems of the pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
 	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
 }

@@ -15,35 +15,33 @@ import (
 
 // resize is a change of a container's request while it is decided.
 type resize struct {
-	was    *Container // the container before it
+	was    *Container // the container before the change
 	before topology.Set
-	// less and more: the resized container requests less CPU than before, by
-	// request or limit, or more. It may be another container than the owner.
+	// less and more: the resized container requests less CPU than before, by request or limit,
+	// or more. It may be another container than the owner.
 	less, more bool
-	// measured: an owner was adapted to it.
+	// measured: an owner's CPUs were adapted to the change.
 	measured bool
-	// failed is why it could not own as many CPUs as it requests now.
+	// failed is the reason why it could not own as many CPUs as it requests now.
 	failed error
 	// ofPod: the pod's sum has changed.
 	ofPod bool
 	// all: the pod's containers own the same CPUs.
 	all bool
-	// revoked: containers no longer own what they do not pay for, and are not
-	// placed again yet.
+	// revoked: containers lost CPUs that they do not pay for, and are not placed again yet.
 	revoked bool
 }
 
-// ownsAsOne reports whether all containers of a pod own the same CPUs. They do not
-// if the runtime did not report the pod's sum at their creation.
+// ownsAsOne reports whether all containers of a pod own the same CPUs. They do not if the
+// runtime did not report the pod's sum at their creation.
 func (n *view) ownsAsOne(p *Pod) bool {
 	all := n.ledger.OfPod(p.Pod.UID)
 	others := slices.ContainsFunc(n.ledger.OfPodByContainer(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
 	return !others && n.chosenForPod(p)
 }
 
-// resized adapts what an owner has to its request: more CPUs beside those it has,
-// or the best part of those. It happens completely or not at all; then the problem
-// says why.
+// resized adapts the CPUs of an owner to its request: it adds CPUs, or keeps the best part. It
+// does so completely or not at all; in that case it reports the reason.
 func (s *placer) resized(have topology.Set) topology.Set {
 	r := s.resize
 	r.before, r.all, r.measured = have, s.n.ownsAsOne(s.p), true
@@ -83,8 +81,8 @@ func (s *placer) resized(have topology.Set) topology.Set {
 	return cpus
 }
 
-// resizeTo chooses n CPUs for an owner that has some. Its offline CPUs count; they
-// are given up first.
+// resizeTo chooses n CPUs for an owner that has some. Its offline CPUs count, and are given up
+// first.
 func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := s.withOffline(have)
 	switch numa := s.p.Intent.NUMA.V; {
@@ -102,9 +100,8 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	return kept, nil
 }
 
-// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for,
-// whatever else it asks for. Those that it cannot use are given up first; its Born
-// has those of them that it keeps.
+// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for. CPUs that it
+// cannot use are given up first; its stamp has those that it keeps.
 func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
@@ -139,14 +136,13 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 	return got.CPUs, s.n.grantable(s.p, s.c.Key, got.CPUs)
 }
 
-// wanted is how many CPUs an owner is to have, and the sum of its pod's resources;
-// known is false if nothing says how many.
+// wanted returns how many CPUs an owner should have, and the sum of its pod's resources. known
+// is false if neither says how many.
 //
-// If all containers of a pod own the same CPUs, the number follows from the pod's
-// sum. Not every runtime reports a change of that, and none reports it together
-// with the container's. If the containers' requests equalled the pod's sum before,
-// their new sum counts. If not, as in a pod with resources of its own, the pod's
-// sum counts.
+// If all containers of a pod own the same CPUs, the number follows from the pod's sum. Not
+// every runtime reports a change of the sum, and none reports it together with the container's
+// request. If the containers' requests equalled the pod's sum before, their new sum counts.
+// Otherwise, as for a pod with pod-level resources, the pod's sum counts.
 func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok {
@@ -165,20 +161,20 @@ func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resourc
 	}
 	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
 	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.RefusedCPUs) {
-		// Its containers' requests are older than the refusal. Their present
-		// requests come next.
+		// Its containers' requests are older than the refusal. Their current requests come
+		// next.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
-	// A pod never requests less than its containers: a lower sum is old.
+	// A pod never requests less than its containers, so a lower sum is old.
 	if has != 0 && (had == a.n || had == owns || had == was.RefusedCPUs || had > a.n || has > a.n) {
 		return has, &after, a.key, true
 	}
 	return a.n, s.p.Pod.Resources, a.key, true
 }
 
-// paidByResize is how many CPUs a pod pays for when one of its containers is
-// resized, and the sum of requests that pays for them. after is the sum of its
-// containers' requests after the resize.
+// paidByResize returns how many CPUs a pod pays for when one of its containers is resized, and
+// the sum of requests that pays for them. after is the sum of its containers' requests after
+// the resize.
 func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidNow(after)
 	resizes := was != s.c // not if the same container is placed again to report how its resize ended
@@ -188,13 +184,13 @@ func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resourc
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOld {
-		n = min(n, max(owns, was.RefusedCPUs)) // a container that requests no more gets no more: a higher sum may be old
+		n = min(n, max(owns, was.RefusedCPUs)) // a container that requests no more gets no more, since a higher sum may be old
 	}
 	return n, sum
 }
 
-// podSum is the sum of the requests of a pod's live containers, with one of them
-// replaced; nil for none.
+// podSum returns the sum of the requests of a pod's live containers, with one of them replaced;
+// nil replaces none.
 func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	var all []*lifecycle.Resources
 	if one != nil {
@@ -208,8 +204,7 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedParts are the requests of a pod's live containers in a Synchronize, except
-// for one.
+// listedParts returns the requests of a pod's live containers in a Synchronize, except for one.
 func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
 	for _, c := range n.listed[podID] {
 		if c.ID != but && c.State != lifecycle.StateStopped {
@@ -238,8 +233,8 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// propagateResize places the other containers of a resized pod, or other attempts
-// at the container, on the CPUs that it owns now.
+// propagateResize places the other containers of a resized pod, or other attempts of the
+// container, on the CPUs that it owns now.
 func (d *draft) propagateResize(c *Container, r *resize) {
 	moved, met := r.before != c.Assignment.Owned, r.all && r.failed == nil
 	if !moved && !met {
@@ -258,15 +253,14 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 	}
 }
 
-// holds reports whether a container lives and owns CPUs, or waits for CPUs that it
-// owns.
+// holds reports whether a container lives, and owns CPUs or waits for CPUs that it owns.
 func (n *view) holds(c *Container) bool {
 	return c.Alive() && (c.Assignment.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Reserved(c.Key).Empty())
 }
 
-// resizeFromOther adapts what the containers of a pod own together to the request of
-// another container of it that owns nothing itself: its creation was refused, and
-// the others were created again since. It pays for their CPUs as they do.
+// resizeFromOther adapts the CPUs that the containers of a pod own together to the request of
+// another container that owns nothing, because its creation was refused. Its request pays for
+// their CPUs, too.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
@@ -287,8 +281,8 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	r.failed = beside.failed
 }
 
-// resizeEndedOwner does the same if no live container of the pod owns its CPUs: those
-// that are created again get the CPUs that the pod owns then.
+// resizeEndedOwner does what resizeFromOther does if no live container of the pod owns its
+// CPUs. Containers that are created again get the CPUs that the pod owns then.
 func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -308,8 +302,7 @@ func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	}
 }
 
-// resizePod makes a pod whose sum of resources changed own as many CPUs as the sum
-// says.
+// resizePod makes a pod whose sum of resources changed own as many CPUs as the sum says.
 func (d *draft) resizePod(podID string) {
 	if !d.n.ownsAsOne(d.n.pod(podID)) {
 		return
@@ -326,10 +319,9 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// refusedResize returns how many CPUs an owner with a record requests if it owns
-// another number; 0 if nothing says. Without a note of the refused resize, it
-// follows from the runtime's report. If containers request less than their pod,
-// either may be old.
+// refusedResize returns how many CPUs an owner with a record requests, if it owns another
+// number; 0 if that is not known. Without a stored refused resize, the number follows from the
+// runtime's report. If containers request less than their pod, either request may be old.
 func (s *placer) refusedResize(owns int) int {
 	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
@@ -348,8 +340,8 @@ func (s *placer) refusedResize(owns int) int {
 	return 0
 }
 
-// createdAnew copies the refused resize of a container to its next attempt, and
-// reports whether the earlier one owned CPUs.
+// copyRefusedResize copies the refused resize of a container to its next attempt, and reports
+// whether the earlier attempt owned CPUs.
 func (s *placer) copyRefusedResize() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
@@ -365,9 +357,9 @@ func (s *placer) copyRefusedResize() bool {
 	return true
 }
 
-// ownedBefore returns the grant of a container that is created again: that of its
-// earlier attempt, or of other containers of its pod if they own as one. If one of
-// these grants has a refused resize, it returns that one.
+// ownedBefore returns the grant of a container that is created again: that of its earlier
+// attempt, or of other containers of its pod if all own the same CPUs. A grant with a refused
+// resize has priority.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
 	if g, owns = n.ledger.Of(key); owns || !n.ownsAsOne(p) {
 		return g, owns
@@ -380,7 +372,7 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 	return g, owns
 }
 
-// reportResized reports that an owner requests another number of CPUs than it has.
+// reportResized reports that an owner requests another number of CPUs than it owns.
 func (s *placer) reportResized() {
 	owns := s.withOffline(s.c.Assignment.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
@@ -395,7 +387,7 @@ func (s *placer) reportResized() {
 	}
 }
 
-// ownsOtherNumber says that an owner requests another number of CPUs than it has.
+// ownsOtherNumber is the problem of an owner that requests another number of CPUs than it owns.
 func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,

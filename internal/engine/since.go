@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// since adds up what a pod's containers requested by their records, and what they
+// requestsSinceRecord adds up what a pod's containers requested by their records, and what they
 // request now, at a Synchronize.
 func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
@@ -24,7 +24,7 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.Late:
 				first = &rec.Pristine
-			case rec.Stamped != nil && !b.podOwns(): // owners were measured when they were resized
+			case rec.Stamped != nil && !b.podOwns(): // owners' requests were checked when they were resized
 				first = rec.Stamped
 			}
 		}
@@ -33,16 +33,16 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	return sumOf(before), sumOf(after)
 }
 
-// podOwns reports whether containers of a pod own CPUs at a Synchronize, or did
-// before they ended.
+// podOwns reports whether containers of a pod own CPUs at a Synchronize, or owned some before
+// they ended.
 func (b *recovery) podOwns() bool {
 	return b.facts.Grants[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listed[b.p.Pod.ID], func(c *lifecycle.Container) bool {
 		return b.facts.Records[c.ID].CPUs != ""
 	})
 }
 
-// accountSince updates the pods' sums at a Synchronize: it recounts pods with a
-// container that was resized after its record was written.
+// accountSince updates the pods' sums at a Synchronize: it recounts pods with a container that
+// was resized after its record was written.
 func (b *recovery) accountSince() {
 	for id, p := range b.n.pods {
 		n := *p
@@ -56,8 +56,8 @@ func (b *recovery) accountSince() {
 	}
 }
 
-// endedParts are the requests of a pod's containers that have ended at a
-// Synchronize and that the pod is still charged for: each by its last attempt.
+// endedParts returns the requests of a pod's containers that have ended at a Synchronize and
+// still count for the pod, each by its last attempt.
 func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range b.n.listed[podID] {
@@ -74,8 +74,7 @@ func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	return ended
 }
 
-// endedSum adds up the requests of a pod's ended containers that were not created
-// again since.
+// endedSum adds up the requests of a pod's ended containers that were not created again.
 func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	if len(p.ended) == 0 {
 		return &lifecycle.Resources{}
@@ -90,9 +89,8 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// paidSince takes from a container the CPUs of its record that it no longer pays
-// for, if it was resized after the record was written and no later source has that:
-// whether the agent saw the resize or was away.
+// dropUnpaid removes from a container the CPUs of its record that it no longer pays for, if it
+// was resized after the record was written and no newer record has the resize.
 func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
@@ -127,7 +125,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 		return
 	}
 	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
-	switch quota := reported.Resources.CPU.Quota.V; { // if the record's quota was lifted, it is older
+	switch quota := reported.Resources.CPU.Quota.V; { // if the record's quota was lifted, the record is older
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
@@ -135,15 +133,15 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// resizedSince returns the CPUs that a container owns: by its record, or, if it was
-// resized after that was written and no later source has that, by the CPUs it runs
-// on. The kernel got the new list first and the runtime's copy a moment later, and
-// one is a part of the other. Either has to follow from the container's present
-// request, with its offline CPUs or without.
+// resizedSince returns the CPUs that a container owns, by its record or, if it was resized
+// after that was written and no newer record has the resize, by the CPUs that it runs on. The
+// kernel got the new list first and the runtime's copy a moment later, so one of them contains
+// the other. Either must match the container's current request, with or without its offline
+// CPUs.
 //
-// If its last resize was refused, it has another number. Only owners run without
-// the quota they asked for: if the copy has none, it lists what its container owns,
-// and the kernel has those that were not given up since.
+// If its last resize was refused, it has another number. Only owners run without the quota that
+// they requested: if the copy has no quota, it lists what its container owns, and the kernel
+// has those that were not given up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
 	t := traces{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
@@ -168,16 +166,15 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 // traces are the sources that show which CPUs a container owns now.
 type traces struct {
 	machine *topology.Machine
-	// recorded are the CPUs in its record, copied those in the runtime's copy, runs
-	// those the kernel gives it; online those it could use; held those its pod is
+	// recorded are the CPUs in its record, copied those in the runtime's copy, and runs those
+	// that the kernel gives it. online are those it could use, and held those that its pod is
 	// known to own.
 	recorded, copied, runs, online, held topology.Set
-	// lifted: the copy lacks the requested quota, as an owner's does.
+	// lifted: the copy lacks the requested quota, as an owner's copy does.
 	lifted bool
-	// whole: it owns NUMA nodes as a whole.
+	// whole: it owns whole NUMA nodes.
 	whole bool
-	// asked are the numbers of CPUs that it may ask for; due returns the one that
-	// counts.
+	// candidates are the numbers of CPUs that it may request; due is the one that counts.
 	candidates []int
 	due        int
 }
@@ -188,8 +185,8 @@ func (t *traces) same() bool {
 	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.recorded.Contains(t.copied)
 }
 
-// owned returns the CPUs that a container owns: those of its record, those of its
-// copy, or those that follow from both.
+// owned returns the CPUs that a container owns: those of its record, those of its copy, or
+// those that follow from both.
 func (t *traces) owned(record, copied string) string {
 	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.same()
 	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
@@ -200,8 +197,7 @@ func (t *traces) owned(record, copied string) string {
 	}
 	whole := t.due == 0 || t.due >= t.recorded.Len() || t.whole
 	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.runs.Union(is)) {
-		// It runs on a part of its known CPUs: no agent ran when the others came
-		// online again.
+		// It runs on a part of its known CPUs: no agent ran when the others came online again.
 		return record
 	}
 	switch running, copies := t.fits(t.runs), t.fits(is); {
@@ -210,8 +206,8 @@ func (t *traces) owned(record, copied string) string {
 	case !copies.Empty():
 		return t.machine.Format(copies)
 	case t.lifted && was.Empty() && t.due == t.recorded.Len() && t.recorded.Contains(t.copied):
-		// All its CPUs are offline, and it requests as many as its record has: it
-		// was created while some were offline, which its copy leaves out.
+		// All its CPUs are offline, and it requests as many as its record has. It was created
+		// while some were offline, which its copy leaves out.
 		return record
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
@@ -222,9 +218,8 @@ func (t *traces) owned(record, copied string) string {
 	return record
 }
 
-// inPool returns the CPUs of a container that may run in a pool while all its own
-// CPUs are offline. Whole NUMA nodes are more than it requests, and stay at a
-// shrink.
+// inPool returns the CPUs of a container that may run in a pool while all its own CPUs are
+// offline. Whole NUMA nodes are more than it requests, and it keeps them at a shrink.
 func (t *traces) inPool(record string) string {
 	if away := t.recorded.Minus(t.online); !t.whole && t.due > 0 && t.due < t.recorded.Len() && t.due <= away.Len() {
 		return t.machine.Format(first(away, t.due))
@@ -232,8 +227,8 @@ func (t *traces) inPool(record string) string {
 	return record
 }
 
-// fits returns some CPUs with enough offline ones to make the requested number;
-// none if no number fits.
+// fits returns CPUs with enough offline ones to make the requested number; none if no number
+// fits.
 func (t *traces) fits(has topology.Set) topology.Set {
 	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
@@ -242,16 +237,16 @@ func (t *traces) fits(has topology.Set) topology.Set {
 		return has
 	case slices.Contains(t.candidates, both.Len()):
 		return both
-	case t.due > has.Len() && t.due < both.Len() && t.recorded.Contains(has): // a shrink gives up those that are offline first
+	case t.due > has.Len() && t.due < both.Len() && t.recorded.Contains(has): // a shrink gives up offline CPUs first
 		return has.Union(first(away, t.due-has.Len()))
 	}
 	return topology.Set{}
 }
 
-// dueBy picks the number of CPUs that a container is due from the candidates of
-// asksByNow: 0 if there is none. For a container that was not resized it is the number
-// at its creation, if that is a candidate, or else the first; for one that was resized,
-// the last.
+// pickCPUCount picks the number of CPUs of a container from the candidates of
+// possibleCPUCounts; 0 if there is none. For a container that was not resized it is the number
+// at its creation, if that is a candidate, otherwise the first one. For a resized container it
+// is the last one.
 func pickCPUCount(asked []int, resized bool, recorded int) int {
 	if !resized && slices.Contains(asked, recorded) {
 		return recorded
@@ -265,9 +260,9 @@ func pickCPUCount(asked []int, resized bool, recorded int) int {
 	return n
 }
 
-// asksByNow returns how many CPUs a container may request by the runtime's report;
-// none if that gives no number. If its pod's sum decides, the sum may be older than
-// a resize of the containers: the sum of these is another candidate.
+// possibleCPUCounts returns how many CPUs a container may request by the runtime's report; none
+// if that gives no number. The pod's sum may be older than a resize of the containers, so the
+// sum of their requests is another candidate.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	a, ok := b.n.asks(b.p, requested)
 	switch {
@@ -280,9 +275,9 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 
-// requota replaces the quota in an owner's changed request by that of its record:
-// the quota in the runtime's copy is ours, and usually lifted. In a Guaranteed pod the
-// limit equals the request, and in no pod is the limit below the request.
+// requota replaces the quota in an owner's changed request by that of its record, because the
+// quota in the runtime's copy is ours and usually lifted. In a Guaranteed pod the limit equals
+// the request; in other pods it is never below the request.
 func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

@@ -12,55 +12,52 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is the configuration as the engine needs it.
+// Policy is the part of the configuration that the engine needs.
 type Policy struct {
 	// Strict refuses containers of pods whose annotations are malformed.
 	Strict   bool
 	Dialects []string
 	Pools    placement.Pools
-	// Placement decides who owns which CPUs if no scheduler assigned any, and what
-	// the others share.
+	// Placement decides who owns CPUs that no scheduler assigned, and which CPUs the pools
+	// have.
 	Placement placement.Policy
-	// Place switches placement on: without it no container owns CPUs.
+	// Place switches placement on. Without it no container owns CPUs.
 	Place bool
-	// Fatal names hooks whose failure refuses the container: it must not start
-	// without their values.
+	// Fatal names hooks whose failure refuses the container, because it must not start without
+	// their values.
 	Fatal map[string]bool
-	// Rules say what pods may ask for; without rules the safe defaults apply.
+	// Rules say what pods may ask for. Without rules the safe defaults apply.
 	Rules intent.Rules
-	// Serving is which requests of pods this node serves; nil for all.
+	// Serving says which requests of pods this node serves; nil for all.
 	Serving *intent.Serving
 	Hooks   []hook.Hook
 }
 
-// Pod is what the engine knows of a pod sandbox. It is replaced, not changed.
+// Pod is what the engine knows about a pod sandbox. A value is never changed, only replaced.
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what its spec says beyond the runtime's report; nil if no source has
-	// it.
+	// Spec is what the runtime does not report about the pod; nil if no source has it.
 	Spec *lifecycle.PodSpec
-	// Granted are the devices that the kubelet gave its containers; nil if not
-	// known.
+	// Granted is what the kubelet gave its containers; nil if not known.
 	Granted *lifecycle.KubeletGrants
-	// Within are the CPUs the pod's cgroup allows; empty where all.
+	// Within are the CPUs that the pod's cgroup allows; empty if it allows all.
 	Within         topology.Set
 	Values         []lifecycle.Value // for the pod's own cgroup
 	ProblemSummary ProblemSummary
 	Stopped        bool
-	// bySpec: its resources are those of its spec, as the runtime reported none.
+	// bySpec: its resources come from its spec, because the runtime reported none.
 	bySpec bool
-	// bursts is the sum of those of its live containers, in µs, with which the
-	// pod's own values were decided.
+	// bursts is the sum of its live containers' bursts, in µs, for which the pod's own values
+	// were decided.
 	bursts int64
-	// alone are the CPUs that it has alone, with which those were decided.
+	// exclusive are the exclusive CPUs for which the pod's own values were decided.
 	exclusive topology.Set
-	// assigned are the CPUs that a scheduler assigned to it and that could be
-	// granted, with which those were decided.
+	// assigned are the CPUs that a scheduler assigned to it and that could be granted, for
+	// which the pod's own values were decided.
 	assigned topology.Set
-	// sumOld: a Synchronize reported its sum of resources, so the sum may be older
-	// than a resize. ended has the requests, by name, of containers that had ended
-	// by then.
+	// sumOld: a Synchronize reported its sum of resources, so the sum may be older than a
+	// resize. ended has the requests, by name, of containers that had ended by then.
 	sumOld bool
 	ended  map[string]*lifecycle.Resources
 	// specProblems say what is wrong with the spec that a source sent for it.
@@ -70,8 +67,8 @@ type Pod struct {
 // FullName returns namespace/name.
 func (p *Pod) FullName() string { return p.Pod.Namespace + "/" + p.Pod.Name }
 
-// Container is what the engine knows of a container. It is replaced, not
-// changed.
+// Container is what the engine knows about a container. A value is never changed, only
+// replaced.
 type Container struct {
 	ID          string
 	Name        string
@@ -79,19 +76,19 @@ type Container struct {
 	PodID       string
 	Life        lifecycle.State
 	CgroupsPath string
-	// Kept is its record: as written, or as it would be.
+	// RecordFields are those of its record, as written or as it would be written now.
 	lifecycle.RecordFields
 	Assignment     Assignment
 	Stamp          Stamp
 	Undescribed    Undescribed
 	ProblemSummary ProblemSummary
-	// RequestedDevices are the devices that were in the runtime's request for it.
+	// RequestedDevices are the devices in the runtime's request.
 	RequestedDevices lifecycle.DeviceGrant
 
 	decided decision
 }
 
-// Seat is the pool or the CPUs of a container, with the key that asked for them and
+// Assignment is the pool or the owned CPUs of a container, with the key that asked for them and
 // the reason.
 type Assignment struct {
 	placement.CPUGroup
@@ -99,43 +96,42 @@ type Assignment struct {
 	From, Why string
 }
 
-// Stamp compares a container's written record with what is known now.
+// Stamp compares a container's written record with the current state.
 type Stamp struct {
 	// CPUs are those that it owned at its creation.
 	CPUs topology.Set
-	// Stale: the record lacks something that is in no other file of ours. Some
-	// values became ours later, the container owns other CPUs now, or another
-	// container owns the CPUs in the record.
+	// Stale: the record lacks something that no other file has. Later values became ours, the
+	// container owns other CPUs now, or another container owns the CPUs in the record.
 	Stale bool
 
 	decidedBefore bool // it was decided before, so its record has the values that were ours then
 }
 
-// Unread is the state of a container that the runtime cannot describe.
+// Undescribed is the state of a container that the runtime cannot describe.
 type Undescribed struct {
-	// Why says why; "" if it can. The container keeps what it has until the runtime
-	// describes it.
+	// Why is the reason; "" if the runtime can describe it. The container keeps what it has
+	// until the runtime describes it.
 	Why string
-	// Unasked: its request is in no record either. Only what keeps CPUs apart is
-	// decided for it.
+	// NoRequest: its request is in no record either. Then only the CPUs that keep containers
+	// apart are decided for it.
 	NoRequest bool
 
-	bound topology.Set // the CPUs the kernel gave it: in a pool without a class it does not get more
+	bound topology.Set // the CPUs that the kernel gave it; in a pool without a class it does not get more
 }
 
 // decision is the result of deciding a container, and its inputs.
 type decision struct {
-	// proposed are the hooks' values. The cpuset of a pool is filled in when the
-	// values are read, because it changes with the pool.
+	// proposed are the hooks' values. The cpuset of a pool is filled in when the values are
+	// read, because it changes with the pool.
 	proposed []lifecycle.Value
 	// creation is set while a new container is decided, if a hook needs it.
 	creation *hook.Creation
-	// touched: we have narrowed the container's cpuset before, so a seat without
-	// bounds must be written, too.
+	// narrowed: we have narrowed the container's cpuset before, so its cpuset must also be
+	// written if its group has all CPUs again.
 	narrowed bool
-	// distrust says which of its records are not ours, and that it is unread.
+	// distrust says which of its records are not ours, and that the runtime cannot describe it.
 	distrust []lifecycle.Problem
-	// refusals are hook servers' values that were refused, with the reasons.
+	// refusals are the hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
 }
 
@@ -157,13 +153,12 @@ func (c *Container) Runs() bool {
 	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
-// cpuGroup is a pool, or a set of owned CPUs, with its containers and the CPUs it
-// has now.
+// groupMembers are the containers of a CPU group, and the CPUs that it has now.
 type groupMembers struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
-	// open: the group has all CPUs that it would have if no CPU had an owner.
+	// complete: the group has all CPUs that it would have if no CPU had an owner.
 	complete bool
 }
 
@@ -173,7 +168,7 @@ type need struct {
 	members int
 }
 
-// State is everything decided so far. One goroutine at a time may use it.
+// State is everything decided so far. Only one goroutine at a time may use it.
 type State struct {
 	Machine *topology.Machine
 	Policy  Policy
@@ -186,8 +181,8 @@ type State struct {
 	byPod      map[string][]string
 	groups     map[placement.CPUGroup]*groupMembers
 	needs      map[placement.Which]need
-	// listed is the number of containers whose request names CPUs: only the
-	// kubelet's static CPU manager sets them.
+	// listed is the number of containers whose request names CPUs. Only the kubelet's static
+	// CPU manager sets them.
 	listed int
 	layout *placement.Layout
 	ended  endedPods
@@ -219,7 +214,7 @@ func (s *State) PodsOf(uid string) []*Pod {
 	return s.PodsWhere(func(p *Pod) bool { return p.Pod.UID == uid })
 }
 
-// PodsWhere returns some sandboxes, sorted by id.
+// PodsWhere returns the sandboxes that meet a condition, sorted by id.
 func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 	var out []*Pod
 	for _, p := range s.pods {
@@ -234,9 +229,8 @@ func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }
 
-// Lives reports whether a pod, or a container that has not ended, is known by its
-// id, and whether the runtime has yet to describe it: then few values are decided
-// for it.
+// IsLive reports whether a pod, or a container that has not ended, is known by its id.
+// undecided reports whether the runtime cannot describe it yet, so that few values are decided.
 func (s *State) IsLive(id string) (known, undecided bool) {
 	if p := s.pods[id]; p != nil {
 		return true, p.Pod.Undescribed != ""
@@ -254,10 +248,10 @@ func (s *State) Pods() []string { return sortedKeys(s.pods) }
 // Containers returns the ids of all containers, sorted.
 func (s *State) Containers() []string { return sortedKeys(s.containers) }
 
-// ContainersOf returns the ids of a pod's containers in the order they came.
+// ContainersOf returns the ids of a pod's containers in order of arrival.
 func (s *State) ContainersOf(podID string) []string { return s.byPod[podID] }
 
-// Grants returns who owns which CPUs.
+// Grants returns which keys own which CPUs.
 func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 
 // Owners returns the pods that own CPUs and have not been stopped.
@@ -272,8 +266,8 @@ func (s *State) Owners() []*Pod {
 	})
 }
 
-// Held returns the CPUs of each pod that owns some, by UID: those its containers
-// own, and those reserved for them while they are offline.
+// Held returns the CPUs of each pod that owns some, by UID: those that its containers own, and
+// those reserved for them while they are offline.
 func (s *State) Held() map[string]topology.Set {
 	held := map[string]topology.Set{}
 	for _, g := range append(s.ledger.Grants(), s.ledger.AllReserved()...) {
@@ -282,13 +276,13 @@ func (s *State) Held() map[string]topology.Set {
 	return held
 }
 
-// Kept returns the CPUs that are reserved for owners that cannot use them now.
+// ReservedGrants returns the CPUs that are reserved for owners that cannot use them now.
 func (s *State) ReservedGrants() []placement.Grant { return s.ledger.AllReserved() }
 
 // Exclusive returns all CPUs that have an owner.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 
-// PoolCPUs returns the CPUs of a pool as they are now.
+// PoolCPUs returns the current CPUs of a pool.
 func (s *State) PoolCPUs(p placement.Pool) topology.Set {
 	cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: p})
 	return cpus
@@ -303,8 +297,8 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns what is decided for a container now. A container that nobody asked
-// anything for has a cpuset value only if it must avoid owned CPUs, or once had to.
+// Values returns the current decision for a container. A container that asked for nothing has a
+// cpuset value only if it must avoid owned CPUs, or had to before.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
 	for i := range c.decided.proposed {
@@ -315,10 +309,10 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 	return out
 }
 
-// value is one proposed value, completed; ok is false if it has none.
+// value completes one proposed value; ok is false if it has none.
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
-	// A value without a hook restores a request; it is no pool's.
+	// A value without a hook restores a request, and does not come from a pool.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Assignment.Pool != placement.Own {
 		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
 			if c.Assignment.Pool == placement.Unclassified && b.complete && !c.decided.narrowed {

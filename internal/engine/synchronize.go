@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// synchronize rebuilds the state from the runtime's list of what runs. Containers
-// whose record says that they own CPUs, or that the kubelet gave them some, come
-// first, oldest first: they stay where they are.
+// synchronize rebuilds the state from the runtime's list of pods and containers. Containers
+// that own CPUs by their record or by the kubelet's grant come first, the oldest first, so that
+// they keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.n.fresh, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
@@ -39,7 +39,7 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		}
 	}
 	d.reserveBetweenAttempts()
-	// Pods' own values depend on who owns what, which is known only now.
+	// Pods' own values depend on who owns which CPUs, which is known only now.
 	for _, id := range d.plan.ChangedPods {
 		d.redecide(d.n.pods[id], nil)
 	}
@@ -50,8 +50,8 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.plan.Pod, d.plan.Container = nil, nil
 }
 
-// adoptionOrder sorts containers: owners first, then by age, then by id. It leaves
-// out containers that have ended or have no name.
+// adoptionOrder sorts containers: owners first, then by age, then by id. It leaves out
+// containers that have ended or have no name.
 func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) bool) []*lifecycle.Container {
 	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
 		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
@@ -68,8 +68,8 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// configure decides every live container again under a new policy. Owners keep their
-// CPUs unless the policy forbids it.
+// configure decides every live container again under a new policy. Owners keep their CPUs
+// unless the policy forbids it.
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
 		d.n.policy = d.facts.Policy
@@ -107,9 +107,9 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor is what a live container's record would say now; nil if it owns nothing
-// and never did. Its key may own CPUs nevertheless: an earlier attempt that is
-// still running did not get those of a later one.
+// recordFor returns what a live container's record would say now; nil if it owns nothing and
+// never did. Its key may own CPUs all the same, if an earlier attempt still runs and did not
+// get the CPUs of a later one.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
@@ -120,8 +120,8 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
-// carryOver keeps the grants of live pods whose container does not live at the
-// moment, between two attempts.
+// carryOver keeps the grants of live pods whose container does not live at the moment, between
+// two attempts.
 func (d *draft) carryOver(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
 	for _, id := range d.plan.Changed {
@@ -138,8 +138,8 @@ func (d *draft) carryOver(owners *placement.Ledger) {
 	}
 }
 
-// reserve keeps the CPUs of pods that own some and whose container does not live at
-// the moment, between two attempts.
+// reserveBetweenAttempts reserves the CPUs of pods that own some and whose container does not
+// live at the moment, between two attempts.
 func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]

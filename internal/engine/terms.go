@@ -10,13 +10,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// terms says by the policy how containers of a pod own CPUs: nevertheless, or each
-// its own.
+// terms returns the policy's terms on which containers of a pod own CPUs.
 func (n *view) terms(p *Pod) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
 }
 
-// termsOf are the terms with the kubelet's grant to one container of the pod;
+// termsOf returns the terms for one container of the pod, with the kubelet's grant to it.
 // requested is the runtime's request.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, KubeletGrant: p.Granted.StaticOf(container)})
@@ -25,14 +24,14 @@ func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources)
 // noRequest is a pod that asks for nothing.
 var noRequest = Pod{Intent: &intent.Pod{}}
 
-// KubeletGives reports whether the kubelet's static managers say who owns what.
+// KubeletGives reports whether the kubelet's static managers decide who owns CPUs.
 func (p *Policy) KubeletGives() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).DecidedElsewhere != nil
 }
 
-// GrantsMatter reports whether the kubelet's device grants matter for a pod: for
-// devices that it asks for, or because CPUs are chosen near them. in is the pod's
-// intent, nil if it was not read yet.
+// GrantsMatter reports whether a pod's decision depends on the kubelet's device grants: because
+// it asks for devices, or because CPUs are chosen near them. in is the pod's intent, nil if it
+// was not read yet.
 func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
@@ -46,7 +45,7 @@ func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	return !in.CPUs.IsSet() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
 }
 
-// ask is a request for CPUs that the policy is to choose.
+// ask is a request for CPUs that the policy should choose.
 type ask struct {
 	n   int
 	key string // the key that asked for it
@@ -54,14 +53,13 @@ type ask struct {
 	pod bool
 }
 
-// chosenForPod reports whether all containers of a pod own the same CPUs, chosen
-// by the policy.
+// chosenForPod reports whether all containers of a pod own the same CPUs, chosen by the policy.
 func (n *view) chosenForPod(p *Pod) bool {
 	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).Pays == placement.Resources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
-// asks returns the request for CPUs of a container, by the resources in the
-// runtime's request; ok is false if there is none.
+// asks returns the request for CPUs of a container, by the resources in the runtime's request;
+// ok is false if there is none.
 func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
@@ -79,8 +77,8 @@ func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	}
 }
 
-// wholeCPUs returns how many CPUs a container requests if they are whole and
-// request and limit are equal; else 0.
+// wholeCPUs returns the number of CPUs that a container requests, if request and limit are
+// equal and a whole number; otherwise 0.
 func wholeCPUs(r *lifecycle.Resources) int {
 	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(defaultPeriod))
 	if shares == 0 || shares%sharesOfCPU != 0 || period <= 0 || quota != int64(shares/sharesOfCPU)*period {
@@ -89,16 +87,16 @@ func wholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// choose chooses CPUs for a container to own. The error is a sentence for people;
-// why lists the criteria that decided.
+// choose chooses the CPUs that a container should own. The error is a sentence for users. why
+// lists the criteria that decided.
 func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
-	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // which has no resources
+	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
 		return cpus, "", "", nil
 	}
 	if g, owns := s.n.ledger.Of(s.c.Key); owns {
 		cpus = g.CPUs
-		if s.resize != nil { // created again, with less
+		if s.resize != nil { // created again with a smaller request
 			cpus = s.resized(cpus)
 		}
 		return cpus, a.key, "chosen before", s.n.grantable(s.p, s.c.Key, cpus)
@@ -131,12 +129,12 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	return got.CPUs, a.key, "chosen: " + got.Why, err
 }
 
-// leastMemory is the memory in bytes that a container without a memory limit counts with,
-// so that it is not placed on a NUMA node with nothing left.
+// leastMemory is the memory in bytes that is assumed for a container without a memory limit, so
+// that it is not placed on a NUMA node without free memory.
 const leastMemory = 1 << 20
 
-// memory returns how much memory a container may use whose memory nodes follow from its CPUs,
-// and how much is left on each node that no other pod has alone. Where all containers of the
+// memory returns how much memory a container may use if its memory nodes follow from its CPUs,
+// and how much is free on each node that no other pod has exclusively. If all containers of the
 // pod run on the same nodes, the limit of the whole pod counts.
 func (s *placer) memory() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
@@ -156,12 +154,12 @@ func (s *placer) memory() placement.Memory {
 	return placement.Memory{Bytes: uint64(bytes), Left: left}
 }
 
-// shown is the node as the policy sees it.
+// placementView returns the node as the policy sees it.
 func (n *view) placementView(free topology.Set) placement.View {
 	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place}
 }
 
-// owner is a container that gets its own CPUs, as the policy sees it.
+// subject returns the container that should own CPUs, as the policy sees it.
 func (s *placer) subject() placement.Subject {
 	grants := []lifecycle.DeviceGrant{s.p.Granted.Of(s.c.Name)}
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
@@ -170,7 +168,7 @@ func (s *placer) subject() placement.Subject {
 	return placement.Subject{Intent: s.p.Intent, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
 }
 
-// shares asks the policy for the pool of a container that owns nothing.
+// choosePool asks the policy for the pool of a container that owns nothing.
 func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
@@ -190,8 +188,8 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownable are the CPUs that a pod could own: without an owner, not reserved, and
-// not given away by the kubelet.
+// ownable returns the CPUs that a pod could own: those without an owner that are not reserved
+// and that the kubelet did not give away.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
 	for _, g := range n.ledger.AllReserved() {

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// unread is the problem of a pod or container that the runtime does not describe.
+// undescribedProblem is the problem of a pod or container that the runtime cannot describe.
 func undescribedProblem(why string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it and cannot say what it was asked for",
@@ -15,10 +15,10 @@ func undescribedProblem(why string) lifecycle.Problem {
 	}
 }
 
-// adoptUnread restores a container from the CPUs that the kernel gives it if
-// neither its record nor the runtime says anything. It keeps CPUs that its pod is
-// known to own, was assigned, or has alone where the agent chooses: given to
-// others, they would be taken from a running container.
+// adoptUndescribed restores a container from the CPUs that the kernel gives it, if neither its
+// record nor the runtime says anything. It keeps CPUs that its pod is known to own, was
+// assigned, or has exclusively where the agent chooses. Otherwise they could be given to others
+// while it runs there.
 func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	b.c.Undescribed.bound = has
@@ -33,8 +33,9 @@ func (b *recovery) adoptUndescribed() *Record {
 	return &Record{RecordFields: lifecycle.RecordFields{PoolNode: b.c.PoolNode}}
 }
 
-// unreadSince returns the CPUs of an owner that is unread and may have been resized
-// after its record was written: those it runs on, if no other container runs there.
+// undescribedSince returns the CPUs of an owner that the runtime cannot describe and that may
+// have been resized after its record was written: those that it runs on, if no other container
+// runs there.
 func (b *recovery) undescribedSince(rec *Record) string {
 	recorded, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	if rec.Late || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listed == nil || !b.onlyUserOf(runs) {
@@ -43,8 +44,8 @@ func (b *recovery) undescribedSince(rec *Record) string {
 	return b.n.machine.Format(runs.Union(recorded.Minus(b.n.machine.Online())))
 }
 
-// unreadOwns reports whether a container of which little is known should count as
-// the owner of the CPUs it runs on.
+// undescribedOwns reports whether a container that the runtime cannot describe should count as
+// the owner of the CPUs that it runs on.
 func (b *recovery) undescribedOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)
@@ -60,8 +61,8 @@ func (b *recovery) undescribedOwns(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
 }
 
-// reread decides a container again that the runtime describes again, as if it was
-// found at the agent's start.
+// describedAgain decides a container that the runtime can describe again, as if it were found
+// at the agent's start.
 func (d *draft) describedAgain(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

@@ -1,6 +1,6 @@
-// Package route decides where a value goes: into the answer to an event, to the
-// kernel, into the runtime's stored copy, or nowhere, with the reason. It is plain
-// arithmetic on values; the conductor does what it says.
+// Package route decides where a value goes: into the answer to an event, to the kernel, into
+// the runtime's stored copy, or nowhere, with the reason. Its functions are pure; the conductor
+// applies their results.
 package route
 
 import (
@@ -18,17 +18,17 @@ type Phase uint8
 
 // The phases.
 const (
-	Creating  Phase = iota // its creation is answered
-	Named                  // the runtime has created it and given it its id
-	Starting               // its start is held until the runtime has what the answer says
-	Updating               // a kubelet's update of it is answered
-	Living                 // it exists, and no answer is about it
-	Losing                 // it has not started, and CPUs of its pool go to others
-	Copying                // an update of our own brings the runtime's stored copy up to date
-	Piggyback              // the same, with the answer to another container's event
+	Creating  Phase = iota // its creation is being answered
+	Named                  // the runtime has created it and assigned its id
+	Starting               // its start is held until the runtime has the values of the answer
+	Updating               // an update by the kubelet is being answered
+	Living                 // it exists, and the event is about something else
+	Losing                 // it has not started, and others get CPUs of its pool
+	Copying                // an update by the agent refreshes the runtime's stored copy
+	Piggyback              // as Copying, but with the answer to another container's event
 )
 
-// calls are the calls a value would be sent with.
+// calls are the runtime calls that would carry a value in each phase.
 var calls = [...]runtimes.Call{
 	Creating: runtimes.Create, Updating: runtimes.Request, Living: runtimes.Create,
 	Named: runtimes.Push, Starting: runtimes.Push, Losing: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
@@ -39,32 +39,32 @@ type Sink uint8
 
 // The sinks.
 const (
-	Nowhere   Sink = iota // it is there already, or nothing can carry it in this phase
+	Nowhere   Sink = iota // it is applied already, or nothing can carry it in this phase
 	Answer                // the answer to the container's own event
 	Runtime               // the runtime's stored copy
-	Kernel                // the kernel alone, now or when its cgroup exists
-	Given                 // the container was created with it at an earlier time
+	Kernel                // the kernel only, now or when its cgroup exists
+	Given                 // the container was created with it earlier
 	Unapplied             // nothing can carry it
 )
 
-// Known is what is known of a value besides the attachment's capabilities.
+// Known has the inputs of a route besides the attachment's capabilities.
 type Known struct {
-	NoCgroup error  // why the container's cgroup cannot be named
-	Contest  string // why its field is left to other plugins
-	InForce  bool   // it was delivered before
+	NoCgroup error  // why the container's cgroup has no name
+	Contest  string // why other plugins set its field
+	InForce  bool   // it was applied before
 	Given    bool   // the container was created with it
 	Stored   bool   // the runtime's stored copy has it
-	Kept     bool   // it is kept from the runtime's stored copy
+	Kept     bool   // the runtime's stored copy must not have it
 	Lowers   bool   // it lowers a limit, which the kernel may refuse
 	Unasked  bool   // the event has no attachment
 }
 
-// Route is where a value goes.
+// Route is where a value goes, and why.
 type Route struct {
 	To      Sink
-	Missing api.Missing // why it is not in force, for Unapplied
-	// Why is the reason for people: for Unapplied, and for Kernel if the runtime
-	// could carry the value and does not get it.
+	Missing api.Missing // for Unapplied: the kind of reason why it is not in force
+	// Why is the reason for users: for Unapplied, and for Kernel if the runtime could carry the
+	// value and does not get it.
 	Why string
 }
 
@@ -75,18 +75,17 @@ const (
 	carried    cond = 1 << iota // the call can hold it, and the runtime accepts it
 	inKernel                    // the keeper can write it
 	copied                      // the runtime's stored copy of it is kept up to date
-	unremoved                   // it removes something, and the attachment cannot
-	noCgroup                    // its cgroup cannot be named
-	contested                   // its field is left to others
-	inForce                     // it was delivered before
+	unremoved                   // it removes something, and the attachment cannot remove
+	noCgroup                    // its cgroup has no name
+	contested                   // other plugins set its field
+	inForce                     // it was applied before
 	given                       // the container was created with it
 	stale                       // the runtime's stored copy should have it, and lacks it
-	kernelOnly                  // it is kept from the runtime
+	kernelOnly                  // the runtime must not get it
 	unasked                     // the event has no attachment
 )
 
-// row is the sink in one phase for values that meet all conditions in when and none
-// in unless.
+// row is the sink in one phase for values that meet all conditions of when and none of unless.
 type row struct {
 	in           Phase
 	when, unless cond
@@ -94,8 +93,8 @@ type row struct {
 	missing      api.Missing
 }
 
-// table is read from the top; the first row that matches counts. A value without a
-// row goes nowhere.
+// table is searched from the top; the first matching row counts. A value without a row goes
+// nowhere.
 var table = [...]row{
 	{Creating, unremoved, 0, Unapplied, api.NotCarried},
 	{Creating, carried, contested, Answer, ""},
@@ -126,7 +125,7 @@ var table = [...]row{
 	{Piggyback, inKernel | carried | stale, contested, Runtime, ""},
 }
 
-// Of says where a value goes.
+// Of returns where a value goes.
 func Of(p Phase, can *Capabilities, v lifecycle.Value, k Known) Route {
 	refusal := can.Refuses(calls[p], v)
 	if refusal == "" && p == Updating && k.Lowers {
@@ -175,7 +174,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 	return has
 }
 
-// why is the reason for people.
+// why returns the reason for users.
 func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
@@ -183,10 +182,10 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal
 	case api.BadCgroup:
 		return k.NoCgroup.Error()
 	case api.CreateOnly:
-		return "only the creation of a container can carry it; it applies when the container is created anew"
+		return "only the creation of a container can carry it; it applies when the container is created again"
 	case api.NotCarried:
 		if r.when&unremoved != 0 {
-			return can.Name + " cannot take away what the runtime was asked for"
+			return can.Name + " cannot remove what the runtime was asked for"
 		}
 		return notCarried(can, v, refusal)
 	}
@@ -219,13 +218,12 @@ func AtStart(contest string) string {
 	return strings.TrimPrefix(contest+"; written when it starts", "; ")
 }
 
-// resources are the fields that the runtime stores and the kernel shows.
+// resources are the fields that the runtime stores and that cgroup files show.
 var resources = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// Stored lists the fields whose value in the runtime's stored copy is kept up to
-// date.
+// Stored lists the fields whose value in the runtime's stored copy is kept up to date.
 func Stored() []lifecycle.Field { return resources[:] }
 
 // Copied reports whether a field's value in the runtime's stored copy is kept up to
