@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Actor applies values that are no cgroup file: they are for the threads of a
-// cgroup, or in another tree of the kernel's. The keeper remembers them and asks
-// again at each reconcile.
+// Actor applies values that are not cgroup files: settings of a cgroup's threads, or files in
+// another kernel file system. The keeper stores these values and applies them again at each
+// reconcile.
 type Actor interface {
-	// Act applies a value and returns the result. The threads are those of the
-	// target's cgroup and of cgroups below it.
+	// Act applies a value and returns the result. threads lists the threads of the target's
+	// cgroup and of the cgroups below it.
 	Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error)
 	// Forget undoes what was applied for an owner that has ended.
 	Forget(owner string) error
@@ -22,19 +22,19 @@ type Actor interface {
 	Tidy() error
 }
 
-// actors are the actors, and the values that they are asked for. They are fixed
-// before use.
+// actors has the actors, and the values that they should apply. The actors are fixed before
+// use.
 type actors struct {
 	tree *cgroup.Tree
 	of   map[lifecycle.Field]Actor
 	all  []Actor
 
-	mu     *sync.Mutex       // the keeper's; it guards the rest
+	mu     *sync.Mutex       // the keeper's lock; it guards the fields below
 	counts *Tally            // the keeper's
-	wanted map[string][]Item // by owner, at most one of each field and key
+	wanted map[string][]Item // by owner, with at most one item per field and key
 }
 
-// note remembers the values of a batch that are for actors. The lock is held.
+// note stores the values of a batch that are for actors. The caller holds the lock.
 func (a *actors) note(batch []Item) {
 	for _, it := range batch {
 		if a.of[it.Value.Field] == nil {
@@ -45,10 +45,10 @@ func (a *actors) note(batch []Item) {
 	}
 }
 
-// kind is the place of an item whose directory does not matter.
+// kind is the key of an item without its directory.
 func (it Item) kind() fileKey { return fileKey{field: it.Value.Field, key: it.Value.Key} }
 
-// Use registers an actor for a field. It is called before the keeper is used.
+// Use registers an actor for fields. It is called before the keeper is used.
 func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
 	k.actors.all = append(k.actors.all, a)
 	for _, f := range fields {
@@ -56,7 +56,7 @@ func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
 	}
 }
 
-// act asks an actor for one value.
+// act makes an actor apply one value.
 func (a *actors) act(it Item) Outcome {
 	o := Outcome{Target: it.Target, Value: it.Value}
 	o.State, o.Err = a.of[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
@@ -79,7 +79,7 @@ func (a *actors) count(s State) {
 	a.mu.Unlock()
 }
 
-// ask asks the actors for all values of one owner.
+// ask makes the actors apply all values of one owner.
 func (a *actors) ask(owner string) (out []Outcome) {
 	a.mu.Lock()
 	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.kind().compare(b.kind()) })
@@ -98,13 +98,13 @@ func (a *actors) forget(owner string) {
 	a.mu.Unlock()
 	for _, actor := range a.all {
 		if had && actor.Forget(owner) != nil {
-			a.count(Refused) // Tidy finds what remains
+			a.count(Refused) // Tidy removes what is left after an error
 		}
 	}
 }
 
-// Tidy makes actors remove what earlier runs left. It is called when everything
-// that lives is known.
+// Tidy makes actors remove what earlier runs left. It is called when all live pods and
+// containers are known.
 func (k *Keeper) Tidy() error {
 	var errs []error
 	for _, a := range k.actors.all {

@@ -8,7 +8,7 @@ import (
 // CoreSched is the actor of the field CoreSched.
 type CoreSched struct{ Groups *coresched.Groups }
 
-// Act gives a cgroup's threads the cookie of a group, or none.
+// Act gives a cgroup's threads the cookie of a group, or removes it.
 func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	return joined(c.Groups.Join(v.Text, threads))
 }

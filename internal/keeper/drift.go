@@ -10,63 +10,59 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// A foreign write is repaired when that owner's cgroups were not written for a
-// while, or the writes did not stop: an OCI runtime writes a cgroup's files one
-// after another, and a repair should not interrupt it. Both pauses end within a
-// second.
+// A repair waits until the owner's cgroups were not written for repairDelay, but at most
+// maxRepairDelay. An OCI runtime writes a cgroup's files one after another, and a repair should
+// not interrupt it.
 const (
 	repairDelay    = 250 * time.Millisecond
 	maxRepairDelay = 700 * time.Millisecond
 )
 
-// Files are also read in turn. Where notices come, all are read within fullRound,
-// for writers in a mount that cannot be watched and for what the kernel changes by
-// itself. Elsewhere each poll reads as many as half a percent of one processor
-// allows. A wake-up costs as much as several files, so where notices come many are
-// read together.
+// Files are also polled. With inotify, all files are read within fullRound, because some
+// writers use a mount that cannot be watched, and the kernel changes some values itself.
+// Without inotify, each poll reads as many files as half a percent of one processor allows. A
+// wake-up costs as much as several reads, so with inotify each poll reads many files.
 const (
 	pollUnwatched = 250 * time.Millisecond
 	pollWatched   = 5 * time.Second
 	fullRound     = 2 * time.Minute
-	perPoll       = 75 // at 15 µs a file, as measured on a virtual machine
+	perPoll       = 75 // at 15 µs per file, as measured on a virtual machine
 )
 
-// A value that cannot be repaired is tried again, less and less often: a few times,
-// or for ever if it keeps containers apart.
+// A value that cannot be repaired is tried again after growing pauses: at most maxTries times,
+// or without limit if it keeps containers apart.
 const (
 	firstRetry = time.Second
 	maxTries   = 8
-	// retryRefused is how often values that the kernel refused are written again.
+	// retryRefused is the interval between attempts to write values that the kernel refused.
 	retryRefused = 2 * time.Minute
 )
 
-// Drift watches the files that hold values, and has foreign changes repaired. All
-// fields but Watcher are required.
+// Drift watches the files of values in force, and has foreign changes repaired. All fields but
+// Watcher are required.
 type Drift struct {
 	Keeper *Keeper
-	// Watcher reports writes; nil if nothing can be watched and all files are read
-	// in turn.
+	// Watcher reports writes; nil if inotify cannot be used, so that all files are polled.
 	Watcher cgroup.Watcher
-	// Noticed is called when values of an owner differ, a while before their
-	// repair.
+	// Noticed is called when values of an owner differ, before their repair.
 	Noticed func(owner string)
 	// Repair calls Keeper.Repair for the owners.
 	Repair func(owners []string) []Outcome
 	// Retry writes again what the kernel refused.
 	Retry func()
-	// Unwatched is called when the first directory cannot be watched.
+	// Unwatched is called once, with the error of the first directory that cannot be watched.
 	Unwatched func(dir string, err error)
 
-	blind   bool // there is no watcher, or it cannot watch all
+	blind   bool // there is no watcher, or it cannot watch all directories
 	waiting map[string]drifter
-	retried time.Time // when Retry was last called
-	files   []string  // files that this round has still to read
+	retried time.Time // the time of the last Retry
+	files   []string  // files that this round has yet to read
 }
 
-// drifter is an owner whose values differ from what the kernel has.
+// drifter is an owner whose values differ from the kernel's.
 type drifter struct {
 	first, due time.Time
-	tries      int // that failed
+	tries      int // failed repairs
 }
 
 // Run watches until ctx ends.
@@ -115,7 +111,7 @@ func (d *Drift) Run(ctx context.Context) error {
 	}
 }
 
-// pause is the time between two polls.
+// pause returns the time between two polls.
 func (d *Drift) pause() time.Duration {
 	if d.blind {
 		return pollUnwatched
@@ -123,7 +119,7 @@ func (d *Drift) pause() time.Duration {
 	return pollWatched
 }
 
-// share is how many of the files one poll reads.
+// share returns how many files one poll reads.
 func (d *Drift) share(files int) int {
 	if d.blind {
 		return perPoll
@@ -132,8 +128,8 @@ func (d *Drift) share(files int) int {
 	return (files + rounds - 1) / rounds
 }
 
-// sweep reads the next files, and returns the owners whose values differ. After
-// enough calls it has read all files.
+// sweep reads the next files, and returns the owners whose values differ. After enough calls it
+// has read all files.
 func (d *Drift) sweep() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watch.files)
@@ -148,7 +144,7 @@ func (d *Drift) sweep() []string {
 	return d.Keeper.watch.sweep(files)
 }
 
-// next is when the first owner is due.
+// next returns when the first owner is due.
 func (d *Drift) next() (at time.Time, some bool) {
 	for _, w := range d.waiting {
 		if !some || w.due.Before(at) {
@@ -158,9 +154,8 @@ func (d *Drift) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// directories starts to watch new directories and stops to watch those that are
-// gone. It returns the owners whose values were changed before their directory was
-// watched.
+// directories starts to watch new directories and stops to watch removed ones. It returns the
+// owners whose values were changed before their directory was watched.
 func (d *Drift) directories() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
@@ -189,13 +184,13 @@ func (d *Drift) directories() (owners []string) {
 	return owners
 }
 
-// failed are owners of values that the kernel refused for a reason that may have
-// passed, and that do not already wait for another try.
+// failed returns the owners of values that the kernel refused for a reason that may have
+// passed, and that have no other try scheduled.
 func (d *Drift) failed() []string {
 	return slices.DeleteFunc(d.Keeper.Failed(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
 }
 
-// note schedules owners for a repair once writes to their cgroups have stopped.
+// note schedules a repair of owners for when writes to their cgroups have stopped.
 func (d *Drift) note(owners []string, now time.Time) {
 	for _, owner := range owners {
 		w, known := d.waiting[owner]
@@ -226,7 +221,7 @@ func (d *Drift) repair(now time.Time) {
 
 // postpone schedules the repaired owners that need another try.
 func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
-	refusals := map[string]bool{} // and whether they concern what keeps containers apart
+	refusals := map[string]bool{} // the value says whether it keeps containers apart
 	for _, o := range outcomes {
 		if o.State == Refused {
 			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
@@ -252,8 +247,7 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	}
 }
 
-// due returns when Repair will write a contested file of an owner, if it has yet
-// to.
+// due returns when Repair will write a contested file of an owner, if it has yet to.
 func (k *Keeper) due(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

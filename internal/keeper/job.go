@@ -13,22 +13,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// job is one row while it is written to the kernel: a copy of the row's desired
-// value at the start of the work.
+// job writes one row to the kernel. It has a copy of the row's desired value from the start of
+// the work.
 type job struct {
 	fileKey
 	desired
 	k   *Keeper
 	row *row
 
-	// known is a verified text that may save reading; fresh jobs have none.
+	// known is the last verified text, which may save a read; new rows have none.
 	known    string
 	hasKnown bool
 	found    string // the text in the kernel
-	// drifted: another program changed the verified text since. watched: no notice
-	// came that it did.
+	// drifted: another program changed the verified text since. watched: inotify reported no
+	// such change.
 	drifted, watched bool
-	// extra: it is of no batch, but may hold CPUs that the batch gives to others.
+	// extra: it does not belong to the batch, but may hold CPUs that the batch gives to others.
 	extra bool
 
 	done   bool
@@ -46,9 +46,8 @@ func (k *Keeper) newJob(r *row) *job {
 	return j
 }
 
-// alive reports whether the job still has its row's value. If not, the job ends: a
-// removed row is not written any more, and a newer value is written by its own
-// batch.
+// alive reports whether the job's value is still the row's desired one. If not, the job ends: a
+// removed row is not written, and a newer value is written by its own batch.
 func (j *job) alive() bool {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -67,9 +66,8 @@ func (j *job) aliveLocked() bool {
 	return false
 }
 
-// read returns the kernel's text, or the verified text if that is not the desired
-// one: then it is overwritten in any case. If it is the desired one, only the
-// kernel can say that nothing needs writing.
+// read returns the kernel's text. If the verified text is not the desired one, it returns that
+// without a read, since the file is overwritten in any case.
 func (j *job) read() (string, error) {
 	if j.hasKnown && !j.holds(j.known) {
 		return j.known, nil
@@ -77,13 +75,13 @@ func (j *job) read() (string, error) {
 	return j.row.at.Read()
 }
 
-// holds reports whether the kernel's text means the desired value. A container's
-// shares have two correct weights in version 2: by the kubelet's line and by the
-// curve of newer OCI runtimes. The runtime that applied the shares chose one.
-// Changing it would start a write conflict, and using both in one pod would reverse
-// the order of weights. So the keeper learns from what it reads. Pods compete with
-// pods, whose weights the kubelet writes by its line: there only the line is
-// correct.
+// holds reports whether the kernel's text means the desired value.
+//
+// In cgroup v2 a container's shares have two correct weights: by the kubelet's linear formula,
+// and by the curve of newer OCI runtimes. The runtime that applied the shares chose one.
+// Writing the other would start a write conflict, and a pod with both would order its weights
+// wrongly. So the keeper learns the formula from what it reads. The kubelet writes the weights
+// of pods by its linear formula, so for pods only that is correct.
 func (j *job) holds(kernel string) bool {
 	k, same := j.k, j.row.at.Same(kernel, j.want)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
@@ -97,8 +95,8 @@ func (j *job) holds(kernel string) bool {
 		k.curve.Store(false)
 		return true
 	case kernel == curve && j.value.Int == defaultShares:
-		// It may be the default weight of a cgroup, which no program has set: nothing
-		// is learned from it.
+		// It may be the default weight of a cgroup that no program has set, so nothing is
+		// learned from it.
 		return k.curve.Load()
 	case kernel == curve:
 		k.curve.Store(true)
@@ -112,8 +110,8 @@ const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// seen notes the kernel's text before the job writes. If it differs from the last
-// verified one, another program wrote it.
+// seen notes the kernel's text before the job writes. If it differs from the last verified one,
+// another program wrote it.
 func (j *job) seen(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -134,8 +132,8 @@ func (j *job) keepOriginal(current string) {
 	}
 }
 
-// keepFound stores a text that was found and equals the desired one. If a requested
-// value was reported, that counts: the text found may be ours.
+// keepFound stores a text that was found and equals the desired one. If a requested value was
+// reported, the request counts, since we may have written the text.
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -151,7 +149,7 @@ func (j *job) end(s State, kernel string, err error) {
 // inForce ends a job whose text is in force, in state s.
 func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
 
-// ended is inForce, or fail if there is an error.
+// ended calls inForce, or fail if there is an error.
 func (j *job) ended(err error, s State, text string) {
 	if err != nil {
 		j.fail(err)
@@ -160,14 +158,14 @@ func (j *job) ended(err error, s State, text string) {
 	j.inForce(s, text)
 }
 
-// finish ends a job and updates its row. verified is the text of the file, and kernel what
-// is in force: for a list that the parent cgroup clips, the effective CPUs.
+// finish ends a job and updates its row. verified is the text of the file. kernel is what is in
+// force: for a list that the parent cgroup clips, the effective CPUs.
 func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	inForce := s == Applied || s == Same || s == Clipped
-	// This is the file's text now, whether this process wrote it or another.
+	// This is the file's text now, whether this process or another wrote it.
 	r.verified = inForce
 	if inForce {
 		r.kernel = verified
@@ -180,7 +178,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	if inForce {
 		k.watch.set(r, true)
-		if r.left != nil { // this change was one too many
+		if r.left != nil { // this conflict exceeded the limit
 			s, err = Ceded, r.left
 		}
 	}
@@ -189,7 +187,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if j.watched && s == Applied {
 		j.err = k.watch.contested(r)
 	}
-	// A job that a batch added stays failed: no caller gets its outcome.
+	// A job that the keeper added to a batch stays failed, since no caller gets its outcome.
 	if s == Refused && passes(err) {
 		k.table.failed[r] = true
 	} else if !j.extra {
@@ -204,7 +202,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 }
 
-// fail ends a job by an error: a missing cgroup leaves it pending.
+// fail ends a job with an error. A missing cgroup leaves it pending.
 func (j *job) fail(err error) {
 	if cgroup.Gone(err) && j.row.at.Missing() {
 		j.finish(Pending, "", "", nil)
@@ -227,9 +225,8 @@ func outcomes(jobs []*job) []Outcome {
 	return out
 }
 
-// passing are errors of a kernel file whose reason may pass, whatever the value: no
-// descriptors or memory are left, a call was interrupted, a cgroup is busy, a disk
-// or bus failed.
+// passing are errors of a kernel file whose reason may pass, whatever the value: too few
+// descriptors, too little memory, an interrupted call, a busy cgroup, a failed disk or bus.
 var passing = []error{
 	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
 }
@@ -238,8 +235,8 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }
 
-// withFailed adds to the lists of a batch those that should have lost CPUs and did
-// not: the CPUs that they still have are given to no other cgroup.
+// withFailed adds to a batch the lists that should have lost CPUs and did not. The CPUs that
+// they still have are given to no other cgroup.
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -252,23 +249,23 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	return append(slices.Clip(jobs), failed...)
 }
 
-// Failed returns the owners of values that were refused for a reason that may have
-// passed: they may still have CPUs that they should lose.
+// Failed returns the owners of values that were refused for a reason that may have passed. They
+// may still have CPUs that they should lose.
 func (k *Keeper) Failed() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// Refused lists the owners of values that the kernel refused last. The reason may
-// be gone now, and nothing notifies us of that.
+// Refused returns the owners of values that the kernel refused last. The reason may be gone,
+// and the kernel does not notify us of that.
 func (k *Keeper) Refused() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.left == nil })
 }
 
-// owners are those of the rows that match, in order.
+// owners returns the owners of the rows that match, sorted.
 func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 	for r := range rows {
 		if match(r) {
@@ -281,13 +278,13 @@ func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 
 // Tally counts what a keeper has done since it was made.
 type Tally struct {
-	// Results counts values handed to the kernel, by result.
+	// Results counts values that were written to the kernel, by result.
 	Results map[State]uint64
-	// Drift counts repaired values, by the name of the setting.
+	// Drift counts repaired values, by name of the setting.
 	Drift map[string]uint64
 }
 
-// Tally returns the counts so far.
+// Tally returns the counts.
 func (k *Keeper) Tally() Tally {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,33 +11,31 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keeper keeps values in cgroups. Its methods may be called at once from many
-// goroutines.
+// Keeper keeps values in cgroups. Its methods may be called by several goroutines at once.
 type Keeper struct {
-	// Originals are the values from before the first write, kept over a restart.
+	// Originals are the values from before the first write, also across restarts.
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// curve: this node's runtime maps containers' shares to weights by the newer
-	// curve. The keeper learns that from what the runtime wrote; until then it uses
-	// the kubelet's line.
+	// curve: this node's runtime maps containers' shares to weights by the newer curve. The
+	// keeper learns that from the weights that the runtime wrote, and uses the kubelet's
+	// formula until then.
 	curve atomic.Bool
 
-	// lists is held while CPU and memory node lists are recorded and written. It
-	// orders those writes: which CPUs a cgroup may get depends on which ones
-	// another has lost already, so batches must not mix. The writes take
-	// microseconds. Other files wait only for their own row (see row.writing): a
-	// lower memory limit may make the kernel reclaim for seconds.
+	// lists is held while CPU and memory node lists are recorded and written, so that batches
+	// do not mix. Which CPUs a cgroup may get depends on the CPUs that another one has lost
+	// already. The writes take microseconds. Other files wait only for their own row
+	// (row.writing), since a lower memory limit may make the kernel reclaim for seconds.
 	lists sync.Mutex
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	table  *table
 	counts Tally
 	watch  watch
 	actors actors
 }
 
-// New makes a keeper of a tree's files.
+// New makes a keeper for the files of a tree.
 func New(tree *cgroup.Tree) *Keeper {
 	k := &Keeper{
 		tree:   tree,
@@ -52,13 +50,13 @@ func New(tree *cgroup.Tree) *Keeper {
 	return k
 }
 
-// Tree is the tree whose files it keeps.
+// Tree is the tree of the keeper's files.
 func (k *Keeper) Tree() *cgroup.Tree { return k.tree }
 
-// Apply records desired values and writes those that differ from the kernel's: what
-// shrinks before what grows, children before parents where they shrink and after
-// them where they grow. It returns one outcome per item, in their order. A value
-// that cannot be encoded is refused and not recorded.
+// Apply records desired values and writes those that differ from the kernel's. Values that
+// shrink come before values that grow; children shrink before parents and grow after them. It
+// returns one outcome per item, in their order. A value that cannot be encoded is refused and
+// not recorded.
 func (k *Keeper) Apply(batch []Item) []Outcome {
 	out, _ := k.apply(batch, false)
 	return out
@@ -104,13 +102,13 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 	return done, &Deferred{k: k, jobs: later}
 }
 
-// Rest is what ApplyUrgent left for later. A nil Rest is empty.
+// Deferred has the writes that ApplyUrgent postponed. A nil Deferred is empty.
 type Deferred struct {
 	k    *Keeper
 	jobs []*job
 }
 
-// Apply writes what was left, and returns one outcome for each row of it.
+// Apply writes what was postponed, and returns one outcome per row.
 func (r *Deferred) Apply() []Outcome {
 	if r == nil {
 		return nil
@@ -122,15 +120,14 @@ func (r *Deferred) Apply() []Outcome {
 	return outcomes(r.jobs)
 }
 
-// ApplyUrgent is Apply for a caller that needs only that cgroups have lost the CPUs
-// taken from them when it returns. If partitions of the same batch take these CPUs,
-// the lists of cgroups that lose nothing else are left for later, however many
-// there are. They must be written before anything else is decided. The outcomes are
-// those of the writes made.
+// ApplyUrgent is Apply for a caller that only needs cgroups to have lost the CPUs taken from
+// them. If partitions of the same batch take these CPUs, it postpones the lists of cgroups that
+// lose nothing else. The caller must write them before anything else is decided. The outcomes
+// are those of the writes made.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Deferred) { return k.apply(batch, true) }
 
-// Note records desired values without writing them: an answer carried them, and the
-// cgroup may not exist yet.
+// Note records desired values without writing them: an answer has them, and the cgroup may not
+// exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
@@ -152,19 +149,19 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Reconcile writes all desired values of one owner that the kernel lacks, without
-// trusting earlier reads. It is called when a container has started, after a
-// refusal, and to find foreign changes.
+// Reconcile writes all desired values of one owner that the kernel lacks, without trusting
+// earlier reads. It is called when a container has started, after a refusal, and to find
+// foreign changes.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
-// Repair is Reconcile of the cgroup files of several owners, in one order that the
-// kernel accepts. It counts what it repairs as write conflicts. A contested file
-// waits until it is due.
+// Repair is Reconcile for the cgroup files of several owners, in one order that the kernel
+// accepts. It counts repairs as write conflicts. A contested file waits until it is due.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// RetryFailed writes again what Failed lists, in one order that the kernel accepts.
+// RetryFailed writes again the values of the owners in Failed, in one order that the kernel
+// accepts.
 func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.Failed()
 	if len(owners) == 0 {
@@ -173,8 +170,8 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes desired values of owners that the kernel lacks. If watched is set,
-// contested files wait.
+// rewrite writes desired values of owners that the kernel lacks. If watched is set, contested
+// files wait.
 func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
@@ -190,8 +187,8 @@ func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	})
 }
 
-// sync writes the rows that are picked, in one order that the kernel accepts, with
-// the lists that failed before if that is asked.
+// sync writes the rows that match, in one order that the kernel accepts. If failed is set, it
+// adds the lists that failed before.
 func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {
@@ -211,10 +208,9 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	return outcomes(jobs)
 }
 
-// Forget drops the rows of an owner that has ended. It writes nothing. The
-// originals stay known while the cgroup exists: runtimes report the end of
-// containers that continue (containerd does if it cannot reach a shim after a
-// restart), and a release restores those, too.
+// Forget drops the rows of an owner that has ended, and writes nothing. It keeps the originals
+// while the cgroup exists. Runtimes may report the end of containers that continue, as
+// containerd does if it cannot reach a shim after a restart. A release restores those, too.
 func (k *Keeper) Forget(owner string) {
 	k.actors.forget(owner)
 	k.mu.Lock()

@@ -13,38 +13,37 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// move is one CPU or memory node list on its way from the found set to the desired
-// one, perhaps by a set between the two.
+// move takes one CPU or memory node list from the present set to the desired one, perhaps in
+// several writes.
 type move struct {
 	job       *job
-	before    string      // the text found
-	cur, want *cgroup.IDs // shared by moves of one pool, never changed
-	final     string      // the text to write at the end; "" means the parent's list
+	before    string      // the text before the first write
+	cur, want *cgroup.IDs // moves of one pool share it; it is never changed
+	final     string      // the text of the last write; "" means the parent's list
 	same      bool        // the kernel had final already
-	wrote     bool        // the kernel has final, or what was left of it
+	wrote     bool        // the kernel has final, or a part of it
 	clip      error       // why only a part was written
 }
 
-// listPass is the work on all lists of one kind in a batch. Keeper.lists is held.
+// listPass is the work on all lists of one kind in a batch. The caller holds Keeper.lists.
 //
-// The order: first each cgroup with tasks loses what it should lose, so that no CPU
-// is given to two. A set cannot be empty, so cgroups whose old and new sets have
-// nothing in common wait, and then move in the order in which their new CPUs become
-// free. Parents grow to the union of old and new before their children get more,
-// and shrink to the new set after the children got less: version 1 refuses anything
-// else, and version 2 would run the children elsewhere.
+// The order: first, cgroups with tasks lose what they should lose, so that no CPU belongs to
+// two. A set cannot be empty, so cgroups whose old and new sets are disjoint wait, and move in
+// the order in which their new CPUs become free. Parents grow to the union of old and new
+// before their children grow, and shrink to the new set after the children shrank. Version 1
+// refuses any other order, and version 2 would run the children elsewhere.
 type listPass struct {
 	tree  *cgroup.Tree
 	moves []*move
-	held  cgroup.IDs // they should be lost in this batch, and the kernel refused
-	blind bool       // it is not known what a cgroup still has: nothing may be given
+	held  cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
+	blind bool       // it is unknown what a cgroup still has, so nothing may be given
 	parsed
 }
 
-// parsed caches lists that were read: the containers of a pool have the same.
+// parsed caches parsed lists, since the containers of a pool have the same list.
 type parsed map[string]*cgroup.IDs
 
-// parse is cgroup.ParseIDs.
+// parse is cgroup.ParseIDs with the cache.
 func (p parsed) parse(text string) (*cgroup.IDs, error) {
 	if set, known := p[text]; known {
 		return set, nil
@@ -66,8 +65,8 @@ func runLists(jobs []*job) {
 	}
 }
 
-// runAgain makes a second pass after a refusal: earlier readings may have been old,
-// so that the order was wrong. It reads all lists again, as a parent may change its
+// runAgain makes a second pass after a refusal, because the lists may have changed since they
+// were read, so that the order was wrong. It reads all lists again, as a parent may change its
 // children's effective ones.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}
@@ -86,7 +85,7 @@ func runAgain(jobs []*job) {
 	}
 }
 
-// runPass returns false if a refusal may come from an old reading.
+// runPass returns false if an outdated read may have caused a refusal.
 func runPass(jobs []*job) bool {
 	p := &listPass{tree: jobs[0].k.tree, parsed: parsed{}}
 	for _, j := range jobs {
@@ -94,7 +93,7 @@ func runPass(jobs []*job) bool {
 	}
 	leaves, parents := p.split()
 	p.shrink(leaves, parents)
-	for _, m := range parents { // from the top, keeping what its children still have
+	for _, m := range parents { // from the top, keeping what children still have
 		p.step(m, m.cur.Union(*m.want))
 	}
 	p.moveApart(leaves)
@@ -113,7 +112,7 @@ func runPass(jobs []*job) bool {
 	return !refused || !outdated
 }
 
-// plan makes a move of a job that is still wanted.
+// plan makes a move for a job that is still wanted.
 func (p *listPass) plan(j *job) {
 	if j.done || !j.alive() {
 		return
@@ -131,7 +130,7 @@ func (p *listPass) plan(j *job) {
 	p.moves = append(p.moves, m)
 }
 
-// read reads where a move starts, and computes where it ends.
+// read reads the present set, and computes the desired one.
 func (p *listPass) read(m *move) (err error) {
 	if m.before, err = m.job.read(); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (p *listPass) read(m *move) (err error) {
 		m.cur, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.want == "" {
-		// Only a restored value can be no set: the parent's list.
+		// Only a restored value can be empty: the parent's list.
 		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
 			m.final = m.want.String()
 		}
@@ -155,8 +154,8 @@ func (p *listPass) read(m *move) (err error) {
 	return err
 }
 
-// holdUnread keeps from others what a cgroup with an unreadable list may have: what
-// it had last, or any CPU if that is not known.
+// holdUnread keeps CPUs from others that a cgroup with an unreadable list may have: its last
+// known list, or all CPUs if none is known.
 func (p *listPass) holdUnread(j *job) {
 	if j.state != Refused || j.target.Parent || !passes(j.err) {
 		return
@@ -180,8 +179,8 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 	return p.parse(list)
 }
 
-// split returns the moves of cgroups that hold tasks and those of cgroups above
-// others, the latter from the top down.
+// split separates the moves of cgroups that hold tasks from those of cgroups above others, the
+// latter from the top down.
 func (p *listPass) split() (leaves, parents []*move) {
 	above := map[string]bool{}
 	for _, m := range p.moves {
@@ -202,15 +201,15 @@ func (p *listPass) split() (leaves, parents []*move) {
 	return leaves, parents
 }
 
-// shrink takes from all what they should lose, as far as something remains.
+// shrink takes from all cgroups what they should lose, as long as something remains.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
 		p.step(m, m.cur.And(*m.want))
 	}
 	for _, m := range slices.Backward(parents) {
 		if rest := m.cur.And(*m.want); rest != *m.cur && p.coversChildren(m, &rest) {
-			// Children outside of the batch may still prevent it; then it is tried
-			// once more at the end.
+			// Children that are not in the batch may prevent it, so it is tried once more at
+			// the end.
 			before := *m.job
 			if p.step(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
 				*m.job = before
@@ -219,7 +218,8 @@ func (p *listPass) shrink(leaves, parents []*move) {
 	}
 }
 
-// step writes a set between the two, if it differs from the present one.
+// step writes a set between the present and the desired one, if it differs from the present
+// one.
 func (p *listPass) step(m *move, set cgroup.IDs) {
 	if !m.job.done && !set.Empty() && set != *m.cur {
 		p.write(m, &set)
@@ -236,8 +236,8 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	return true
 }
 
-// moveApart moves those whose old and new sets have nothing in common, each when no
-// waiting cgroup still has its new CPUs. In a circle one has to go first.
+// moveApart moves those whose old and new sets are disjoint, each when no waiting cgroup still
+// has its new CPUs. In a cycle one of them goes first.
 func (p *listPass) moveApart(leaves []*move) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
 		return m.job.done || m.cur.Empty() || !m.cur.And(*m.want).Empty()
@@ -267,16 +267,15 @@ func (p *listPass) finalWrite(m *move) {
 	p.write(m, m.want)
 }
 
-// fail ends a move. Its cgroup keeps what it should have lost, and nobody else gets
-// that.
+// fail ends a move. Its cgroup keeps what it should have lost, so no other cgroup gets that.
 func (p *listPass) fail(m *move, err error) {
 	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
 		p.held = p.held.Union(m.cur.Minus(*m.want))
 	}
 }
 
-// write sets a list on its way. It ends the move if the kernel refuses, and notes
-// whether there is nothing more to write.
+// write writes a set. It ends the move if the kernel refuses, and notes whether there is
+// nothing more to write.
 func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if !m.job.alive() {
 		return
@@ -294,8 +293,8 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
 		set, err = p.clip(m, set, err)
 	case text == "" && errors.Is(err, syscall.ENOSPC):
-		// Both versions refuse to empty the set of a cgroup with tasks. The
-		// parent's list has the same effect, until the parent changes.
+		// Both versions refuse to empty the set of a cgroup with tasks. The parent's list has
+		// the same effect, until the parent changes.
 		m.final = set.String()
 		err = m.job.row.at.Write(m.final)
 	}
@@ -309,9 +308,8 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	}
 }
 
-// clip writes the part of a set that the parent allows, after version 1 refused the
-// set because of the parent. It returns that part, which is the desired list from
-// now on.
+// clip writes the part of a set that the parent allows, after version 1 refused the set because
+// of the parent. It returns that part, which becomes the desired list.
 func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
 	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field))
 	if err != nil {
@@ -329,17 +327,16 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	return &part, m.job.row.at.Write(part.String())
 }
 
-// confirm reads back what a move wrote and ends it. In version 2 the parents may
-// allow only a part of it, or nothing, in which case all of the parent's list is
-// used.
+// confirm reads back what a move wrote and ends it. In version 2 the parents may allow only a
+// part of the list, or none of it; in that case the kernel uses the parent's whole list.
 func (p *listPass) confirm(m *move) {
 	if m.job.done {
 		return
 	}
 	v2 := p.tree.Version == cgroup.V2 && m.final != ""
 	if v2 && !m.same {
-		// The effective list is the better proof: it shows that the kernel took the
-		// text and that the parents allow it.
+		// The effective list is the better proof: the kernel took the text, and the parents
+		// allow it.
 		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.want {
 			m.job.inForce(Applied, m.final)
 			return

@@ -19,18 +19,17 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Journal keeps lines for a later keeper. A line is in the journal before the
-// kernel gets its value. It need not be on a disk: cgroups do not outlive the
-// kernel, and what a dead process has written does.
+// Journal stores lines for a later keeper. A line is in the journal before the kernel gets its
+// value. It need not be synced to disk: cgroups do not outlive the kernel, and what a dead
+// process has written does.
 type Journal interface {
 	// Append adds whole lines.
 	Append(lines []byte) error
-	// Replace writes lines in place of all earlier ones.
+	// Replace replaces all lines.
 	Replace(lines []byte) error
 }
 
-// Originals is what the keeper and its journal know of texts from before the first
-// write.
+// Originals has what the keeper and its journal know about texts from before the first write.
 type Originals struct {
 	journal Journal
 	tree    *cgroup.Tree
@@ -41,44 +40,44 @@ type Originals struct {
 	// retry says when a failed journal is written again.
 	retry statefile.Retry
 
-	mu *sync.Mutex // the keeper's; it guards the rest
-	// table has the rows whose lines the journal has.
+	mu *sync.Mutex // the keeper's lock; it guards the fields below
+	// table has the rows whose lines are in the journal.
 	table *table
-	// lines are to be appended to the journal. written is the buffer of the lines before
-	// them, which the next ones use again.
+	// lines are to be appended to the journal. written is the buffer of the last appended
+	// lines, which is reused.
 	lines, written []byte
-	// seed is for the hashes by which a row's line differs from its last one.
+	// seed is for the hashes that show whether a row's line has changed.
 	seed maphash.Seed
-	// remembered are settings that an earlier keeper wrote and that no row has
-	// claimed, or whose owner is reported to have ended. parted counts the latter
-	// since it was last checked which of them are.
+	// remembered are settings that an earlier keeper wrote and that no row has claimed, or
+	// whose owner is reported to have ended. endedCount counts the latter since the last check
+	// whether their cgroups exist.
 	remembered map[fileKey]origin
 	endedCount int
 	journalErr error // why the journal lacks some lines
-	// empty: no earlier keeper left a journal. lost: one wrote to the kernel all
-	// the same, so texts found there may be ours.
+	// empty: there was no journal of an earlier keeper. lost: an earlier keeper wrote to the
+	// kernel all the same, so we may have written the texts that are there.
 	empty, lost bool
 	// older are the cgroups that existed when the loss was noticed.
 	older map[string]bool
 }
 
-// past is what is known of a setting from before its last write.
+// history is what is known about a setting from before its last write.
 type history struct {
 	// Was is the text that is there until ours is written.
 	Was string `json:"was,omitempty"`
-	// Original is the text from before the first write. It is not read if Carried:
-	// then the runtime wrote our value, and nothing was there before. Asked is the
-	// original as reported with the request AskedFor.
+	// Original is the text from before the first write. It is not read if Carried: the runtime
+	// wrote our value, and there was none before. Asked is the original from the request
+	// AskedFor.
 	Original *string `json:"original,omitempty"`
 	Asked    *string `json:"asked,omitempty"`
 	AskedFor string  `json:"askedFor,omitempty"`
 	Carried  bool    `json:"carried,omitempty"`
-	// Weight is the cpu.weight or cpu.shares that a row of cpu.idle saved: the
-	// kernel forgets it while a cgroup is idle.
+	// Weight is the cpu.weight or cpu.shares that a row of cpu.idle saved, because the kernel
+	// forgets it while a cgroup is idle.
 	Weight string `json:"weight,omitempty"`
 }
 
-// origin is one line of the journal: a setting of ours, and what to restore for it.
+// origin is one line of the journal: a setting that we wrote, and what to restore.
 type origin struct {
 	Owner  string          `json:"owner,omitempty"`
 	Dir    string          `json:"dir"`
@@ -94,12 +93,12 @@ type origin struct {
 
 func (o *origin) place() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
-// slack is how many lines more than twice its rows a journal may have.
+// slack is by how many lines a journal may exceed twice the number of rows.
 const slack = 1000
 
-// Keep makes the keeper remember originals over a restart. It first reads what an
-// earlier keeper left in the journal, nil if there was none; it skips and reports
-// lines that cannot be read. It is called before the keeper is used.
+// Load makes the keeper store originals in a journal. It first reads what an earlier keeper
+// left there; nil if there was no journal. It skips and reports lines that cannot be read. It
+// is called before the keeper is used.
 func (s *Originals) Load(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
 	bad := 0
@@ -125,7 +124,7 @@ func (s *Originals) Load(j Journal, earlier []byte) error {
 	return nil
 }
 
-// KeepLater says why the journal could not be opened: it is written again once that
+// LoadFailed notes why the journal could not be opened. The journal is written again when that
 // is possible.
 func (s *Originals) LoadFailed(why error) {
 	s.mu.Lock()
@@ -133,7 +132,7 @@ func (s *Originals) LoadFailed(why error) {
 	s.journalErr = why
 }
 
-// dropGone forgets what is remembered of removed cgroups.
+// dropGone forgets remembered settings of removed cgroups.
 func (s *Originals) dropGone() {
 	s.mu.Lock()
 	gone := map[string]bool{}
@@ -149,13 +148,12 @@ func (s *Originals) dropGone() {
 	defer s.mu.Unlock()
 	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), fileKey.compare) {
 		if gone[p.dir] {
-			s.forget(p) // a container that has not started yet will have it
+			s.forget(p) // a container that has not started yet will have this cgroup
 		}
 	}
 }
 
-// Kept reports why the originals would not be known after a restart; nil if they
-// would.
+// JournalError returns why a restart would not know the originals; nil if it would.
 func (s *Originals) JournalError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,9 +163,8 @@ func (s *Originals) JournalError() error {
 	return s.journalErr
 }
 
-// Wrote tells the keeper that an earlier one has written. It reports whether the
-// originals of that are lost: then texts found in present cgroups do not count as
-// originals.
+// EarlierWrote notes that an earlier keeper has written. It reports whether its originals are
+// lost: then texts found in the cgroups that exist now do not count as originals.
 func (s *Originals) EarlierWrote(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,20 +178,20 @@ func (s *Originals) EarlierWrote(there []string) (lost bool) {
 	return true
 }
 
-// maybeOurs reports whether the text found in a cgroup may be ours, from an earlier
-// keeper that left no line about it.
+// maybeOurs reports whether an earlier keeper may have written the text found in a cgroup, and
+// left no line about it.
 func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.older[r.dir] }
 
-// Copied is a setting of a container that the runtime got, too, and so has in its
-// stored copy.
+// Copied is a setting of a container that an earlier agent also sent to the runtime, so that
+// the runtime's stored copy has it.
 type Copied struct {
 	Owner, Dir string
 	Field      lifecycle.Field
 	Was        string // the requested value; "" if that is not known
 }
 
-// Copied lists what an earlier keeper left in containers that still have a cgroup,
-// if the runtime wrote it, too.
+// Copied lists the settings of containers with a cgroup that an earlier keeper wrote and that
+// the runtime has in its stored copy.
 func (s *Originals) Copied() (out []Copied) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.remembered))
@@ -211,7 +208,7 @@ func (s *Originals) Copied() (out []Copied) {
 	return out
 }
 
-// claim copies to a row what an earlier keeper knew of its setting.
+// claim copies to a row what an earlier keeper knew about its setting.
 func (s *Originals) claim(r *row) {
 	o, known := s.remembered[r.fileKey]
 	if !known {
@@ -220,7 +217,7 @@ func (s *Originals) claim(r *row) {
 	delete(s.remembered, r.fileKey)
 	r.history = o.history
 	r.history.Was = ""
-	r.noted = 1 // there is a line: when the row is dropped, another line must say so
+	r.noted = 1 // there is a line, so another line is needed when the row is dropped
 }
 
 // remember keeps what is known of a dropped row whose text stays in the kernel.
@@ -229,7 +226,7 @@ func (s *Originals) remember(r *row) {
 	s.endedCount++
 }
 
-// forget drops what is remembered of a setting: nothing of ours is left there.
+// forget drops what is remembered of a setting, because nothing of ours is left there.
 func (s *Originals) forget(p fileKey) {
 	delete(s.remembered, p)
 	if s.journal != nil {
@@ -251,18 +248,17 @@ func (s *Originals) found(r *row, text string) {
 	}
 }
 
-// lineLength is about the length of a line.
+// lineLength is the usual length of a line.
 const lineLength = 320
 
-// appendJSON appends what json.Marshal would make of a line. Lines are written
-// while containers are created, and all of them again sometimes: reflection would
-// be most of the work.
+// appendJSON appends the JSON of a line, as json.Marshal would. Lines are written while
+// containers are created, and reflection would be most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
 	at, field := len(b), o.Field.String()
 	for _, m := range [...]struct {
 		name string
 		has  bool
-		text *string // nil if true
+		text *string // nil means true
 	}{
 		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
 		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.Was != "", &o.Was},
@@ -281,15 +277,14 @@ func (o *origin) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a member of an object. The library quotes texts that are not
-// plain.
+// appendText appends a member of an object. It uses the library for texts that need escapes.
 func appendText(b []byte, name, text string) []byte {
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				quoted = []byte(`""`) // texts always marshal
+				quoted = []byte(`""`) // strings always marshal
 			}
 			return append(b, quoted...)
 		}
@@ -297,7 +292,7 @@ func appendText(b []byte, name, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// note adds a row to the journal, if it has none yet.
+// note adds a row to the journal, if its line is not there yet.
 func (s *Originals) note(r *row) {
 	if s.journal == nil {
 		return
@@ -318,15 +313,15 @@ func (r *row) origin() origin {
 	}
 }
 
-// noteGone adds to the journal that nothing of ours is left there.
+// noteGone adds a line to the journal that nothing of ours is left there.
 func (s *Originals) noteGone(r *row) {
 	if r.noted != 0 {
 		s.forget(r.fileKey)
 	}
 }
 
-// flush writes the pending lines to the journal. It returns when they, and all
-// earlier ones, are there, or when Kept says why not.
+// flush writes the pending lines to the journal. It returns when they and all earlier lines are
+// there, or when JournalError says why not.
 func (s *Originals) flush() {
 	s.mu.Lock()
 	many := s.endedCount > slack
@@ -341,9 +336,9 @@ func (s *Originals) flush() {
 	}
 }
 
-// flushLocked is flush, with flushing held. A journal that failed lacks lines, or
-// has torn ones: nothing is added to it until all lines are written again. That is
-// tried after a pause, or at once if now is set.
+// flushLocked is flush, with flushing held. A failed journal lacks lines, or has torn ones, so
+// nothing is appended until all lines are written again. That is tried after a pause, or at
+// once if now is set.
 func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
 	lines := s.lines
@@ -390,7 +385,7 @@ func (s *Originals) replaceAll() error {
 // lastTries is how often a clean end tries to write the missing lines.
 const lastTries = 3
 
-// KeepNow writes the missing lines at a clean end, whenever the last try was.
+// SaveNow writes the missing lines at a clean end, whenever the last try was.
 func (s *Originals) SaveNow() {
 	if s.journal == nil {
 		return
@@ -405,12 +400,10 @@ func (s *Originals) SaveNow() {
 	}
 }
 
-// tryEvery is how often a failed journal is checked for another try, on a node
-// without events.
+// tryEvery is how often a failed journal is checked for another try on a node without events.
 const tryEvery = time.Second
 
-// KeepTrying writes the missing lines until ctx ends, with growing pauses after
-// failures.
+// RetrySaving writes the missing lines until ctx ends, with growing pauses after failures.
 func (s *Originals) RetrySaving(ctx context.Context) error {
 	tick := time.NewTicker(tryEvery)
 	defer tick.Stop()
@@ -429,10 +422,10 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 	}
 }
 
-// maxRoom is the largest buffer for lines that is kept.
+// maxRoom is the size of the largest line buffer that is kept.
 const maxRoom = 16 << 10
 
-// allLocked are the lines of everything that is ours now.
+// allLocked returns the lines of everything that is ours now.
 func (s *Originals) allLocked() []byte {
 	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }

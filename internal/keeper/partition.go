@@ -12,35 +12,32 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chainOwner owns the values of cgroups above partitions, which belong to no single
-// pod.
+// chainOwner owns the values of cgroups above partitions, which belong to no single pod.
 const chainOwner = "partitions"
 
-// ErrInPartition is why a cgroup is no partition: a cgroup above it is a partition
-// that is not ours.
+// ErrInPartition is the reason why a cgroup cannot be a partition: a cgroup above it is a
+// partition of another program.
 var ErrInPartition = errors.New("a cgroup above is a partition already")
 
-// partition is a cgroup that should become a remote cpuset partition, or stop being
-// one. It has two files. Every cgroup above it must allow its CPUs: these get the
-// sum of what is below them.
+// partition is a cgroup that should become a remote cpuset partition, or stop being one. It has
+// two files. Every cgroup above it must allow its CPUs, and so gets the union of all partitions
+// below it.
 type partition struct {
 	dir string
-	// cpus and root are the jobs for its two files; they are done if no value is
-	// kept there.
+	// cpus and root are the jobs for its two files; they are done if no value is kept there.
 	cpus, root *job
 	want, had  cgroup.IDs
-	wanted     bool   // else it ends
+	wanted     bool   // otherwise it ends
 	is         string // the kernel's text
 	wrote      bool
 }
 
-// partitionPass is the work on all partitions of a batch. Keeper.lists is held.
+// partitionPass is the work on all partitions of a batch. The caller holds Keeper.lists.
 //
-// The order: partitions end, and others lose CPUs; then the cgroups above, from the
-// bottom, so that the same CPUs are free for others below them. Then come the lists
-// of the batch: a cgroup that a partition leaves none of its CPUs has all of its
-// parent's, also those of owners. Then, from the top, the cgroups above get new
-// CPUs, and at last the partitions do.
+// The order: partitions end, and others lose CPUs. Then the cgroups above shrink, from the
+// bottom, so that the same CPUs are free for other partitions. Then come the lists of the
+// batch, since a cgroup whose CPUs all belong to a partition gets all of its parent's CPUs,
+// owned ones included. Then the cgroups above grow, from the top, and last the partitions.
 type partitionPass struct {
 	k     *Keeper
 	jobs  map[fileKey]*job
@@ -50,8 +47,8 @@ type partitionPass struct {
 	wrote map[string]bool  // cgroups above that were written
 }
 
-// runSets writes the partitions and lists among jobs. Of urgent jobs it returns,
-// unwritten, the lists that its partitions make as good as written.
+// runSets writes the partitions and lists among jobs. If urgent is set, it returns the lists
+// that it did not write because its partitions have the same effect.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
 	if !p.gather(jobs) {
@@ -96,9 +93,8 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	return true
 }
 
-// adopt adds partitions whose owner was forgotten: others get their CPUs. It
-// reports whether there were any. If their cgroup is gone, only the cgroups above
-// need work.
+// adopt adds partitions whose owner was forgotten, so that others can get their CPUs. It
+// reports whether there were any. If their cgroup is gone, only the cgroups above need work.
 func (p *partitionPass) adopt() bool {
 	k := p.k
 	k.mu.Lock()
@@ -120,8 +116,8 @@ func (k *Keeper) orphaned() bool {
 	return len(k.table.orphans) > 0
 }
 
-// job returns the job for a file: that of the batch, or one for the earlier desired
-// value. It is done if there is none.
+// job returns the job for a file: that of the batch, or one for the earlier desired value. It
+// is done if there is none.
 func (p *partitionPass) job(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -160,11 +156,11 @@ func (p *partitionPass) form() {
 	p.each(slices.Backward(p.above), p.level)
 }
 
-// postpone separates the jobs whose lists a partition of the batch narrows: they
-// only lose CPUs, all of these go to partitions, and some CPUs are left, as the kernel
-// gives a list that becomes empty its parent's CPUs. A list that was never verified is
-// not postponed. None is if a list of the batch gets such CPUs, since that is
-// written before the partition exists.
+// postpone separates the jobs whose lists a partition of the batch narrows. They only lose
+// CPUs, all of these go to partitions, and some CPUs remain, because the kernel gives its
+// parent's CPUs to a list that becomes empty. A list that was never verified is not postponed.
+// None is postponed if a list of the batch gets such CPUs, since that is written before the
+// partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
 	for _, s := range p.all {
@@ -241,8 +237,7 @@ func (j *job) put(before, text string) error {
 	return j.row.at.Write(text)
 }
 
-// giveUp ends unwanted partitions, and takes CPUs from those that should have
-// others.
+// reduce ends unwanted partitions, and takes CPUs from those that should have others.
 func (s *partition) reduce() {
 	switch {
 	case !s.wanted:
@@ -254,8 +249,8 @@ func (s *partition) reduce() {
 	}
 	rest := s.had.And(s.want)
 	if s.is != "root" && s.is != "member" {
-		// Not valid. The kernel frees the CPUs that it reserves for it only when
-		// all of it is undone (seen on 6.12).
+		// Not valid. The kernel frees the CPUs that it reserves for it only when all of it is
+		// undone (seen on 6.12).
 		rest = cgroup.IDs{}
 	}
 	var err error
@@ -273,7 +268,7 @@ func (s *partition) reduce() {
 	}
 }
 
-// end restores the originals, after it has made the cgroup no partition.
+// end makes the cgroup no partition, and then restores the originals.
 func (s *partition) end() {
 	s.root.restoreOriginal(s.is)
 	s.cpus.restoreOriginal(s.had.String())
@@ -282,7 +277,7 @@ func (s *partition) end() {
 	}
 }
 
-// giveBack restores the original of a partition's file, if that is wanted.
+// restoreOriginal restores the original of a partition's file, if that is wanted.
 func (j *job) restoreOriginal(now string) {
 	if j.done || !j.alive() {
 		return
@@ -333,7 +328,7 @@ func (p *partitionPass) take(s *partition) {
 	s.root.inForce(state, "root")
 }
 
-// trouble is what went wrong with the cgroups above.
+// chainError is what went wrong with the cgroups above.
 func (p *partitionPass) chainError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
 		if err := p.wrong[d]; err != nil {
@@ -362,7 +357,8 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 	return nil
 }
 
-// undo leaves nothing half done: the sets of the others are correct without it.
+// undo removes the half-made partition. The cpusets of the other containers are correct without
+// it.
 func (s *partition) undo(k *Keeper) {
 	if s.is != "member" {
 		_ = s.root.row.at.Write("member") // the first error is reported
@@ -375,8 +371,7 @@ func (s *partition) undo(k *Keeper) {
 	}
 }
 
-// invalidated reports whether a text is what the kernel writes for an invalid partition
-// of ours.
+// invalidated reports whether a text is what the kernel shows for an invalid partition of ours.
 func invalidated(p fileKey, text, ours string) bool {
 	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

@@ -51,21 +51,19 @@ func (p *partitionPass) chain() []*job {
 	return out
 }
 
-// inPartitions adds up the CPUs that our partitions have, except in some
-// directories.
+// inPartitions adds up the CPUs of our partitions, except in some directories.
 func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.parts {
 		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && r.verified && in(at.dir) {
-			has, _ := cgroup.ParseIDs(r.kernel) // of the kernel's text
+			has, _ := cgroup.ParseIDs(r.kernel) // from the kernel's text
 			sum = sum.Union(has)
 		}
 	}
 	return sum
 }
 
-// below adds up the CPUs of partitions below a cgroup: what they have, or, with
-// those of the batch, what they should have. It includes what other programs gave
-// the cgroup before.
+// below adds up the CPUs of partitions below a cgroup: their present CPUs or, if wanted is set,
+// the desired ones of the batch. It includes what other programs gave the cgroup before.
 func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.all {
@@ -83,17 +81,17 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	}))
 }
 
-// foreign are the CPUs that a cgroup was given before our first write.
+// foreign returns the CPUs that a cgroup was given before our first write.
 func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	text, _ := j.row.history.back()
-	before, _ := cgroup.ParseIDs(text) // of the kernel's text
+	before, _ := cgroup.ParseIDs(text) // from the kernel's text
 	return before
 }
 
-// each runs a step for each cgroup above partitions: it reads the present set, and
-// writes the step's result.
+// each reads the present set of each cgroup above partitions, and calls a step that may write
+// another.
 func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
 		if j.done || !j.alive() {
@@ -158,8 +156,7 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	}
 }
 
-// level reduces a cgroup above to what partitions below have, or restores its
-// original.
+// level reduces a cgroup above to what partitions below have, or restores its original.
 func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	need := p.below(j.dir, false)
 	delete(p.wrong, j.dir)
@@ -182,11 +179,11 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	j.inForce(state, text)
 }
 
-// ParentCPUs returns the CPUs that an existing cgroup allows its children, "" if it
-// limits them no more than the root does, and whether they could be read. In
-// version 2 CPUs that the root lacks are offline, and come back to every cgroup
-// that lists them; a container narrowed meanwhile would stay without them. The CPUs
-// of our partitions count as allowed, too.
+// ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they
+// could be read. "" means that it limits them no more than the root does. In version 2, CPUs
+// that the root lacks are offline, and return to every cgroup that lists them; a container that
+// is narrowed meanwhile would stay without them. The CPUs of our partitions count as allowed,
+// too.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 	if err == nil && k.tree.Version == cgroup.V2 {
@@ -198,14 +195,14 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs that a cgroup would allow its children without
-// our partitions or those of an earlier keeper, and those that the root would.
+// withPartitions returns the CPUs that a cgroup would allow its children without our partitions
+// or those of an earlier keeper, and the same for the root.
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.inPartitions(func(string) bool { return true })
 	for at, o := range k.Originals.remembered {
 		if at.key == cgroup.Exclusive && o.Owner != chainOwner {
-			has, _ := cgroup.ParseIDs(o.Ours) // the set that it wrote
+			has, _ := cgroup.ParseIDs(o.Ours) // the set that the earlier keeper wrote
 			parted = parted.Union(has)
 		}
 	}

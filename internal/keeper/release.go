@@ -11,18 +11,18 @@ import (
 )
 
 var (
-	// ErrTheirs is why a value is not restored: another program has changed it
-	// since it was written.
+	// ErrChangedSince is why a value is not restored: another program has changed it since it
+	// was written.
 	ErrChangedSince = errors.New("another program changed it since")
 	// ErrUnknown is why a value is not restored: its original is not known.
 	ErrUnknown = errors.New("the original value is not known")
-	// ErrOtherTree is why a value cannot be restored: it was written to another
-	// cgroup tree than the present one.
+	// ErrOtherTree is why a value cannot be restored: it was written to another cgroup tree
+	// than the present one.
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 
-// Cede compares every value in force with the kernel, and gives up those that
-// another program has changed since: they stay as they are. It returns them.
+// Cede compares every value in force with the kernel's, and stops managing those that another
+// program has changed since. It returns them; they stay as they are.
 func (k *Keeper) Cede() []Outcome {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.left == nil })
@@ -30,7 +30,7 @@ func (k *Keeper) Cede() []Outcome {
 	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
 		text, err := j.row.at.Read()
 		if err != nil || j.hidden(k.tree) {
-			return true // its release says what is wrong
+			return true // its release reports the error
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -44,10 +44,10 @@ func (k *Keeper) Cede() []Outcome {
 	}))
 }
 
-// ReleaseAll restores every value that is still in the table or that an earlier
-// keeper left, in one order that the kernel accepts. It leaves and reports values
-// without a known original. It also leaves values that another program changed, if
-// Cede was called before or an earlier keeper wrote them.
+// ReleaseAll restores every value in the table or in an earlier keeper's journal, in one order
+// that the kernel accepts. It leaves and reports values without a known original. It also
+// leaves values that another program changed, if Cede was called before or an earlier keeper
+// wrote them.
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
@@ -66,21 +66,21 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten restores what an earlier keeper wrote and this one does not want,
-// for owners that are known and not undecided: those keep what they have. It is
-// called when everything that lives is decided.
+// ReleaseForgotten restores what an earlier keeper wrote and this one does not want. It
+// restores only values of owners that are known and not undecided; other owners keep theirs. It
+// is called when all live pods and containers are decided.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
 		known, undecided := owners(o.Owner)
-		// A partition keeps its CPUs from all other cgroups, so it is removed even if
-		// its owner is unknown.
+		// A partition keeps its CPUs from all other cgroups, so it is removed even if its owner
+		// is unknown.
 		return !undecided && (known || o.place().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
 }
 
-// release writes the originals of the rows that match. Without a cgroup there is
-// nothing to restore.
+// release writes the originals of the rows that match. Without a cgroup there is nothing to
+// restore.
 func (k *Keeper) release(match func(*row) bool) []Outcome {
 	out := k.sync(false, func() []*job { return k.pick(maps.Values(k.table.rows), match) })
 	for i := range out {
@@ -91,9 +91,9 @@ func (k *Keeper) release(match func(*row) bool) []Outcome {
 	return out
 }
 
-// claimRemembered makes rows, to be released, of what an earlier keeper left in the
-// kernel. It drops what no longer exists, and returns what another program changed
-// since and what has no original.
+// claimRemembered makes rows, to be released, for what an earlier keeper left in the kernel. It
+// drops what no longer exists, and returns what another program changed since and what has no
+// original.
 func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	k.mu.Lock()
 	all := maps.Clone(k.Originals.remembered)
@@ -110,7 +110,7 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	return out
 }
 
-// claim makes a row, to be released, of one line; the outcome says why it cannot.
+// claim makes a row, to be released, for one line; the outcome says why it cannot.
 func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
@@ -127,7 +127,7 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	case !still:
 		return false, nil
 	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isOriginal(at, text):
-		k.Originals.forget(p) // otherwise the next reader of the journal takes the file's text for ours
+		k.Originals.forget(p) // otherwise a later keeper that reads the journal would mistake the file's text for ours
 		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeOurs(at, text):
@@ -146,8 +146,8 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	return true, nil
 }
 
-// hidden reports whether a file shows something else than was written to it: the
-// weight of an idle cgroup.
+// hidden reports whether a file does not show what was written to it, as for the weight of an
+// idle cgroup.
 func (p fileKey) hidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
@@ -156,7 +156,7 @@ func (p fileKey) hidden(tree *cgroup.Tree) bool {
 	return err == nil && text == "1"
 }
 
-// isBack reports whether a text is the original.
+// isOriginal reports whether a text is the original.
 func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	back, known := o.back()
 	switch list := o.place().isList(); {
@@ -165,14 +165,14 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	case list && text == "":
 		return true // the cgroup is newer: an empty list is never ours
 	case back != "" && at.Same(o.Ours, back) && (o.Was == "" || !at.Same(text, o.Was)):
-		return true // it was restored already: what is there since is not ours, nor is a part of the list
+		return true // it was restored already, so what is there since is not ours, even if it is a part of the list
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}
 }
 
-// mayBeOurs reports whether a text is what a keeper wrote. Version 1 or the parent
-// may have removed a part of a list; shares have two weights.
+// mayBeOurs reports whether a keeper may have written a text. Version 1 or the parent may have
+// removed a part of a list; shares have two weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
 	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
 		return true

@@ -16,18 +16,18 @@ const (
 )
 
 // errIdle is why a desired weight is not in the kernel.
-var errIdle = errors.New("kept aside while cpu.idle is 1")
+var errIdle = errors.New("stored until cpu.idle is 0")
 
 // unit is what is written together: one job, or those of quota and period.
 type unit struct {
 	jobs  []*job
 	grows bool
-	// hidden: the file does not show what was written, as the cgroup is idle.
+	// hidden: the file does not show what was written, since the cgroup is idle.
 	hidden bool
 }
 
-// runScalars writes the jobs that are no lists: all that shrink, deepest first,
-// then all that grow, from the top.
+// runScalars writes the jobs that are no lists: all that shrink, deepest first, then all that
+// grow, from the top.
 func runScalars(jobs []*job) {
 	units := slices.DeleteFunc(group(jobs), func(u *unit) bool { return !u.plan() })
 	slices.SortStableFunc(units, func(a, b *unit) int {
@@ -62,11 +62,11 @@ func group(jobs []*job) []*unit {
 	return units
 }
 
-// rank puts what grows after what shrinks, and orders files of one cgroup that
-// depend on each other: a burst stays within the quota, and a weight cannot be
-// written while the cgroup is idle.
+// rank puts units that grow after units that shrink, and orders files of one cgroup that depend
+// on each other: a burst stays within the quota, and a weight cannot be written while the
+// cgroup is idle.
 func (u *unit) rank() int {
-	before := 0 // those that shrink and are written later
+	before := 0 // units that shrink and are written later
 	switch u.jobs[0].key {
 	case idleKey:
 		before = 2
@@ -79,9 +79,9 @@ func (u *unit) rank() int {
 	return -1 - before
 }
 
-// plan reads what the kernel has and in which direction a unit goes. It reports
-// whether there is something to write. It answers "the same" under the row's lock:
-// otherwise an older write could still be under way.
+// plan reads what the kernel has, and whether the unit grows or shrinks. It reports whether
+// there is something to write. It ends an unchanged unit under the row's lock, since an older
+// write could still be running.
 func (u *unit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
@@ -118,8 +118,8 @@ func (u *unit) plan() bool {
 	return false
 }
 
-// idle reports whether the job is for the weight of a cgroup that we keep idle, or
-// did, and whether it is idle now.
+// idle reports whether the job is for the weight of a cgroup that we make or made idle, and
+// whether it is idle now.
 func (j *job) idle() (byUs, idle bool) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -128,16 +128,14 @@ func (j *job) idle() (byUs, idle bool) {
 	return byUs, byUs && r.want == "1" && r.verified
 }
 
-// bounds reports whether a unit gives a quota to a cgroup that has none of its own.
-// In version 1 its parent's quota limits it then, and a child's may not be higher:
-// it is written with those that grow, after the parent.
+// bounds reports whether a unit gives a quota to a cgroup without one. In version 1 a child's
+// quota may not exceed its parent's, so it is written with those that grow, after the parent.
 func (u *unit) bounds() bool {
 	i := slices.IndexFunc(u.jobs, func(j *job) bool { return j.field == lifecycle.CPUQuota })
 	return i >= 0 && number(u.jobs[i].found) == unlimited
 }
 
-// alive drops the jobs that are not wanted any more, and reports whether one is
-// left.
+// alive drops the jobs that are not wanted any more, and reports whether one is left.
 func (u *unit) alive() bool {
 	kept := slices.DeleteFunc(slices.Clone(u.jobs), func(j *job) bool { return !j.alive() })
 	if len(kept) > 0 {
@@ -168,8 +166,8 @@ func (u *unit) read() error {
 	return nil
 }
 
-// allowsMore reports whether a unit allows more than the present values. Quota and period
-// are a ratio: a longer period allows less.
+// allowsMore reports whether a unit allows more than the present values. Quota and period are a
+// ratio: a longer period allows less.
 func (u *unit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
 		return j.row.at.Compare(j.want, j.found) >= 0
@@ -189,7 +187,7 @@ func (u *unit) allowsMore() bool {
 // unlimited is more than any quota.
 const unlimited = 1e18
 
-// number reads a quota or period, no limit as more than any.
+// number parses a quota or period; no limit is more than any number.
 func number(text string) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 {
@@ -198,7 +196,7 @@ func number(text string) float64 {
 	return n
 }
 
-// write sets a unit, reads it back and ends its jobs.
+// write writes a unit, reads it back and ends its jobs.
 func (u *unit) write() {
 	u.jobs[0].row.writing.Lock()
 	defer u.jobs[0].row.writing.Unlock()
@@ -206,7 +204,7 @@ func (u *unit) write() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !u.hidden { // otherwise writeIdle knows the original, if anybody does
+		if !u.hidden { // otherwise setIdle knows the original, if it is known at all
 			j.keepOriginal(j.found)
 		}
 	}
@@ -239,7 +237,7 @@ func (u *unit) set() error {
 		for _, j := range u.jobs {
 			switch {
 			case j.k.tree.Version == cgroup.V1 && j.holds(j.found):
-				// Two files: the one that is correct is not written.
+				// Two files: a correct one is not written again.
 			case j.field == lifecycle.CPUPeriod:
 				period = j.want
 			default:
@@ -253,8 +251,8 @@ func (u *unit) set() error {
 	return j.row.at.Write(j.want)
 }
 
-// setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the
-// default one later, so the weight is saved and restored.
+// setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the default one
+// later, so the weight is saved and restored.
 func (j *job) setIdle() error {
 	k := j.k
 	if j.want == "1" && j.found == "0" {

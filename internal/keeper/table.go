@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// place names a setting of a cgroup.
+// fileKey identifies a setting of a cgroup.
 type fileKey struct {
 	dir   string
 	field lifecycle.Field
@@ -40,13 +40,13 @@ func (p fileKey) isBandwidth() bool {
 	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
 }
 
-// keepsApart reports whether a file keeps containers off the CPUs and memory nodes
-// that others own. Such a file is never left to another program, even if its list
-// has no owned CPU now: a later owner may get some of it.
+// keepsApart reports whether the file keeps containers off the CPUs and memory nodes that
+// others own. Such a file is never left to another program, even if its list has no owned CPU
+// now, since a later owner may get some of it.
 func (p fileKey) keepsApart() bool { return p.isList() || p.isPartition() }
 
-// setting names the setting of a place, as one of a few names: the field, the file
-// if it is in the table of settings, or "other".
+// setting returns a name from a bounded set: the field, the file if it is in the table of
+// settings, or "other".
 func (p fileKey) setting() string {
 	if p.field != lifecycle.Unified {
 		return p.field.String()
@@ -59,33 +59,31 @@ func (p fileKey) setting() string {
 	return "other"
 }
 
-// desired is the present value of a row, which a job applies.
+// desired is the desired value of a row, which a job applies.
 type desired struct {
 	target     Target
 	value      lifecycle.Value
 	want       string // the kernel text of value
 	generation uint64
-	// releasing says that want is the original, and that the row is dropped when it
-	// is in force.
+	// releasing: want is the original, and the row is dropped when it is in force.
 	releasing bool
 }
 
-// row is one desired value. All but writing, place and at is guarded by Keeper.mu.
+// row is one desired value. Keeper.mu guards all fields but writing, fileKey and at.
 type row struct {
 	fileKey
 	desired
-	at      cgroup.Handle // of the place, resolved once
-	waits   bool          // releasing: without a cgroup the row waits for it, if it is to come
+	at      cgroup.Handle // the file's handle, resolved once
+	waits   bool          // releasing: the cgroup does not exist yet, so the row waits for it
 	history history
-	// shown is the kernel's text for want, if that is another.
+	// shown is the kernel's text for want, if the kernel shows another.
 	shown   string
 	foreign foreign
-	// noted sums up the journal's lines about the row.
+	// noted is a hash of the row's last line in the journal.
 	noted uint64
-	// left is why the row is not written: the value is another program's.
+	// left is why the row is not written: the value belongs to another program.
 	left error
-	// kernel is the last text read back, if verified; Reconcile finds later foreign
-	// writes.
+	// kernel is the last text read back, if verified; Reconcile finds later foreign writes.
 	kernel   string
 	verified bool
 	state    State
@@ -95,8 +93,8 @@ type row struct {
 	writing *sync.Mutex
 }
 
-// back returns the original text of the file if it is known: the one found there,
-// or else a reported request.
+// back returns the original text of the file if it is known: the one found there, or else a
+// reported request.
 func (p history) back() (string, bool) {
 	switch {
 	case p.Original != nil:
@@ -113,8 +111,8 @@ func (r *row) leave(err error) { r.left, r.state, r.err = err, Ceded, err }
 // drifted reports whether a text differs from the last one found in force.
 func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
 
-// index finds rows by a text. A list of rows is never changed: others may be
-// reading it.
+// index finds rows by a string. A list of rows is never changed, since others may be reading
+// it.
 type index map[string][]*row
 
 func (x index) add(key string, r *row) { x[key] = append(x[key], r) }
@@ -132,8 +130,8 @@ type table struct {
 	byOwner    index // the same rows
 	generation uint64
 	failed     map[*row]bool // refused for a reason that may pass
-	// parts are the rows of partitions' files. orphans are places of those whose
-	// owner was forgotten, and whose cgroup may still exist.
+	// parts are the rows of partitions' files. orphans are the keys of those whose owner was
+	// forgotten, and whose cgroup may still exist.
 	parts   map[fileKey]*row
 	orphans []fileKey
 }
@@ -151,10 +149,10 @@ func (t *table) remove(r *row) {
 	delete(t.failed, r)
 }
 
-// idle is the row that keeps a cgroup idle; nil if there is none.
+// idle returns the row that makes a cgroup idle; nil if there is none.
 func (t *table) idle(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
-// lock returns the lock of a new row: that of the other half, for quota and period.
+// lock returns the lock of a new row; quota and period share one.
 func (t *table) lock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
@@ -170,7 +168,7 @@ func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
 	r.want, _ = r.history.back()
-	// The canonical value if there is one; status shows the text, too.
+	// The canonical value if there is one, since status shows the text, too.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
 }
 
@@ -186,7 +184,7 @@ func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
 	return jobs
 }
 
-// resolve returns the handle of a place.
+// resolve returns the handle of a file.
 func (k *Keeper) resolve(p fileKey) cgroup.Handle {
 	if r := k.table.rows[p]; r != nil {
 		return r.at
@@ -205,15 +203,15 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record adds a batch to the table. Of two items for one setting the later counts,
-// and both get its job. The outcomes are of those without a job.
+// record adds a batch to the table. If a batch has two items for one setting, the later one
+// counts, and both get its job. The outcomes are those of items without a job.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.actors.note(batch)
 	jobs, out, of = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
-	var last lifecycle.Value // a list and its text: the containers of a pool have the same
+	var last lifecycle.Value // caches a list and its text, since the containers of a pool have the same
 	var text string
 	for i, it := range batch {
 		out[i] = Outcome{Target: it.Target, Value: it.Value}
@@ -243,7 +241,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 			jobs = append(jobs, j)
 		}
 		j.desired = r.desired
-		// Before the first write the original must be read.
+		// The original must be read before the first write.
 		j.known, j.hasKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
 		of[i] = j
 	}
@@ -281,7 +279,7 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 	return r
 }
 
-// newRowLocked adds a row, with what an earlier keeper knew of its setting.
+// newRowLocked adds a row, with what an earlier keeper knew about its setting.
 func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
 	r := &row{fileKey: p, at: at, writing: k.table.lock(p)}
 	k.table.add(r)
@@ -290,8 +288,8 @@ func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
 	return r
 }
 
-// noteAskedLocked stores the reported request. The text found before does not count
-// any more once a new request is reported.
+// noteAskedLocked stores the reported request. The text found before does not count any more
+// when a new request is reported.
 func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	if it.Asked == nil {
 		return
@@ -310,8 +308,8 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	}
 }
 
-// leaveLocked makes a value stay as it is if it should be restored and its original
-// is not known. It returns Pending if the original is known.
+// leaveLocked makes a value stay as it is if it should be restored and its original is not
+// known. It returns Pending if the original is known.
 func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
 	if !it.Restore || !it.RequestUnknown || it.Asked != nil {
 		return Pending, nil

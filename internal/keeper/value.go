@@ -12,24 +12,23 @@ import (
 type Target struct {
 	Owner  string // container id or pod sandbox id
 	Dir    string // relative, as cgroup.Path and cgroup.PodPath return it
-	Parent bool   // a pod-level cgroup: its tasks are in cgroups below it
+	Parent bool   // a pod-level cgroup, whose tasks are in cgroups below it
 }
 
-// Item is a value wanted in a cgroup.
+// Item is a desired value of a cgroup.
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
-	// Asked is the original value as reported; nil if only the kernel knows. An
-	// empty list means the parent's list.
+	// Asked is the original value as reported; nil if only the kernel knows it. An empty list
+	// means the parent's list.
 	Asked *lifecycle.Value
-	// Carried says that our value may be there already without a write of this
-	// keeper: the text found is not the original.
+	// Carried says that our value may be there without a write of this keeper, so the text
+	// found is not the original.
 	Carried bool
-	// Back says that no hook decides the value any more: its original is restored,
-	// or Value if neither Asked nor an original is known, and then the setting is
-	// no longer kept.
+	// Restore says that no hook decides the value any more. The keeper restores its original,
+	// or Value if neither Asked nor an original is known, and then drops the setting.
 	Restore bool
-	// Unknown says, with Back, that the request is not known: if the keeper has no
+	// RequestUnknown says, with Restore, that the request is not known. If the keeper has no
 	// original, the value stays and is reported.
 	RequestUnknown bool
 }
@@ -39,11 +38,11 @@ type State int
 
 // The states of a value.
 const (
-	Pending    State = iota // desired; not in the kernel yet, as the cgroup does not exist
+	Pending    State = iota // not in the kernel yet, since the cgroup does not exist
 	Applied                 // written, read back and found in force
 	Same                    // the kernel had it already; nothing was written
 	Refused                 // the kernel or a check of ours refused it; Err says why
-	Clipped                 // only what the parent cgroup allows of it is in force
+	Clipped                 // only the part that the parent cgroup allows is in force
 	Forgotten               // its row was dropped; nothing was written
 	Superseded              // a later value was recorded meanwhile, and its own batch writes it
 	Ceded                   // another program's value is there and stays; Err says why
@@ -68,16 +67,15 @@ type Outcome struct {
 	Err    error
 }
 
-// RuntimeOnly reports whether the kernel lets only the runtime write the value: the
+// RuntimeOnly reports whether the kernel lets only the runtime write the value, because the
 // cgroup is that of the agent's own container (cgroup.RuntimeOnly).
 func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
-// ErrHeld refuses CPUs that another cgroup of the same batch should have lost and
-// did not: a CPU is given to a cgroup only once all others have lost it.
+// ErrHeld refuses CPUs that another cgroup of the same batch should have lost and did not. A
+// cgroup gets a CPU only when all others have lost it.
 var ErrHeld = errors.New("another cgroup still has these")
 
-// KeepsApart reports whether the outcome is for a file that is never left to
-// another program.
+// KeepsApart reports whether the outcome is for a file that is never left to another program.
 func (o Outcome) KeepsApart() bool {
 	return Item{Value: o.Value}.kind().keepsApart()
 }

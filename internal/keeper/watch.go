@@ -13,26 +13,26 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// ConflictLimit says when the keeper leaves a file to another program that writes it
-// again and again.
+// ConflictLimit says when the keeper leaves a file to another program that writes it again and
+// again.
 type ConflictLimit struct {
-	// Limit is how often one file is repaired within Per before it is left to the
-	// other program, or, if it keeps containers apart, written less often; 0
-	// repairs for ever, and at once.
+	// Limit is how often one file is repaired within Per. After that it is left to the other
+	// program, or, if it keeps containers apart, written less often. 0 repairs without limit,
+	// and at once.
 	Limit int
 	Per   time.Duration
 }
 
-// ErrConflict is why a value is left alone: another program writes it again and
+// ErrConflict is why a value is left to another program: that program writes it again and
 // again.
 var ErrConflict = errors.New("another program writes it again and again")
 
-// ErrContested is why a value is written again less often: another program keeps
-// changing it, and it is not left to that program.
+// ErrContested is why a value is written again less often: another program keeps changing it,
+// and the file is never left to that program.
 var ErrContested = errors.New("another program keeps changing it")
 
-// A list that another program keeps changing is written again after a pause, which
-// doubles up to the longest. Meanwhile containers may use each other's CPUs.
+// A list that another program keeps changing is written again after a pause, which doubles up
+// to longestPause. Meanwhile containers may use each other's CPUs.
 const (
 	firstPause   = time.Second
 	longestPause = 10 * time.Second
@@ -40,7 +40,7 @@ const (
 
 // foreign counts foreign writes to a row's file.
 type foreign struct {
-	indexed bool // the row whose value is in force in the file
+	indexed bool // the index has the row, since its value is in force
 	writes  uint64
 	since   time.Time // start of the time window of n
 	n       int
@@ -48,27 +48,26 @@ type foreign struct {
 	pause   time.Duration // until the next repair; 0 for at once
 }
 
-// watch is what is known of foreign writes.
+// watch is what is known about foreign writes.
 type watch struct {
 	now func() time.Time
 
-	mu    *sync.Mutex // the keeper's; it guards the rest
+	mu    *sync.Mutex // the keeper's lock; it guards the fields below
 	limit ConflictLimit
-	// files are the values in force, by file, which quota and period may share;
-	// dirs are the same by directory.
+	// files are the values in force, by file, which quota and period may share; dirs are the
+	// same by directory.
 	files, dirs index
-	// turned are directories that appeared or went since the last call of news;
-	// changed signals them.
+	// dirChanges are directories that appeared or disappeared since the last call of
+	// changedDirs; changed signals them.
 	dirChanges map[string]bool
 	changed    chan struct{}
 }
 
-// SetClock sets the clock for counting foreign writes. It is called before the
-// keeper is used.
+// SetClock sets the clock that times foreign writes. It is called before the keeper is used.
 func (k *Keeper) SetClock(now func() time.Time) { k.watch.now = now }
 
-// SetConflictLimit changes when files are left to other programs, and takes back
-// all that were.
+// SetConflictLimit changes when files are left to other programs, and takes all those files
+// back.
 func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +99,7 @@ func (w *watch) set(r *row, inForce bool) {
 		return
 	}
 	if w.dirChanges[dir] = !w.dirChanges[dir]; !w.dirChanges[dir] {
-		delete(w.dirChanges, dir) // no change since the last call of news
+		delete(w.dirChanges, dir) // no change since the last call of changedDirs
 	}
 	select {
 	case w.changed <- struct{}{}:
@@ -108,8 +107,8 @@ func (w *watch) set(r *row, inForce bool) {
 	}
 }
 
-// news returns the directories with values in force that appeared, and those that
-// went, since the last call.
+// changedDirs returns the directories with values in force that appeared, and those that
+// disappeared, since the last call.
 func (w *watch) changedDirs() (fresh, stale []string) {
 	for _, dir := range slices.Sorted(maps.Keys(w.dirChanges)) {
 		if len(w.dirs[dir]) > 0 {
@@ -122,8 +121,8 @@ func (w *watch) changedDirs() (fresh, stale []string) {
 	return fresh, stale
 }
 
-// conflict counts a repair of a row's file. After too many the file is left to the
-// other program, or, if it keeps containers apart, written less often.
+// conflict counts a repair of a row's file. Above the limit the file is left to the other
+// program, or, if it keeps containers apart, written less often.
 func (w *watch) conflict(r *row) {
 	f := &r.foreign
 	f.writes++
@@ -159,24 +158,23 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	return due, due.After(w.now())
 }
 
-// contested is why a row's file is written less often; nil if no program changes
-// it.
+// contested returns why a row's file is written less often; nil if no program changes it.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
 	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
 	return r.at.Refuse("keep", r.want, fmt.Errorf(
-		"%w: it was put right %d times and is written again every %v, between which containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
+		"%w: it was repaired %d times and is now written again every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
 // Contested is a file that another program writes.
 type Contested struct {
 	Owner, File string
 	Writes      uint64 // the number of repairs
-	Ceded       error  // why it is left to that program; nil if it is not
-	// Kept is why it is written again, less often; nil if the other program has
-	// stopped, or the file is left to it.
+	Ceded       error  // why the file is left to that program; nil if it is not
+	// Kept is why the file is written again, less often; nil if the other program has stopped,
+	// or the file is left to it.
 	Kept error
 }
 
@@ -191,9 +189,8 @@ func (c Contested) rank() int {
 	return 2
 }
 
-// Contests lists the files that others have written, the most contested first. It
-// also counts, by setting, those that are left to other programs, and those that
-// are still repaired.
+// Contests lists the files that others have written, the most contested first. It also counts,
+// by setting, files that are left to other programs, and files that are still repaired.
 func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
@@ -228,8 +225,8 @@ func (w *watch) differing(rows []*row) (owners []string) {
 		text, err := r.at.Read()
 		w.mu.Lock()
 		_, paused := w.paused(r)
-		// A missing cgroup is reported elsewhere, and a failed read by the repair.
-		// A paused file is repaired when it is due.
+		// A missing cgroup is reported elsewhere, and a failed read by the repair. A paused
+		// file is repaired when it is due.
 		skip := err != nil && cgroup.Gone(err) || !r.verified || r.left != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
@@ -239,18 +236,17 @@ func (w *watch) differing(rows []*row) (owners []string) {
 	return owners
 }
 
-// Differing reads all files with values in force, and returns the owners whose
-// values differ.
+// Differing reads all files with values in force, and returns the owners whose values differ.
 func (k *Keeper) Differing() []string { return k.watch.sweep(k.watch.all()) }
 
-// all are the files that hold values in force, in order.
+// all returns the files that hold values in force, sorted.
 func (w *watch) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.files))
 }
 
-// sweep is differing of some files.
+// sweep is differing for some files.
 func (w *watch) sweep(files []string) (owners []string) {
 	for _, file := range files {
 		w.mu.Lock()

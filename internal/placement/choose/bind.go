@@ -8,47 +8,46 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BindWant is a question for NUMA nodes that hold some CPUs.
+// NodeSetRequest asks for NUMA nodes that have some number of CPUs.
 type BindWant struct {
-	// N is how many CPUs must fit, From what may be taken.
+	// N is the number of CPUs that must fit; From are the CPUs that may be taken.
 	N    int
 	From topology.Set
 	// Among are the ids of the nodes to choose from; nil means all.
 	Among []int
-	// Count is exactly how many nodes, 0 for as few as hold N.
+	// Count is the exact number of nodes; 0 for as few as have N CPUs.
 	Count int
-	// Even demands that each node gives equally many.
+	// Even requires the same number of CPUs from each node.
 	Even bool
-	// Whole says that all there is on the nodes is taken: N is what it has to come to.
+	// Whole takes all CPUs of the nodes: together they must have at least N.
 	Whole bool
-	// Cores says how threads may be divided, as for Want.
+	// Cores says how threads of a core may be divided, as in Request.
 	Cores Cores
-	// BySocket spans no more packages than N CPUs need.
+	// BySocket uses no more packages than N CPUs need.
 	BySocket bool
-	// Roomy prefers the nodes with the most left over.
+	// PreferEmptiest prefers the nodes with the most CPUs left over.
 	PreferEmptiest bool
-	// Efficient, Preferences, Shared and Leave are as for Want: what is then chosen on the nodes keeps
-	// to them.
+	// Efficient, Preferences, Shared and Reserve mean the same as in Request.
 	Efficient   bool
 	Preferences []Preference
 	Shared      topology.Set
 	Reserve     []Left
-	// Memory is how many bytes are to be near the CPUs, MemoryLeft how many are left of
-	// each node of the machine, in its order; nil where that is not known.
+	// Memory is the number of bytes that should be near the CPUs. MemoryLeft is the free memory
+	// of each node, in the machine's order; nil if unknown.
 	Memory     uint64
 	MemoryLeft []uint64
-	// Near are CPUs whose nodes are preferred to all others, NearName says what is
-	// near, for people. It does not make the choice take more nodes.
+	// Near are CPUs whose nodes are preferred to all others; NearName names what is near, for
+	// users. They do not increase the number of nodes.
 	Near     topology.Set
 	NearName string
 }
 
-// BindError refuses a question for NUMA nodes.
+// NodeSetError refuses a NodeSetRequest.
 type BindError struct {
 	Want    BindWant
-	Nodes   int // to choose from
+	Nodes   int // candidate nodes
 	Have    int // CPUs on all of them
-	Largest int // CPUs on the one with the most
+	Largest int // CPUs on the node with the most
 }
 
 // Error says what does not fit, with numbers.
@@ -70,8 +69,8 @@ func (e *BindError) Error() string {
 		count(w.N, "CPU"), how, e.Have, count(e.Nodes, "NUMA node"), e.Largest)
 }
 
-// Bind chooses NUMA nodes. It returns their ids, ascending, and what decided.
-// The error is a *BindError.
+// ChooseNodes returns the ids of the chosen nodes, ascending, and the reasons. The error is a
+// *NodeSetError.
 func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	room, _ := t.spare.Get().(*scratch)
 	if room == nil {
@@ -104,8 +103,7 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	return nil, nil, e
 }
 
-// size works out what each node holds, once for all sets. It returns the refusal that would
-// say so.
+// size computes how many CPUs each node has. It returns the error for a search without result.
 func (s *nodeSearch) size() *BindError {
 	w, p, e := s.want, &s.picker, &BindError{Want: *s.want}
 	p.leaves(w.From)
@@ -130,7 +128,7 @@ func (s *nodeSearch) size() *BindError {
 	return e
 }
 
-// find notes which nodes are near what is to be near, and what is left of their memory.
+// find computes which nodes are near, and how much memory they have left.
 func (s *nodeSearch) find(w *BindWant) {
 	for i := range s.tree.machine.Nodes {
 		if !s.tree.machine.Nodes[i].CPUs.And(w.Near).Empty() {
@@ -140,7 +138,7 @@ func (s *nodeSearch) find(w *BindWant) {
 	s.memory = s.tree.needOf(w.Memory, w.MemoryLeft)
 }
 
-// packagesFor is how many packages n CPUs need.
+// packagesFor returns how many packages n CPUs need.
 func (s *nodeSearch) packagesFor(n int) int {
 	largest := 1
 	for _, p := range s.tree.machine.Groups(topology.PackageLevel) {

@@ -4,8 +4,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Choose answers a question. Errors are a *ShortError or a *ShapeError; then
-// nothing is chosen.
+// Choose chooses CPUs for a request. Errors are a *ShortError or a *ShapeError; then nothing is
+// chosen.
 func (t *Tree) Choose(w Want) (Chosen, error) {
 	if w.N <= 0 {
 		return Chosen{}, nil
@@ -33,8 +33,8 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 	return c, nil
 }
 
-// usable returns the threads of a set that may be taken on their own, by the
-// use of cores: all threads of whole cores, or the first of each whole core.
+// usable returns the threads of a set that the request's use of cores allows: all threads of
+// whole cores, or the first thread of each whole core.
 func (p *picker) usable(from topology.Set) topology.Set {
 	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
 		return from
@@ -42,14 +42,14 @@ func (p *picker) usable(from topology.Set) topology.Set {
 	return p.ofWhole(from)
 }
 
-// ofWhole returns all threads of the whole cores of a set, or, where one thread
-// of each is wanted, the first.
+// ofWhole returns all threads of the whole cores of a set, or only the first of each if one
+// thread per core is wanted.
 func (p *picker) ofWhole(from topology.Set) topology.Set {
 	var out topology.Set
 	for first := range from.All() {
 		core := p.tree.cores[p.tree.machine.GroupOf(topology.CoreLevel, first)]
 		if core[0] != first || !hasAll(from, core) {
-			continue // of a whole core the lowest is there, too
+			continue // the first thread of a whole core is in the set, too
 		}
 		if p.want.Cores == OneThread {
 			core = core[:1]
@@ -70,7 +70,7 @@ func hasAll(set topology.Set, cpus []int) bool {
 	return true
 }
 
-// check refuses what no choice can hold.
+// check refuses requests that no choice can meet.
 func (p *picker) check(free topology.Set) error {
 	w := p.want
 	if have := free.Len(); have < w.N {
@@ -85,7 +85,7 @@ func (p *picker) check(free topology.Set) error {
 		return nil
 	}
 	parts := p.tree.divide(free, w.Spread[0])
-	// A group that has nothing left is still one that was to give its part.
+	// A group without free CPUs still counts as one that has to give its part.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
 		return &ShortError{w.N, free.Len(), "to choose from, in fewer groups than were to share them"}
 	}
@@ -101,9 +101,9 @@ func (p *picker) check(free topology.Set) error {
 	return nil
 }
 
-// unit is by how many CPUs a choice can grow: the threads of a core where only
-// whole ones are taken. On a machine with cores of different sizes it is 1, and
-// what cannot be put together shows later.
+// unit is the step by which a choice can grow: the threads of a core if only whole cores are
+// taken. On a machine with cores of different sizes it is 1, and a later check finds impossible
+// sums.
 func (p *picker) unit() int {
 	if p.want.Cores == WholeCores && p.tree.uniform {
 		return p.tree.threads
@@ -111,8 +111,7 @@ func (p *picker) unit() int {
 	return 1
 }
 
-// narrow applies the preferences, each where what it leaves still holds what is
-// wanted.
+// narrow applies the preferences. It skips one that would leave too few CPUs.
 func (p *picker) narrow(free topology.Set) topology.Set {
 	for _, pref := range p.want.Preferences {
 		left, kept := p.prefer(free, &pref)
@@ -132,7 +131,7 @@ func (p *picker) narrow(free topology.Set) topology.Set {
 	return p.keepWhole(free)
 }
 
-// of are those CPUs that stand for some of a preference: one thread for its siblings.
+// of returns the CPUs that count for a preference: one thread counts for its siblings.
 func (p *picker) of(cpus topology.Set) topology.Set {
 	if p.want.Cores == OneThread {
 		return p.tree.machine.Spread(topology.CoreLevel, cpus)
@@ -140,7 +139,7 @@ func (p *picker) of(cpus topology.Set) topology.Set {
 	return cpus
 }
 
-// prefer says what a preference leaves of free CPUs, and whether that holds what is wanted.
+// prefer returns the free CPUs that a preference leaves, and whether they are enough.
 func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
 	left = free.And(p.of(pref.CPUs))
 	if pref.Avoid {
@@ -155,8 +154,8 @@ func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set,
 	return left, left.Len() >= p.want.N && p.check(left) == nil
 }
 
-// leaving chooses so that what others need of NUMA nodes is left to them. It reports
-// false, and nothing is chosen, where that is not possible or nobody needs anything.
+// leaving chooses so that the CPUs that others need on NUMA nodes stay free. It returns false,
+// and chooses nothing, if that is impossible or others need none.
 func (p *picker) leaving(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
@@ -177,8 +176,7 @@ func (p *picker) leaving(free topology.Set) bool {
 	return false
 }
 
-// leaves works out how many CPUs of each NUMA node are left to others where these may be
-// taken.
+// leaves computes how many CPUs of each NUMA node are left to others if these may be taken.
 func (p *picker) leaves(free topology.Set) {
 	for _, l := range p.want.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
@@ -188,7 +186,7 @@ func (p *picker) leaves(free topology.Set) {
 	}
 }
 
-// reduced is how many of n CPUs of a NUMA node, by its index, are not left to others.
+// reduced returns how many of n CPUs of a NUMA node may be taken. node is its index.
 func (p *picker) reduced(node, n int) int {
 	for _, l := range p.leave {
 		if l.node == node {
@@ -199,7 +197,7 @@ func (p *picker) reduced(node, n int) int {
 	return n
 }
 
-// keepWhole narrows a set to whole cores, where these are preferred and enough.
+// keepWhole reduces a set to whole cores, if these are preferred and enough.
 func (p *picker) keepWhole(free topology.Set) topology.Set {
 	if p.want.Cores != PreferWhole || p.want.N < p.tree.threads {
 		return free
@@ -216,8 +214,8 @@ func (p *picker) keepWhole(free topology.Set) topology.Set {
 	return free
 }
 
-// spread divides n over the groups of the given levels, outermost first, and
-// takes each part where no level is left.
+// spread divides n over the groups of the given levels, outermost first, and takes each part at
+// the last level.
 func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
 	if len(over) == 0 {
 		p.from(free)
@@ -234,8 +232,8 @@ func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
 	return n == 0
 }
 
-// shares divides n over parts as evenly as their sizes allow, in units. What
-// cannot be divided goes to those with the most left, the first of them.
+// shares divides n over parts as evenly as their sizes allow, in units. The remainder goes to
+// the parts with the most CPUs left, the first of them.
 func (p *picker) shares(parts []topology.Set, n int) []int {
 	unit := p.unit()
 	have, out := make([]int, len(parts)), make([]int, len(parts))
@@ -253,7 +251,7 @@ func (p *picker) shares(parts []topology.Set, n int) []int {
 			}
 		}
 		if best < 0 {
-			return out // the rest fits nowhere; the caller sees that it is short
+			return out // the remainder fits nowhere; the caller reports the shortage
 		}
 		out[best] += unit
 		n -= unit

@@ -1,11 +1,10 @@
-// Package choose is the one allocator of CPUs: it picks n out of a set by where
-// they sit on the machine and by what is preferred, always the same for the
-// same question, and says what decided. It knows no pods, no pools and no
-// owners; those who do narrow the set they ask it to choose from.
+// Package choose is the only allocator of CPUs. It picks n CPUs of a set by their place on the
+// machine and by preferences, and reports what decided. The same request always gives the same
+// answer. It knows neither pods nor pools nor owners; callers narrow the set that it chooses
+// from.
 //
-// A choice has two steps. Preferences first narrow the set, one after another,
-// each kept only where what is left still holds what is wanted. Then the
-// machine is walked from the outside in: at each level the group that holds
-// everything and is best by the ranking of rank.go is entered; where none holds
-// everything, as few groups as possible are filled, nearest first.
+// A choice has two steps. First, preferences narrow the set, one after another; a preference is
+// skipped if it would leave too few CPUs. Then the machine is searched from the outside in. At
+// each level the best group that has enough CPUs is entered, by the ranking of rank.go. If no
+// group has enough, as few groups as possible are filled, nearest first.
 package choose

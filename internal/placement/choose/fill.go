@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// filling is some groups that hold together what is wanted of them.
+// filling is a set of groups that together have enough CPUs.
 type filling struct {
-	candidate // what they cost in all
+	candidate // their total cost
 	shares    []share
-	fresh     int // how many of them have nothing that it is used with
-	// instead is what they are better by than one that would hold all; empty where none
-	// would.
+	fresh     int // how many of them have no CPU of UsedWith
+	// instead is the criterion by which they are better than one group with enough CPUs; empty
+	// if they are not.
 	instead string
 }
 
@@ -28,9 +28,9 @@ func (f *filling) add(p *picker, s share, c cost) {
 	}
 }
 
-// fill divides n over several parts, none of which holds them all: the largest
-// are emptied until one holds the rest, so that no fewer would do. It may begin with
-// those that have CPUs beside or near; the best of what is found by the ranking stays.
+// fill divides n over several parts, none of which has enough. It takes all of the largest
+// parts until one has enough for the rest, so that no fewer parts would do. It may begin with
+// parts that have UsedWith or near CPUs. The ranking picks the best result.
 func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.ofKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
@@ -54,7 +54,7 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 	return best, found
 }
 
-// fillAll takes all that parts have, where that is what is wanted: there is no other way.
+// fillAll takes all CPUs of the parts, if that is the number wanted.
 func (p *picker) fillAll(parts []int, n int) (f filling, ok bool) {
 	for _, part := range parts {
 		n -= int(p.have[part])
@@ -78,8 +78,8 @@ func (p *picker) fillAll(parts []int, n int) (f filling, ok bool) {
 	return f, true
 }
 
-// fillKinds divides n over two kinds of cores in the best of all ways: how many cores
-// are shared with others depends on each number.
+// fillKinds divides n over two kinds of cores. It tries each division, because the number of
+// shared cores differs.
 func (p *picker) fillKinds(a, b, n int) (best filling, found bool) {
 	for k := max(1, n-int(p.have[b])); k <= min(n-1, int(p.have[a])); k++ {
 		one, okA := p.measure(a, k)
@@ -92,14 +92,14 @@ func (p *picker) fillKinds(a, b, n int) (best filling, found bool) {
 	return best, found
 }
 
-// try fills groups beginning with some and keeps the better of that and what was found
-// before. It reports whether anything is found.
+// try fills groups beginning with first, and keeps the better of that and the earlier result.
+// It reports whether there is any result.
 func (p *picker) try(parts []int, n int, first []int, best *filling, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
 	return p.keep(&f, ok, best, found)
 }
 
-// keep replaces what was found before where a filling is better.
+// keep replaces the earlier result if a filling is better.
 func (p *picker) keep(f *filling, ok bool, best *filling, found bool) bool {
 	f.rank = p.rank(&f.candidate)
 	if !ok || found && (f.fresh > best.fresh || f.fresh == best.fresh && !f.rank.better(&best.rank)) {
@@ -111,8 +111,8 @@ func (p *picker) keep(f *filling, ok bool, best *filling, found bool) bool {
 	return true
 }
 
-// with lists the groups of which has counts any, those with the most free CPUs first.
-// It returns how many there are.
+// with lists the groups for which has counts any CPU, those with the most free CPUs first. It
+// returns their number.
 func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
 	if has == nil {
 		return 0
@@ -131,12 +131,11 @@ func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n
 	return n
 }
 
-// maxSeeds bounds how many equally large groups are tried as the first.
+// maxSeeds limits how many equally large groups are tried as the first.
 const maxSeeds = 8
 
-// seeds lists the groups with the most free CPUs, where it matters which of them is the
-// first; of those that are as good as each other that with the fewest CPUs others run on. It
-// returns how many there are.
+// seeds lists the groups with the most free CPUs, if it matters which of them is first. Of
+// equal groups it lists the one on whose CPUs the fewest others run. It returns their number.
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
@@ -165,9 +164,9 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	return n
 }
 
-// around sums up a group and how many free CPUs there are at which distance from it. Of two
-// groups that are entirely free and have the same sum it does not matter which is emptied
-// first: on an empty machine all have. Other groups have sums of their own.
+// around hashes a group and the number of free CPUs at each distance from it. Two entirely free
+// groups with the same hash are interchangeable as the first one; on an empty machine all are.
+// Other groups have hashes of their own.
 func (p *picker) around(part int, parts []int) (sum uint64) {
 	g := &p.tree.groups[part]
 	if int(p.have[part]) != g.size || g.node < 0 || p.besides(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
@@ -192,7 +191,7 @@ func spreadBits(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// sharing is on how many free CPUs of a group others run.
+// sharing returns the number of a group's free CPUs on which others run.
 func (p *picker) sharing(group int) int {
 	if p.shared == nil {
 		return 0
@@ -200,14 +199,13 @@ func (p *picker) sharing(group int) int {
 	return int(p.shared[group])
 }
 
-// distancesMatter reports whether one NUMA node may be nearer to a group than
-// another.
+// distancesMatter reports whether NUMA nodes differ in their distance to a group.
 func (p *picker) distancesMatter(group int) bool {
 	at := p.tree.groups[group].node
 	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
 }
 
-// fillFrom empties some groups in their order, then the largest others.
+// fillFrom takes all of some groups in their order, then of the largest others.
 func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) {
 	f.shares = p.list()
 	for i := 0; n > 0; i++ {
@@ -222,7 +220,7 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) 
 		}
 		take := min(int(p.have[next]), n)
 		c, ok := p.measure(next, take)
-		for !ok && take > 1 { // cores of two threads, and an odd number of CPUs
+		for !ok && take > 1 { // cores have two threads, and n is odd
 			take--
 			c, ok = p.measure(next, take)
 		}
@@ -235,9 +233,9 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) 
 	return f, true
 }
 
-// largest returns the group with the most free CPUs of those not used yet, the
-// nearest to the used ones where several have as many, and of these the one with the
-// fewest CPUs others run on; -1 where none has any.
+// largest returns the unused group with the most free CPUs. Of equal ones it returns the
+// nearest to the used groups, then the one with the fewest Shared CPUs; -1 if none has free
+// CPUs.
 func (p *picker) largest(parts []int, used []share) int {
 	best, near := -1, 0
 	for _, part := range parts {

@@ -1,16 +1,16 @@
 package choose
 
-// memo remembers what so many CPUs of a group cost, while one set is chosen from. A
-// group is asked for the same number by each way to fill those around it.
+// memo caches the cost of n CPUs of a group while one set is chosen from. Each way to fill the
+// groups around it asks for the same numbers.
 type memo struct {
-	first []int32 // by group: the last entry, and one more; 0 for none
+	first []int32 // by group: the index of the last entry + 1; 0 for none
 	all   []measured
 }
 
-// measured is what n CPUs of a group cost.
+// measured is the cost of n CPUs of a group.
 type measured struct {
 	n, next int32
-	nodes   uint64 // NUMA nodes, as in candidate, of a group in several
+	nodes   uint64 // the NUMA nodes, as in candidate, of a group on several nodes
 	cost    cost
 	ok      bool
 }

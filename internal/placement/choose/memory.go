@@ -8,40 +8,38 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Memory is a question for memory nodes.
+// Memory asks for memory nodes.
 type Memory struct {
-	// Bytes that must fit; 0 asks for the nearest nodes on which anything is left.
+	// Bytes must fit; 0 asks for the nearest nodes with free memory.
 	Bytes uint64
-	// CPUs the memory is for: their own nodes come first.
+	// CPUs are those that will use the memory. Their own nodes come first.
 	CPUs topology.Set
-	// Kinds of memory that are wanted; none means DRAM. Further are kinds that are
-	// used where those do not hold it.
+	// Kinds of memory that are wanted; none means DRAM. Further kinds are used if the wanted
+	// ones have too little.
 	Kinds, Further []topology.MemoryKind
-	// Free is what is left at each node of the machine, in bytes and in the
-	// machine's order; nil means that all of it is.
+	// Free is the free memory of each node, in bytes and in the machine's order; nil means that
+	// all memory is free.
 	Free []uint64
-	// Within bounds the answer to these node ids; nil means no bound.
+	// Within limits the answer to these node ids; nil means all.
 	Within []int
 }
 
-// MemoryError refuses a question for memory: the nodes that may be used do not
-// hold it.
+// MemoryError refuses a request for memory: the allowed nodes have too little.
 type MemoryError struct {
 	Want, Have uint64
 	Nodes      int
 }
 
-// Error says both amounts.
+// Error has both amounts.
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("%d bytes of memory are wanted, and %d are left on %s", e.Want, e.Have, count(e.Nodes, "NUMA node"))
 }
 
-// Nodes returns the ids of the memory nodes for a question, in ascending order.
-// They are the nodes of the CPUs; where those have no memory of the kind
-// wanted, the nearest that has; and where they are short, or nothing is left on
-// them, as many of the nearest others as it takes: of equally near ones those in the
-// packages of the CPUs first (firmware that reports no distances has all at the same),
-// then those with the most left. Nodes of further kinds come after all others. The
+// Nodes returns the ids of the chosen memory nodes, ascending. They are the nodes of the CPUs.
+// If these have no memory of the wanted kind, the nearest node that has it is chosen. If they
+// have too little, the nearest others are added, as many as necessary. Of equally near nodes,
+// those in the packages of the CPUs come first, since firmware without distances reports the
+// same for all; then those with the most free memory. Nodes of further kinds come last. The
 // error is a *MemoryError.
 func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	kinds := q.Kinds
@@ -55,12 +53,12 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	all := slices.Concat(wanted, further)
 	need := q.Bytes
 	if slices.ContainsFunc(all, func(i int) bool { return m.Nodes[i].Memory > 0 }) {
-		need = max(need, 1) // what is left is known, and a node of which nothing is left is not enough
+		need = max(need, 1) // the free memory is known, and a node with none is not enough
 	}
 	var out []int
 	var sum uint64
 	for i, n := range all {
-		// All nodes of the CPUs are used; of the others those that there is something to gain from.
+		// All nodes of the CPUs are used, and others only if they add memory.
 		if local := i < len(wanted) && slices.Contains(at, n); !local && (left(m, &q, n) == 0 && need > 0 || len(out) > 0 && sum >= need) {
 			continue
 		}
@@ -74,9 +72,9 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	return out, nil
 }
 
-// Charge takes bytes that a container may use off what is left at the nodes with the given
-// ids: as the kernel does, off those nearest to its CPUs first, and off equally near ones
-// alike.
+// Charge subtracts bytes that a container may use from the free memory of the nodes with the
+// given ids. Like the kernel, it uses the nodes nearest to its CPUs first, and equally near
+// ones in equal parts.
 func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {
 	at, nodes := nodesOf(m, cpus), make([]int, 0, len(ids))
 	for _, id := range ids {
@@ -85,7 +83,7 @@ func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, by
 		}
 	}
 	far := func(i int) int { return nearest(m, at, i) }
-	// Of equally near ones the fullest first: what it cannot take the others share.
+	// Of equally near nodes the fullest comes first, and the others share what it cannot take.
 	slices.SortFunc(nodes, func(a, b int) int { return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(free[a], free[b]), a-b) })
 	for n, i := range nodes {
 		alike := uint64(0)
@@ -109,8 +107,7 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 	return at
 }
 
-// usableNodes returns the indices of the nodes of some kinds that a question may be
-// answered with.
+// usableNodes returns the indices of the allowed nodes with memory of some kinds.
 func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind) []int {
 	var out []int
 	for i, n := range m.Nodes {
@@ -121,7 +118,7 @@ func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind)
 	return out
 }
 
-// nearestFirst sorts nodes by how near they are to the nodes of CPUs.
+// nearestFirst sorts nodes by their distance to the nodes of CPUs.
 func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
 	packages := m.Spread(topology.PackageLevel, q.CPUs)
 	far := func(i int) int { return nearest(m, at, i) }
@@ -136,7 +133,7 @@ func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
 	})
 }
 
-// left is what a question's answer may count on at a node, in bytes.
+// left returns the free bytes of a node for a request.
 func left(m *topology.Machine, q *Memory, i int) uint64 {
 	if q.Free == nil {
 		return m.Nodes[i].Memory
@@ -144,7 +141,7 @@ func left(m *topology.Machine, q *Memory, i int) uint64 {
 	return q.Free[i]
 }
 
-// nearest returns how far a node is from the nearest of others.
+// nearest returns the distance of a node to the nearest of others.
 func nearest(m *topology.Machine, others []int, i int) int {
 	best := 0
 	for _, o := range others {

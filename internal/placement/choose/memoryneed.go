@@ -7,16 +7,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// memoryNeed is how much memory is to be near some CPUs, and what is left of each NUMA node,
-// by index.
+// memoryNeed is how much memory should be near some CPUs, and the free memory of each NUMA
+// node, by index.
 type memoryNeed struct {
 	tree  *Tree
 	bytes uint64
 	left  []uint64
-	full  uint64 // the nodes of which nothing is left, a bit each
+	full  uint64 // the nodes without free memory, as a bit set
 }
 
-// needOf is a need of memory; left is nil where that is not known.
+// needOf makes a memoryNeed; left is nil if unknown.
 func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
 	m := memoryNeed{tree: t, bytes: bytes, left: left}
 	for i, n := range left {
@@ -27,8 +27,8 @@ func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
 	return m
 }
 
-// matters reports whether it depends on the nodes how far the memory is: it fits not on every
-// node with CPUs.
+// matters reports whether the choice of nodes affects the distance of the memory: the memory
+// does not fit on every node with CPUs.
 func (m *memoryNeed) matters() bool {
 	for i, n := range m.left {
 		if n < m.bytes && !m.tree.machine.Nodes[i].CPUs.Empty() {
@@ -38,12 +38,12 @@ func (m *memoryNeed) matters() bool {
 	return false
 }
 
-// localDistance is what firmware reports for a node to itself (ACPI, SLIT), unreachable the
-// most it can tell.
+// localDistance is the distance of a node to itself (ACPI, SLIT); unreachable is the largest
+// possible value.
 const localDistance, unreachable = 10, 254
 
-// far is how much memory would not be on the nodes themselves, in MiB times how much
-// farther it is than theirs. Where that is more than a limit it says no more than that.
+// far returns how much memory would not be on the nodes themselves, in MiB times the additional
+// distance. It stops counting above limit.
 func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
 	if m.bytes == 0 || m.left == nil {
 		return 0
@@ -69,9 +69,9 @@ func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestLeft returns the node that is nearest to any of some and not done yet, the lowest of
-// equally near ones, and how far it is; -1 where there is none. read is how far the list of
-// each was read.
+// nearestLeft returns the nearest node to any of some that is not done yet, the lowest of
+// equally near ones, and its distance; -1 if there is none. read is the position in each node's
+// list of neighbours.
 func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {
@@ -91,8 +91,8 @@ func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]ui
 	return next, way
 }
 
-// weighMemory works out how far the memory of the one who asks would be from each NUMA node,
-// where that is not the same for all.
+// weighMemory computes the distance of the request's memory from each NUMA node, if the nodes
+// differ.
 func (p *picker) weighMemory() {
 	need := p.tree.needOf(p.want.Memory, p.want.MemoryLeft)
 	if p.want.Memory == 0 || !need.matters() {
@@ -105,7 +105,7 @@ func (p *picker) weighMemory() {
 	}
 }
 
-// farMemory is what weighMemory says, of the NUMA nodes of a candidate.
+// farMemory returns the distance of memory for the NUMA nodes of a candidate.
 func (p *picker) farMemory(nodes uint64) int32 {
 	switch {
 	case p.memory == nil || nodes == 0:
@@ -118,14 +118,14 @@ func (p *picker) farMemory(nodes uint64) int32 {
 
 func clamped(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 
-// weighed is how far memory is, of a question about CPUs.
+// weighed has the distances of memory for a request.
 type weighed struct {
 	need memoryNeed
 	far  [topology.MaxNodes]int32 // from each node alone
 }
 
-// nodesIn are the NUMA nodes, by index, a bit each, at which n CPUs of a group would be chosen,
-// where memory counts. It was measured.
+// nodesIn returns the NUMA nodes, as a bit set of indices, on which n CPUs of a group would be
+// chosen, if memory counts. measure was called before.
 func (p *picker) nodesIn(group, n int) uint64 {
 	if p.memory == nil {
 		return 0
@@ -139,7 +139,7 @@ func (p *picker) nodesIn(group, n int) uint64 {
 	return 0
 }
 
-// nodesOf are those of some groups.
+// nodesOf returns the NUMA nodes of some groups.
 func (p *picker) nodesOf(groups []share) (nodes uint64) {
 	for _, s := range groups {
 		nodes |= p.nodesIn(s.group, s.n)

@@ -8,25 +8,25 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// NodeWant is a question for the NUMA node of a container that shares CPUs there.
+// NodeRequest asks for the NUMA node of a container that shares CPUs there.
 type NodeWant struct {
-	// Nodes are those with room.
+	// Nodes are the nodes with room.
 	Nodes []Room
-	// Memory, MemoryLeft, Near and NearName are as for BindWant.
+	// Memory, MemoryLeft, Near and NearName mean the same as in NodeSetRequest.
 	Memory     uint64
 	MemoryLeft []uint64
 	Near       topology.Set
 	NearName   string
 }
 
-// Room is how much is left of a NUMA node, in milli-CPUs, beside what is asked for.
+// Room is how many milli-CPUs of a NUMA node are left after the request.
 type Room struct {
 	Node int // its id
 	Left int64
 }
 
-// PickNode chooses a NUMA node: by what is near, by memory, and then the one with the most left.
-// ok is false where there is none.
+// PickNode chooses a NUMA node: by what is near, by memory, and then the one with the most
+// left. ok is false if there is none.
 func (t *Tree) PickNode(w NodeWant) (id int, why Reason, ok bool) {
 	s := nodeSearch{tree: t, k: 1, want: &BindWant{Memory: w.Memory, MemoryLeft: w.MemoryLeft, Near: w.Near, NearName: w.NearName}}
 	s.find(s.want)

@@ -6,40 +6,39 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeSet is a choice of NUMA nodes.
+// nodeSet is a candidate set of NUMA nodes.
 type nodeSet struct {
-	nodes uint64 // by index, a bit each
-	left  int    // how many CPUs they have beside those that are wanted
+	nodes uint64 // indices, as a bit set
+	left  int    // how many more CPUs they have than wanted
 	rank  nodeRank
 }
 
-// nodeCriterion is a place in the ranking of sets of equally many nodes: first what
-// follows from the nodes, then from the CPUs that would be chosen there.
+// nodeCriterion is a criterion of the ranking of node sets of one size: first properties of the
+// nodes, then of the CPUs that would be chosen there.
 type nodeCriterion int
 
-// The criteria, the most important first. Where none tells two sets apart, the lowest nodes
-// decide.
+// The criteria, the most important first. If all are equal, the lowest nodes win.
 const (
 	mostNodesNear nodeCriterion = iota
 	fewestPackages
 	nearestMemory
 	shortestBetween
 	mostPreferred
-	ofCPUs // the criteria of CPUs follow, from the fewest kinds of cores on
+	ofCPUs // the criteria of CPUs follow, beginning with the fewest kinds of cores
 )
 
 const lowestNodes = ofCPUs + nodeCriterion(lowest-fewestKinds)
 
-// nodeCriteria are their names, for people.
+// nodeCriteria are the names of the criteria for users.
 var nodeCriteria = [...]string{
-	mostNodesNear:   "the most nodes near ", // NearName says what is near
+	mostNodesNear:   "the most nodes near ", // followed by NearName
 	fewestPackages:  "the fewest packages",
 	nearestMemory:   "the nearest memory",
 	shortestBetween: "the shortest way between them",
 	mostPreferred:   "the most that is preferred",
 }
 
-// nodeRank is a number for each criterion: less is better.
+// nodeRank is a number for each criterion; less is better.
 type nodeRank [lowestNodes]int64
 
 // rule names a criterion.
@@ -63,10 +62,10 @@ func (a *nodeSet) before(b *nodeSet) (yes bool, by nodeCriterion) {
 		}
 	}
 	differ := a.nodes ^ b.nodes
-	return a.nodes&differ&-differ != 0, lowestNodes // of as many nodes, that with the lowest that differs
+	return a.nodes&differ&-differ != 0, lowestNodes // of equally many nodes, the set with the lowest node that differs
 }
 
-// order ranks a set by what is left over.
+// order ranks a set by its CPUs left over.
 func (a *nodeSet) order(roomy bool) {
 	if roomy {
 		a.rank[ofCPUs+nodeCriterion(mostLeft-fewestKinds)] = -int64(a.left)
@@ -75,7 +74,7 @@ func (a *nodeSet) order(roomy bool) {
 	}
 }
 
-// decide chooses of the sets that were found, and says why it is that one.
+// decide returns the best of the sets that were found, and the reason.
 func (s *nodeSearch) decide() (best nodeSet, why Reason) {
 	s.price()
 	best = s.sets[0]
@@ -87,7 +86,7 @@ func (s *nodeSearch) decide() (best nodeSet, why Reason) {
 	return best, s.against(&best)
 }
 
-// against says what decided for the best of the sets that were found.
+// against returns the criteria that decided for the best set.
 func (s *nodeSearch) against(best *nodeSet) Reason {
 	why := Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
 	for i := range s.sets {
@@ -106,7 +105,7 @@ func (s *nodeSearch) against(best *nodeSet) Reason {
 	return why
 }
 
-// lostTo notes what decided against one set.
+// lostTo notes by which criterion a set lost.
 func (s *nodeSearch) lostTo(why *Reason, best, c *nodeSet) {
 	id := -1
 	if s.k == 1 {
@@ -116,21 +115,21 @@ func (s *nodeSearch) lostTo(why *Reason, best, c *nodeSet) {
 	why.against(int(by), s.rule(by), 1, id)
 }
 
-// named is the id of the first node of a set.
+// named returns the id of the first node of a set.
 func (s *nodeSearch) named(nodes uint64) int {
 	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
 }
 
-// price ranks sets by the CPUs that would be chosen there, where nothing before that
-// decides. Those whose nodes do not hold what is wanted after all are left out. Where whole
-// nodes are taken no N CPUs are chosen there: what is left over of these decides.
+// price ranks sets by the CPUs that would be chosen there, if no earlier criterion decides.
+// Sets that turn out too small are dropped. If whole nodes are taken, the number of CPUs left
+// over decides.
 func (s *nodeSearch) price() {
 	if len(s.sets) < 2 || s.want.Whole {
 		return
 	}
 	for i := range s.sets {
 		for b := s.sets[i].nodes; b != 0; b &= b - 1 {
-			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // of nodes that are cut by caches or dies nothing can be said
+			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // nothing is known about nodes that caches or dies cut across
 				return
 			}
 		}
@@ -152,7 +151,8 @@ func (s *nodeSearch) price() {
 	}
 }
 
-// prepareEach starts to choose on single nodes, on each from what the preferences leave there.
+// prepareEach starts a choice on each single node, from the CPUs that the preferences leave
+// there.
 func (s *nodeSearch) prepareEach() {
 	var all topology.Set
 	for i := range s.sets {
@@ -164,12 +164,12 @@ func (s *nodeSearch) prepareEach() {
 	s.picker.from(all)
 }
 
-// preferred applies the preferences without a word. What cannot be kept to is a bit of
-// dropped, the most important first.
+// preferred applies the preferences without noting reasons. Each preference that is skipped is
+// a bit of dropped, the most important first.
 func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.want.Preferences {
 		pref := &p.want.Preferences[i]
-		if pref.Partly { // it is the nodes' to be near
+		if pref.Partly { // the nodes decide what is near
 			continue
 		}
 		dropped <<= 1
@@ -190,7 +190,7 @@ func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64)
 	return free, dropped
 }
 
-// priceOne ranks one set by its CPUs; ok is false where they cannot be chosen.
+// priceOne ranks one set by its CPUs; ok is false if they cannot be chosen.
 func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
 	p, k := &s.picker, 0
 	var groups [topology.MaxNodes]int

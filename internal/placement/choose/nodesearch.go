@@ -8,36 +8,35 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeSearch looks for sets of NUMA nodes. What follows from the nodes alone is compared
-// while they are found: of the sets that are best by that, the first few are kept in sets.
+// nodeSearch searches for sets of NUMA nodes. It compares properties of the nodes during the
+// search, and keeps the first few of the best sets.
 type nodeSearch struct {
 	tree     *Tree
-	picker   picker // says what CPUs of the nodes would cost
+	picker   picker // computes the cost of CPUs on the nodes
 	want     *BindWant
-	holds    [topology.MaxNodes]int // how many CPUs, by node
-	from     [topology.MaxNodes]int // the nodes that hold any
-	nodes    int                    // how many these are
-	near     uint64                 // those near what is to be near
+	holds    [topology.MaxNodes]int // the number of CPUs, by node
+	from     [topology.MaxNodes]int // the nodes with CPUs
+	nodes    int                    // their number
+	near     uint64                 // the nodes near the requested CPUs
 	memory   memoryNeed
-	packages int // how many there may be, where that is asked
+	packages int // how many packages are allowed, if that is limited
 
-	// Of the number of nodes that is tried at the moment:
+	// For the number of nodes that is tried now:
 	k    int
-	some []int                      // the nodes that can be part of a set
-	most [topology.MaxNodes + 1]int // what each of those from there on holds at most
-	// sets are the best so far, worse are others, where they are single nodes. lost is how many
-	// were found by which criterion each is worse than the best.
+	some []int                      // the nodes that can belong to a set
+	most [topology.MaxNodes + 1]int // the largest number of CPUs of the nodes from each one on
+	// sets are the best so far; worse are other single nodes. lost counts the sets that lost,
+	// by criterion.
 	sets, worse []nodeSet
 	lost        [lowestNodes + 1]int
 }
 
-// maxSets is how many sets of nodes are looked at one by one. Where there are
-// more, each node is tried as the first, and the nearest or the emptiest are added to it.
+// maxSets limits the exhaustive search. With more sets, each node is tried as the first one,
+// and the nearest or the emptiest ones are added.
 const maxSets = 5000
 
-// maxPriced is of how many sets of several nodes it is worked out what CPUs there would
-// cost: of those that are equal until then, the ones with the least left over (the most, where
-// that is preferred).
+// maxPriced limits for how many sets of several nodes the CPUs are ranked. Of equal sets, those
+// with the fewest CPUs left over are ranked (the most, if that is preferred).
 const maxPriced = 8
 
 // nodesSoFar is a set of nodes that grows.
@@ -46,7 +45,7 @@ type nodesSoFar struct {
 	n, holds, far   int
 }
 
-// search finds the best sets of k nodes that hold what is wanted.
+// search finds the best sets of k nodes that have enough CPUs.
 func (s *nodeSearch) search(k int) {
 	s.k, s.sets, s.worse, s.lost = k, s.sets[:0], s.worse[:0], [lowestNodes + 1]int{}
 	if !s.candidates() {
@@ -59,7 +58,7 @@ func (s *nodeSearch) search(k int) {
 	s.grow()
 }
 
-// candidates lists the nodes that can be part of a set; ok is false where there is none.
+// candidates lists the nodes that can belong to a set; ok is false if there is none.
 func (s *nodeSearch) candidates() (ok bool) {
 	w := s.want
 	each, even := w.N/s.k, w.Even
@@ -104,8 +103,9 @@ func (s *nodeSearch) with(set nodesSoFar, at int) nodesSoFar {
 	return set
 }
 
-// grow offers sets that are made of each node and those nearest to all it has, of
-// equally near ones the emptiest; and the other way round, as those may be too full.
+// grow offers, for each node, the set of it and the nodes nearest to the set, the emptiest
+// first among equals. It also offers the set of the emptiest nodes, since the nearest ones may
+// be too full.
 func (s *nodeSearch) grow() {
 	seen := make([]uint64, 0, 2*topology.MaxNodes)
 	for _, nearFirst := range [...]bool{true, false} {
@@ -144,7 +144,7 @@ func (s *nodeSearch) grown(seed int, nearFirst bool) nodesSoFar {
 	return set
 }
 
-// offer compares a set with the best by what follows from its nodes.
+// offer compares a set with the best one by the properties of its nodes.
 func (s *nodeSearch) offer(set *nodesSoFar) {
 	c := nodeSet{nodes: set.nodes, left: set.holds - s.want.N}
 	if c.left < 0 {
@@ -167,7 +167,7 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 	way, by := compareNodes(&c, best, nearestMemory)
 	if way <= 0 {
 		limit := int64(math.MaxInt64)
-		if way == 0 { // how much worse it is does not matter
+		if way == 0 { // the exact difference does not matter
 			limit = best.rank[nearestMemory]
 		}
 		c.rank[nearestMemory] = s.memory.far(c.nodes, limit)
@@ -183,7 +183,8 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 	}
 }
 
-// compareNodes compares two sets by the criteria before one, and says which told them apart.
+// compareNodes compares two sets by the criteria before one, and returns the criterion that
+// decided.
 func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterion) {
 	for by := range before {
 		switch {
@@ -196,7 +197,8 @@ func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterio
 	return 0, before
 }
 
-// lose notes that a criterion decided against n sets; single nodes are kept, to name them.
+// lose notes that n sets lost by a criterion; single nodes are kept, so that the reason can
+// name them.
 func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
 	if s.k == 1 {
 		s.worse = append(s.worse, *c)
@@ -204,8 +206,8 @@ func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
 	s.lost[by] += n
 }
 
-// replace begins again with a set that is better than all before by a criterion. Those that
-// were worse than these by a later one are worse than it by this.
+// replace starts again with a set that is better than all before by a criterion. Sets that had
+// lost by a later criterion now lose by this one.
 func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	for i := range s.sets {
 		s.lose(&s.sets[i], by, 1)
@@ -216,7 +218,7 @@ func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	s.sets = append(s.sets[:0], *c)
 }
 
-// keep notes one more of the best sets; of several nodes, only maxPriced of them.
+// keep adds another of the best sets; at most maxPriced sets of several nodes.
 func (s *nodeSearch) keep(c *nodeSet) {
 	s.sets = append(s.sets, *c)
 	if s.k == 1 {
@@ -235,7 +237,7 @@ func (s *nodeSearch) keep(c *nodeSet) {
 	}
 }
 
-// packagesOf is on how many packages a set is.
+// packagesOf returns the number of packages of a set.
 func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
 	if s.tree.packages != nil {
 		return bits.OnesCount64(set.packages)
@@ -247,7 +249,7 @@ func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
 	return s.tree.machine.Count(topology.PackageLevel, all)
 }
 
-// combinations is how many sets of k there are of n, as far as it matters.
+// combinations returns the number of sets of k out of n, or a larger number than matters.
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {

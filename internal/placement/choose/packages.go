@@ -8,17 +8,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// maxPackages bounds of how many packages every choice is looked at. Where there
-// are more, those that were filled first stay.
+// maxPackages limits on how many packages every choice is tried. With more packages, the ones
+// that were filled first stay.
 const maxPackages = 8
 
-// inner is a group inside a package, with how many of its CPUs are free.
+// inner is a group inside a package, with its number of free CPUs.
 type inner struct{ group, pkg, have int }
 
-// overPackages improves on n CPUs that were divided over packages, one filled
-// after the other, at some cost: where as few packages have them on fewer dies, or
-// on no more dies and fewer NUMA nodes, it returns these and of how many they are. What
-// is used with others is where these are.
+// overPackages improves a division of n CPUs over packages, which filled one package after
+// another. If as few packages have the CPUs on fewer dies, or on no more dies and fewer NUMA
+// nodes, it returns that division and the number of choices.
 func (p *picker) overPackages(g *group, n int, filled []share, c cost) (best []share, level topology.Level, of int) {
 	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.beside != nil {
 		return nil, 0, 0
@@ -37,8 +36,7 @@ func (p *picker) overPackages(g *group, n int, filled []share, c cost) (best []s
 	return best, level, of
 }
 
-// inside lists the groups of a level that have free CPUs, those with the most
-// first.
+// inside lists the groups of a level that have free CPUs, those with the most first.
 func (p *picker) inside(g *group, l topology.Level) []inner {
 	parts := make([]inner, 0, len(p.tree.machine.Groups(l)))
 	var add func(at, pkg int)
@@ -60,14 +58,14 @@ func (p *picker) inside(g *group, l topology.Level) []inner {
 	return parts
 }
 
-// packageSet is some packages, by their place in the machine.
+// packageSet is a set of packages, by their index.
 type packageSet uint64
 
 const everyPackage = ^packageSet(0)
 
 func (s packageSet) has(pkg int) bool { return pkg < 64 && s&(1<<pkg) != 0 }
 
-// packages lists the choices of as many packages as were filled.
+// packages lists the sets of as many packages as were filled.
 func (p *picker) packages(g *group, filled []share) []packageSet {
 	if len(g.parts) > maxPackages {
 		var s packageSet
@@ -103,10 +101,10 @@ func needed(parts []inner, n int, in packageSet) int {
 	return len(parts) + 1
 }
 
-// fewest divides n over as few parts as possible, in the first of the sets of
-// packages that do with as few: all of the largest, and the best that holds the
-// rest. Nearness counts for the last one alone; with 64 NUMA nodes it would cost
-// more to look at all ways.
+// fewest divides n over as few parts as possible, in the first of the sets of packages that
+// need the fewest. It takes all of the largest parts, and the best part that has the rest.
+// Nearness counts only for the last part: with 64 NUMA nodes all combinations would take too
+// long.
 func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share, c cost, ok bool) {
 	least, in := len(parts)+1, packageSet(0)
 	for _, s := range sets {
@@ -141,7 +139,7 @@ func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share
 	return shares, c, true
 }
 
-// dies is on how many dies some groups are: those inside of a die do not count it.
+// dies returns the number of dies of some groups. A group inside a die does not count that die.
 func (p *picker) dies(shares []share) (n int16) {
 	var seen [topology.MaxNodes]int
 	for _, s := range shares {

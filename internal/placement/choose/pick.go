@@ -4,7 +4,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// picker is one question while it is answered.
+// picker answers one request.
 type picker struct {
 	tree *Tree
 	want Want
@@ -13,30 +13,30 @@ type picker struct {
 	// near are CPUs that are preferred as far as possible.
 	near     topology.Set
 	nearName string
-	// leave is what is left of NUMA nodes.
+	// leave is the number of CPUs that must stay free on NUMA nodes.
 	leave []leave
-	// memory is how far it would be, nil where that is the same everywhere.
+	// memory has the distances of memory; nil if they are the same everywhere.
 	memory *weighed
 
 	*scratch
-	// Of the set that is chosen from at the moment, by group:
+	// Of the set that is chosen from now, by group:
 	free   topology.Set
-	have   tally // how many of its CPUs are free, less those that are left to others
-	beside tally // how many of its CPUs are in Beside; nil where that is empty
-	nearby tally // how many of those that are free are near; nil where nothing is
-	shared tally // how many of those that are free are Shared; nil where that is empty
-	wholes tally // how many of those that are free are in whole cores; nil where that does not matter
-	// besideNodes are the NUMA nodes of Beside, by index.
+	have   tally // the number of free CPUs, without those that must stay free
+	beside tally // the number of CPUs in UsedWith; nil if that is empty
+	nearby tally // the number of free CPUs that are near; nil if none is near
+	shared tally // the number of free CPUs that are Shared; nil if that is empty
+	wholes tally // the number of free CPUs in whole cores; nil if that does not matter
+	// besideNodes are the NUMA nodes of UsedWith, by index.
 	besideNodes []int
 }
 
-// leave is how many CPUs of a NUMA node, by its index, are left.
+// leave is how many CPUs of a NUMA node, by its index, must stay free.
 type leave struct{ node, n int }
 
 // share is how many CPUs a group gives.
 type share struct{ group, n int }
 
-// from starts to choose from other CPUs.
+// from starts a choice from other CPUs.
 func (p *picker) from(free topology.Set) {
 	p.free = free
 	p.known.reset(len(p.tree.groups) + p.tree.shapes)
@@ -61,7 +61,7 @@ func (p *picker) from(free topology.Set) {
 	}
 }
 
-// count returns how many CPUs of a set each group has, and nil of the empty set, unless
+// count returns how many CPUs of a set each group has. It returns nil for an empty set, unless
 // it is the set that is chosen from.
 func (p *picker) count(what int, s *topology.Set) tally {
 	if what != haveTally && s.Empty() {
@@ -71,8 +71,8 @@ func (p *picker) count(what int, s *topology.Set) tally {
 	return p.tallies[what]
 }
 
-// hold takes what is left to others out of what NUMA nodes have. Inside of a node it
-// does not matter which CPUs these are.
+// hold subtracts the CPUs that must stay free from the free CPUs of NUMA nodes. Which CPUs of a
+// node these are does not matter.
 func (p *picker) hold() {
 	groups := p.tree.groups
 	for i := len(groups) - 1; i >= 0; i-- {
@@ -96,8 +96,8 @@ func (p *picker) besides(group int) int {
 	return int(p.beside[group])
 }
 
-// take adds n CPUs of a group to the answer, walking inwards, and notes what
-// decided on the way. It reports whether there was a way.
+// take adds n CPUs of a group to the answer, from the outside in, and notes the reasons. It
+// reports whether that was possible.
 func (p *picker) take(at, n int) bool {
 	g := &p.tree.groups[at]
 	if g.ofCores {
@@ -126,7 +126,7 @@ func (p *picker) take(at, n int) bool {
 	return ok
 }
 
-// runnersUp notes what decided against each other part that holds all.
+// runnersUp notes the criterion by which each other sufficient part lost.
 func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 	for _, part := range parts {
 		if r.Of < 2 || part == best.group || int(p.have[part]) < n {
@@ -144,10 +144,10 @@ func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 	}
 }
 
-// split says which parts of a group give n CPUs: of is how many hold them all, and best
-// the best of these. Where it is 0, several give a part: none holds all, or some are
-// beside those they are used with, and that takes no new group and no core more; or, inside
-// of a NUMA node of a hybrid processor, fewer cores are taken in part.
+// split decides which parts of a group give n CPUs. of is the number of parts that have enough,
+// and best is the best of them. If of is 0, several parts give a share, for one of three
+// reasons: none has enough; some have UsedWith CPUs, and no new group and no more cores are
+// needed; or, in a NUMA node of a hybrid processor, fewer cores are split.
 func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f filling, ok bool) {
 	best, by, of = p.best(g.parts, n, nil)
 	if of > 0 && (p.beside == nil || best.beside > 0) {
@@ -167,8 +167,8 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 	return best, by, 0, f, ok
 }
 
-// wholer fills several parts of a NUMA node instead of the best one that holds all, where that
-// takes fewer cores in part.
+// wholer fills several parts of a NUMA node instead of the best one with enough CPUs, if that
+// splits fewer cores.
 func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
 	if p.wholes == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.byKind(g) {
 		return f, false
@@ -181,8 +181,8 @@ func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
 	return f, true
 }
 
-// takeThreads adds the lowest free threads of a core, those first that are near and
-// that nobody else runs on.
+// takeThreads adds the lowest free threads of a core, first those that are near and that others
+// do not use.
 func (p *picker) takeThreads(s share) {
 	turns := p.turns()
 	for turn := range turns {
@@ -203,7 +203,7 @@ func (p *picker) turnOfCPU(cpu int) int {
 	return p.turnOf(!p.near.Has(cpu), sharing)
 }
 
-// measure says what take would cost, without a word.
+// measure returns the cost of take, without noting reasons.
 func (p *picker) measure(at, n int) (c cost, ok bool) {
 	g := &p.tree.groups[at]
 	key := at
@@ -223,7 +223,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 		}
 		p.release(f.shares)
 	}
-	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // those of cores are counted
+	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // those of cores are counted, not cached
 		c.spans[l]++
 	}
 	if g.ofKind && g.threads == nil {
@@ -233,17 +233,15 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	return c, ok
 }
 
-// alike reports whether a group is entirely free, and nothing of it is better or worse
-// to have.
+// alike reports whether a group is entirely free, and all its CPUs are equally good.
 func (p *picker) alike(at int) bool {
 	return int(p.have[at]) == p.tree.groups[at].size && p.besides(at) == 0 &&
 		(p.memory == nil || p.tree.groups[at].node >= 0) &&
 		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
 }
 
-// best returns the best of the groups that hold n, by what criterion it beat the
-// next best, and how many there were. Groups already used are left out, and
-// nearness to them counts.
+// best returns the best group with n CPUs, the criterion by which it beat the next best, and
+// their number. It leaves out groups that are used already, and prefers groups near them.
 func (p *picker) best(parts []int, n int, used []share) (best candidate, by criterion, of int) {
 	var next rank
 	for _, part := range parts {
@@ -275,8 +273,8 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, by crit
 	return best, by, of
 }
 
-// far returns how far a group is from others, and from those beside, as the sum over
-// their NUMA nodes.
+// far returns the distance of a group from others and from UsedWith, as the sum over their NUMA
+// nodes.
 func (p *picker) far(part int, others []share) int {
 	sum, at := 0, p.tree.groups[part].node
 	if at >= 0 {

@@ -4,25 +4,23 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// candidate is a group that holds all that is wanted of it, and what that would
-// cost.
+// candidate is a group with enough CPUs, and the cost of choosing them there.
 type candidate struct {
 	rank   rank
 	group  int
 	cost   cost
-	far    int // from the groups already filled, and those beside
-	beside int // how many CPUs it has that the chosen ones are used with
-	left   int // how many of its CPUs are free
-	// nodes are the NUMA nodes of it and of the groups already filled, by index, a bit each,
-	// where memory counts.
+	far    int // the distance from the groups that are filled already, and from UsedWith
+	beside int // the number of its CPUs in UsedWith
+	left   int // the number of its free CPUs
+	// nodes are the NUMA nodes of it and of the groups that are filled already, as a bit set of
+	// indices, if memory counts.
 	nodes uint64
 }
 
-// cost is what a choice uses up: how many groups of each level it is in, of how
-// many kinds the cores are in each NUMA node, and how many CPUs are of efficient
-// ones; how many cores it takes a part of, and how many of these were whole; how many of
-// its CPUs are near, and on how many others run. A core of which the one who asks has
-// the rest is no further one, and one that is taken in part less.
+// cost is what a choice uses: the number of groups of each level, the kinds of cores in each
+// NUMA node, the CPUs of efficient cores, the split cores and how many of these were whole, the
+// near CPUs, and the Shared CPUs. A core whose other threads are in UsedWith is no additional
+// core, and counts as one split core less if it is completed.
 type cost struct {
 	spans            [topology.CoreLevel + 1]int16
 	kinds, efficient int16
@@ -40,11 +38,11 @@ func (c cost) plus(d cost) cost {
 	return c
 }
 
-// criterion is a place in the ranking.
+// criterion is a position in the ranking.
 type criterion int
 
-// The criteria, the most important first. The first that tells two candidates apart
-// decides; where none does, the lowest CPU.
+// The criteria, the most important first. The first that differs decides; if all are equal, the
+// lowest CPU wins.
 const (
 	mostBeside criterion = iota
 	fewestDies
@@ -67,12 +65,12 @@ const (
 	lowest
 )
 
-// criteria are their names, for people.
+// criteria are the names of the criteria for users.
 var criteria = [...]string{
 	mostBeside:      "the most CPUs beside those it works with",
 	fewestDies:      "the fewest dies",
 	fewestNodes:     "the fewest NUMA nodes",
-	mostCPUsNear:    "the most CPUs near ", // what is near is said by the question
+	mostCPUsNear:    "the most CPUs near ", // followed by the request's NearName
 	leastFarMemory:  "the nearest memory",
 	shortestWay:     "the shortest way to the others chosen",
 	fewestKinds:     "the fewest kinds of cores",
@@ -90,10 +88,10 @@ var criteria = [...]string{
 	lowest:          "the lowest CPU",
 }
 
-// rank is a number for each criterion: less is better.
+// rank is a number for each criterion; less is better.
 type rank [lowest]int32
 
-// rank says what a candidate is worth by each criterion.
+// rank returns the rank of a candidate.
 func (p *picker) rank(c *candidate) rank {
 	r := rank{
 		mostBeside:      -int32(c.beside),
@@ -131,8 +129,7 @@ func (p *picker) rank(c *candidate) rank {
 	return r
 }
 
-// before reports whether a is better than b, and by which criterion. b comes first in the
-// order of the lowest CPU.
+// before reports whether a is better than b, and by which criterion. b has the lower CPU.
 func (a *rank) before(b *rank) (yes bool, by criterion) {
 	for i := range a {
 		if a[i] != b[i] {

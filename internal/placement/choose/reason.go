@@ -14,51 +14,47 @@ type Step uint8
 
 // The steps.
 const (
-	// Narrowed: a preference was kept, or dropped because too little was left.
+	// Narrowed: a preference was applied, or skipped because too little was left.
 	Narrowed Step = iota
-	// Entered: one of several groups that hold everything was chosen.
+	// Entered: one of several groups with enough CPUs was chosen.
 	Entered
-	// Filled: no group holds everything, so several were filled.
+	// Filled: no group has enough CPUs, so several were filled.
 	Filled
 	// Divided: the count was divided over all groups of a level.
 	Divided
-	// Bound: Left NUMA nodes were chosen, of Of sets of as many that hold
-	// everything.
+	// NodesChosen: Left NUMA nodes were chosen, out of Of sets of that size with enough CPUs.
 	Bound
 )
 
-// Reason is one thing that decided. It is kept as numbers and put into words
-// only for reports.
+// Reason is one reason of a choice. It is stored as numbers, and formatted only for reports.
 type Reason struct {
 	Step Step
-	// Rule names the preference, or the criterion of the ranking that told the
-	// chosen group from the next best.
+	// Rule names the preference, or the criterion by which the chosen group beat the next best.
 	Rule  string
 	Level topology.Level
-	Kinds bool // of kinds of cores, not of groups of a level
-	// Of is how many groups, or CPUs, there were to choose from; Left how many
-	// of them the preference left.
+	Kinds bool // groups are kinds of cores, not groups of a level
+	// Of is the number of groups, or CPUs, to choose from. Left is how many of them the
+	// preference left.
 	Of, Left    int
 	Avoid, Kept bool
-	// Against says what decided against the others that hold everything, the criterion
-	// that is looked at last first.
+	// LostTo says by which criteria the other sufficient groups lost, the last criterion first.
 	LostTo []Against
-	// Partly: as many CPUs as possible were preferred where not all could be had.
+	// Partly: as many preferred CPUs as possible were taken, since there were not enough.
 	Partly bool
 }
 
-// Against is a criterion that decided against N others.
+// Loss is a criterion by which N others lost.
 type Against struct {
 	Rule string
 	N    int
-	// IDs are those of packages or NUMA nodes, or the first CPUs of what else it is; none of
-	// sets of several NUMA nodes.
+	// IDs are those of packages or NUMA nodes, or the first CPUs of other groups; none for sets
+	// of several NUMA nodes.
 	IDs []int
 	by  int
 }
 
-// against notes that a criterion, a number that is higher for those looked at later, decided
-// against n more. id is that of one, or -1.
+// against notes that n more others lost by a criterion; later criteria have higher numbers. id
+// is one of them, or -1.
 func (r *Reason) against(by int, rule string, n, id int) {
 	i, known := slices.BinarySearchFunc(r.LostTo, by, func(a Against, by int) int { return by - a.by })
 	if !known {
@@ -71,7 +67,7 @@ func (r *Reason) against(by int, rule string, n, id int) {
 	r.Rule = r.LostTo[0].Rule
 }
 
-// String puts a reason into words.
+// String formats a reason.
 func (r Reason) String() string {
 	switch r.Step {
 	case Narrowed:
@@ -106,8 +102,8 @@ func (r Reason) String() string {
 	}
 }
 
-// rules names what decided; where that was not the same for all others, against whom each
-// did.
+// rules names the criteria that decided and, if there were several, the others that lost by
+// each.
 func (r Reason) rules() string {
 	if len(r.LostTo) < 2 {
 		return r.Rule
@@ -129,7 +125,7 @@ func (r Reason) rules() string {
 	return strings.Join(parts, ", ")
 }
 
-// what names the groups a reason is about.
+// what names the kind of groups a reason is about.
 func (r Reason) what() string {
 	if r.Kinds {
 		return "core kind"
@@ -137,7 +133,7 @@ func (r Reason) what() string {
 	return r.Level.String()
 }
 
-// count writes a number of things.
+// count formats a number of things.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

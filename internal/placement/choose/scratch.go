@@ -6,15 +6,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// scratch is room that a question works in. One is used for many questions, so that an
-// answer costs no memory.
+// scratch has the buffers of a request. They are reused, so that an answer allocates no memory.
 type scratch struct {
 	tallies [tallies]tally
 	known   memo
 	some    []share
-	lists   [][]share // that nothing uses at the moment
+	lists   [][]share // that are not in use
 	weighed weighed
-	// sets are choices of NUMA nodes: those that are equal by their nodes, and others.
+	// sets are sets of NUMA nodes: the best ones, and others.
 	sets, worse []nodeSet
 }
 
@@ -31,7 +30,7 @@ const (
 // tally is a number for each group.
 type tally []int32
 
-// count says how many CPUs of a set each group of a tree has.
+// count counts how many CPUs of a set each group of a tree has.
 func (t *Tree) count(into tally, s *topology.Set) tally {
 	if into == nil {
 		into = make(tally, len(t.groups))
@@ -49,7 +48,7 @@ func (t *Tree) count(into tally, s *topology.Set) tally {
 	return into
 }
 
-// list returns an empty list; release takes it back.
+// list returns an empty list; release returns it to the pool.
 func (s *scratch) list() []share {
 	last := len(s.lists) - 1
 	if last < 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// threads divides n over the cores of a group, into p.some, and says what that
-// costs: the rest of cores it is used with, whole cores as long as they fit, and what is
-// then missing out of one that is broken already, the fullest that holds it.
+// threads divides n over the cores of a group, into p.some, and returns the cost. It takes the
+// remaining threads of cores in UsedWith, then whole cores that fit, then the missing threads
+// of one split core, the fullest that has enough.
 func (p *picker) threads(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -27,8 +27,8 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 
 func (p *picker) whole(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
 
-// completing takes what is free of cores that have CPUs beside, where all of it fits, and
-// returns how many CPUs are still missing.
+// completing takes the free threads of cores in UsedWith, if all of them fit, and returns how
+// many CPUs are still missing.
 func (p *picker) completing(cores []int, n int) int {
 	if p.beside == nil || p.want.Cores == WholeCores {
 		return n
@@ -42,14 +42,14 @@ func (p *picker) completing(cores []int, n int) int {
 	return n
 }
 
-// rest reports whether what is free of a core is the rest of one that it is used with.
+// rest reports whether the free threads of a core complete a core in UsedWith.
 func (p *picker) rest(core int) bool {
 	beside, have := p.besides(core), int(p.have[core])
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
 }
 
-// wholeCores takes whole cores that fit and returns how many CPUs are still
-// missing. Large cores come first: small ones fill what is left over.
+// wholeCores takes whole cores that fit and returns how many CPUs are still missing. Large
+// cores come first, since small ones can fill the remainder.
 func (p *picker) wholeCores(cores []int, n int) int {
 	turns := p.turns()
 	for size := p.tree.threads; size > 0 && n > 0; size-- {
@@ -68,8 +68,8 @@ func (p *picker) wholeCores(cores []int, n int) int {
 	return n
 }
 
-// parts takes n threads of cores that are not taken whole. n is less than any
-// whole core has that is left.
+// parts takes n threads of cores that are not taken whole. n is less than the size of each
+// whole core that is left.
 func (p *picker) parts(cores []int, n int) int {
 	taken := len(p.some)
 	if core := p.fullest(cores, n, false, taken); core >= 0 {
@@ -94,9 +94,9 @@ func (p *picker) parts(cores []int, n int) int {
 	return n
 }
 
-// fullest returns the core with the fewest free threads that are n or more, of
-// the whole ones or of the broken ones, those first that are near and of equally full
-// ones those nobody else runs on; -1 where there is none.
+// fullest returns the core with the fewest free threads that has at least n, of the whole or of
+// the split cores. Near cores come first; of equal ones, those with the fewest Shared CPUs; -1
+// if there is none.
 func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
@@ -110,8 +110,8 @@ func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	return best
 }
 
-// taken reports whether a core is one of the first n that were taken, as a whole or to
-// complete it.
+// taken reports whether a core is one of the first n that were taken, as a whole or to complete
+// it.
 func (p *picker) taken(core, n int) bool {
 	if n == 0 || !p.whole(core) && !p.rest(core) {
 		return false
@@ -122,8 +122,8 @@ func (p *picker) taken(core, n int) bool {
 	return isUsed(p.some[:n], core)
 }
 
-// oneOfEach takes one thread of each core, whole cores first, before it takes a
-// second one of any.
+// oneOfEach takes one thread of each core, whole cores first, before it takes a second one of
+// any.
 func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
 		for turn := range p.turns() {
@@ -148,7 +148,7 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	return p.threadCost(), n == 0
 }
 
-// threadCost is what the threads of p.some cost.
+// threadCost returns the cost of the threads in p.some.
 func (p *picker) threadCost() (c cost) {
 	for _, s := range p.some {
 		g := &p.tree.groups[s.group]
@@ -166,7 +166,7 @@ func (p *picker) threadCost() (c cost) {
 	return c
 }
 
-// addCore adds what n threads of a core cost, of which the one who asks may have others.
+// addCore adds the cost of n threads of a core, of which beside are in UsedWith.
 func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	if rest {
 		if n+beside == g.size {
@@ -188,7 +188,7 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	}
 }
 
-// turns is how many turns cores are taken in: see turnOf.
+// turns returns in how many passes cores are taken: see turnOf.
 func (p *picker) turns() int {
 	n := 1
 	if p.shared != nil {
@@ -200,12 +200,12 @@ func (p *picker) turns() int {
 	return n
 }
 
-// turn is the turn of a core.
+// turn returns the pass in which a core is taken.
 func (p *picker) turn(core int) int {
 	return p.turnOf(p.distant(core) > 0, p.sharing(core))
 }
 
-// distant is 1 for a core that has nothing of what is near.
+// distant is 1 for a core without near CPUs.
 func (p *picker) distant(core int) int {
 	if p.nearby != nil && p.nearby[core] == 0 {
 		return 1
@@ -213,8 +213,8 @@ func (p *picker) distant(core int) int {
 	return 0
 }
 
-// turnOf says in which of several turns a core or CPU is taken: first what is near, and
-// of that what has the fewest CPUs others run on.
+// turnOf returns in which pass a core or CPU is taken: first near ones, and of these the ones
+// with the fewest Shared CPUs.
 func (p *picker) turnOf(far bool, sharing int) (turn int) {
 	if far && p.nearby != nil {
 		turn = p.turns() / 2

@@ -8,42 +8,42 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Tree is a machine as the allocator walks it: each group divided by the next
-// level that divides it. It is made once for a machine and then only read.
+// Tree is the machine as a tree: each group is divided by the next level that divides it. It is
+// built once and then only read.
 type Tree struct {
 	machine *topology.Machine
 	groups  []group // the root first, parents before their parts
 	threads int     // of the largest core
-	uniform bool    // all cores have as many
-	hybrid  bool    // they have not, and there are several kinds
-	shapes  int     // how many there are
-	cores   [][]int // the CPUs of each, by the machine's number of the core
-	// byNode is the group of each NUMA node, by its index; -1 where it is none.
+	uniform bool    // all cores have the same number of threads
+	hybrid  bool    // cores differ in their number of threads, and there are several kinds of cores
+	shapes  int     // the number of shapes
+	cores   [][]int // the CPUs of each core, by the machine's core index
+	// byNode is the group of each NUMA node, by its index; -1 if no group is the node.
 	byNode []int
-	// nearest lists the NUMA nodes by how near they are to each, by index; packages has the
-	// packages of each, a bit each, and is nil where there are more than 64.
+	// nearest lists for each NUMA node all nodes by distance, by index. packages has the
+	// packages of each node as a bit set; nil if there are more than 64.
 	nearest  [][]uint8
 	packages []uint64
 	// leaf is the innermost group of each CPU.
 	leaf [topology.MaxCPUs]int32
-	// spare are scratches for further questions: they hold nothing but room.
+	// spare are buffers for further requests.
 	spare sync.Pool
 }
 
-// group is some CPUs that are close to each other.
+// group is a set of CPUs that are close to each other.
 type group struct {
-	// outer and inner are the levels whose group this is: a package with one
-	// NUMA node and one L3 cache is all three.
+	// outer and inner are the levels of the group: a package with one NUMA node and one L3
+	// cache is all three.
 	outer, inner topology.Level
 	size         int
-	threads      []int // the CPUs of a core; nil where there is more than one
-	node         int   // index of the NUMA node all CPUs are at, or -1
-	parts        []int // indices of what it is divided into
-	parent       int   // index of what it is a part of; -1 of the root
-	ofCores      bool  // the parts are cores, or it is one
-	ofKind       bool  // it is the cores of one kind of a NUMA node
-	efficient    bool  // all cores are
-	// Groups of one shape are divided alike all the way down.
+	threads      []int // the CPUs of a core; nil for more than one core
+	node         int   // index of the NUMA node of all its CPUs, or -1
+	parts        []int // indices of its parts
+	parent       int   // index of its parent; -1 for the root
+	ofCores      bool  // its parts are cores, or it is one
+	ofKind       bool  // it has the cores of one kind of a NUMA node
+	efficient    bool  // all its cores are efficient
+	// Groups of one shape are divided in the same way at each level.
 	shape int
 }
 
@@ -64,7 +64,7 @@ func NewTree(m *topology.Machine) *Tree {
 	for i := range t.byNode {
 		t.byNode[i] = -1
 	}
-	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups last, where several are the node
+	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups last, in case several groups are the node
 		if g := &t.groups[at]; g.node >= 0 && g.outer <= topology.NodeLevel && g.size == m.Nodes[g.node].CPUs.And(m.Online()).Len() {
 			t.byNode[g.node] = at
 		}
@@ -73,7 +73,7 @@ func NewTree(m *topology.Machine) *Tree {
 	return t
 }
 
-// neighbours works out what is asked again and again of pairs of NUMA nodes.
+// neighbours precomputes distances between NUMA nodes.
 func (t *Tree) neighbours() {
 	m := t.machine
 	if packages := len(m.Groups(topology.PackageLevel)); packages <= 64 {
@@ -94,9 +94,8 @@ func (t *Tree) neighbours() {
 	}
 }
 
-// add appends the group of some CPUs and everything below it. level is the
-// outermost it is a group of; ofKind says that a NUMA node was divided by kinds of
-// cores.
+// add appends the group of some CPUs and all groups below it. level is its outermost level.
+// ofKind says that a NUMA node was divided by kinds of cores.
 func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind bool, shapes map[string]int) int {
 	at := len(t.groups)
 	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, ofCores: true, ofKind: ofKind}
@@ -108,13 +107,14 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // a kind of cores that has several
+		if level == g.outer { // a kind of cores with several cores
 			g.inner = level - 1
 		}
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
-			// As where each has an L2 cache of its own; NUMA nodes of one core are nodes.
+			// Parts that are one core each, as if each had an L2 cache of its own; NUMA nodes
+			// of one core stay nodes.
 			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds && g.node >= 0
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
@@ -139,8 +139,8 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 	return at
 }
 
-// divideOrKinds splits CPUs into the groups of a level, or, before L3 caches, into several
-// kinds of cores; ofKind says that this was done.
+// divideOrKinds splits CPUs into the groups of a level. Before L3 caches it splits them by kind
+// of core, if there are several kinds, and reports that in kinds.
 func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, ofKind bool) (sets []topology.Set, kinds bool) {
 	if level == topology.L3Level && !ofKind {
 		if byKind := t.kinds(cpus); len(byKind) > 1 {
@@ -150,7 +150,7 @@ func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, ofKind boo
 	return t.divide(cpus, level), false
 }
 
-// divide splits CPUs into the parts that different groups of a level have.
+// divide splits CPUs into the groups of a level.
 func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	var parts []topology.Set
 	for !cpus.Empty() {
@@ -161,9 +161,9 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	return parts
 }
 
-// kinds splits CPUs by the kind of their cores, those with the lowest CPU first.
-// On a hybrid processor an owner is on one kind where that holds it: its threads
-// would not be equally fast on two.
+// kinds splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid
+// processor an owner gets cores of one kind if these are enough, since its threads would run at
+// different speeds.
 func (t *Tree) kinds(cpus topology.Set) []topology.Set {
 	var parts []topology.Set
 	for !cpus.Empty() {
@@ -184,7 +184,7 @@ func (t *Tree) byKind(g *group) bool {
 	return part.ofKind && part.outer > topology.NodeLevel
 }
 
-// nodeOf returns the index of the one NUMA node CPUs are at, or -1.
+// nodeOf returns the index of the only NUMA node of the CPUs, or -1.
 func (t *Tree) nodeOf(cpus topology.Set) int {
 	first, _ := t.machine.NodeIndex(t.machine.CPUs[cpus.First()].Node)
 	if t.machine.Nodes[first].CPUs.Contains(cpus) {
@@ -193,7 +193,7 @@ func (t *Tree) nodeOf(cpus topology.Set) int {
 	return -1
 }
 
-// id names a group for people: the id of a package or NUMA node, else its first CPU.
+// id identifies a group for users: the id of a package or NUMA node, otherwise its first CPU.
 func (t *Tree) id(at int) int {
 	g := &t.groups[at]
 	for g.threads == nil {

@@ -1,9 +1,9 @@
 package choose
 
-// fillWhole divides n over several parts so that as few cores as possible are taken in part:
-// on hybrid processors that comes before how many caches these are of. The parts with the most
-// whole cores give all of these until one holds the rest, or one that gives some already does;
-// only where there are no whole cores left threads of others are taken.
+// fillWhole divides n over several parts so that as few cores as possible are split. On hybrid
+// processors that matters more than the number of caches. The parts with the most whole cores
+// give all of these, until one part has enough for the rest. It takes threads of split cores
+// only if no whole cores are left.
 func (p *picker) fillWhole(parts []int, n int) (f filling, ok bool) {
 	var at [maxWholeParts]share
 	used := at[:0]
@@ -35,11 +35,10 @@ func (p *picker) fillWhole(parts []int, n int) (f filling, ok bool) {
 	return f, ok
 }
 
-// maxWholeParts is how many parts whole cores are taken of at most.
+// maxWholeParts limits how many parts give whole cores.
 const maxWholeParts = 64
 
-// mostWhole returns the part with the most CPUs in whole cores of those not used yet; -1
-// where none has any.
+// mostWhole returns the unused part with the most CPUs in whole cores; -1 if none has any.
 func (p *picker) mostWhole(parts []int, used []share) int {
 	best := -1
 	for _, part := range parts {
@@ -50,8 +49,8 @@ func (p *picker) mostWhole(parts []int, used []share) int {
 	return best
 }
 
-// lastWhole adds the last n CPUs to shares where they cost no more cores taken in part than
-// they must: beside what a part gives already, or as the share of another.
+// lastWhole adds the last n CPUs to shares if that splits no more cores than necessary: to a
+// part that gives CPUs already, or as the share of another part.
 func (p *picker) lastWhole(parts []int, used []share, n int) (shares []share, done bool) {
 	least := int16(0)
 	if n%p.tree.threads != 0 {
@@ -70,7 +69,7 @@ func (p *picker) lastWhole(parts []int, used []share, n int) (shares []share, do
 	return append(used, share{last.group, n}), true
 }
 
-// addThreads adds n CPUs more, of parts that give some already and then of those with the
+// addThreads adds n more CPUs, from parts that give some already and then from those with the
 // most.
 func (p *picker) addThreads(parts []int, used []share, n int) (shares []share, ok bool) {
 	for i, s := range used {
