@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Groups keeps which cookie belongs to which group. A group is known while one of
-// its threads lives. Its methods may be called at once from many goroutines.
+// Groups records which cookie belongs to which group. A group is known while one of its threads
+// lives. Its methods may be called by several goroutines at once.
 type Groups struct {
 	kernel Kernel
 
@@ -21,21 +21,21 @@ type Groups struct {
 	crowded int               // the number of groups at which dead ones are removed
 }
 
-// fewGroups is a number of groups that is too small to look for dead ones.
+// fewGroups is the number of groups below which dead ones are not searched.
 const fewGroups = 64
 
-// New makes groups of a kernel's threads.
+// New makes Groups for a kernel's threads.
 func New(k Kernel) *Groups {
 	return &Groups{kernel: k, cookies: map[string]uint64{}, members: map[string][]int{}, groups: map[uint64]string{}}
 }
 
-// maxRounds limits how often new threads are looked for while some are moved.
+// maxRounds limits how often Join looks for new threads.
 const maxRounds = 5
 
-// Join gives threads the cookie of a group, "" for none, and reports whether there
-// were any, and whether one had another. Threads that start meanwhile have their
-// parent's cookie, so it repeats until there are no new ones. A cookie from an
-// earlier run of ours counts as the group's.
+// Join gives threads the cookie of a group, "" for none. It reports whether there were any
+// threads, and whether one had another cookie. Threads that start meanwhile have their parent's
+// cookie, so Join repeats until there are no new ones. A cookie from an earlier run of the
+// agent counts as the group's.
 func (g *Groups) Join(group string, threads func() ([]int, error)) (found, changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +63,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 	for _, id := range threads {
 		have, err := g.kernel.Cookie(id)
 		switch {
-		case errors.Is(err, syscall.ESRCH): // ended meanwhile
+		case errors.Is(err, syscall.ESRCH): // the thread has ended meanwhile
 			continue
 		case err != nil:
 			return changed, fmt.Errorf("ask for the cookie of thread %d: %w", id, err)
@@ -73,7 +73,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 		case have == want && (group == "" || want != 0):
 			continue
 		case group != "" && want == 0 && have != 0 && (owner == "" || owner == group):
-			from, want = id, have // of an earlier run
+			from, want = id, have // from an earlier run
 			g.knowLocked(group, want)
 			continue
 		case group != "" && want == 0:
@@ -113,8 +113,8 @@ func (g *Groups) knowLocked(group string, cookie uint64) {
 	if len(g.cookies) <= max(g.crowded, fewGroups) {
 		return
 	}
-	// No event reports the end of a group: its last thread ends, and its name does
-	// not come again.
+	// No event reports the end of a group: its last thread ends, and its name is not used
+	// again.
 	for _, other := range slices.Collect(maps.Keys(g.cookies)) {
 		if other != group {
 			g.memberLocked(other)
@@ -123,9 +123,8 @@ func (g *Groups) knowLocked(group string, cookie uint64) {
 	g.crowded = 2 * len(g.cookies)
 }
 
-// memberLocked returns a live thread of a group and its cookie, or zeros. It
-// removes threads that have ended or have another cookie; without a member the
-// cookie is gone.
+// memberLocked returns a live thread of a group and its cookie, or zeros. It removes threads
+// that have ended or have another cookie. Without a member the cookie is gone.
 func (g *Groups) memberLocked(group string) (thread int, cookie uint64) {
 	seen := map[int]bool{}
 	var live []int

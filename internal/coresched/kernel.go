@@ -10,21 +10,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel are the kernel's calls for cookies of single threads.
+// Kernel has the kernel's calls for cookies of single threads.
 type Kernel interface {
 	// Cookie returns a thread's cookie, 0 for none.
 	Cookie(thread int) (uint64, error)
-	// Create gives a thread a cookie nobody has.
+	// Create gives a thread a cookie that no other thread has.
 	Create(thread int) error
-	// Share gives one thread's cookie to another; from 0, none.
+	// Share gives one thread's cookie to another; from 0 removes it.
 	Share(from, to int) error
 }
 
-// oneThread is PR_SCHED_CORE_SCOPE_THREAD of prctl(2): the call is for one thread, not for its process.
+// oneThread is PR_SCHED_CORE_SCOPE_THREAD of prctl(2): the call affects one thread, not its
+// process.
 const oneThread = 0
 
-// Real asks the kernel, by prctl(2). It needs the capability to trace the
-// threads, and to see them: the host's PID namespace.
+// Real uses prctl(2). It needs the host's PID namespace, and the capability to trace the
+// threads.
 type Real struct{}
 
 // Cookie returns a thread's cookie.
@@ -37,12 +38,12 @@ func (Real) Create(thread int) error {
 	return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, uintptr(thread), oneThread, 0)
 }
 
-// Share uses a thread of ours, which takes the cookie and passes it on. The thread
-// then ends: nothing else of ours may run with a cookie.
+// Share uses a thread of the agent, which takes the cookie and passes it on. The thread then
+// ends, so that nothing else of the agent runs with a cookie.
 func (Real) Share(from, to int) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with its goroutine
 		var err error
 		if from != 0 {
 			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_FROM, uintptr(from), oneThread, 0)
@@ -55,7 +56,7 @@ func (Real) Share(from, to int) error {
 	return <-done
 }
 
-// Probe says whether a kernel gives cookies, by asking for one for ourselves.
+// Probe reports whether a kernel has cookies, by requesting the agent's own.
 func Probe(k Kernel) lifecycle.Finding {
 	if k == nil {
 		return lifecycle.Finding{Why: "nobody can ask"}

@@ -137,7 +137,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", memory: numaWhole, milli: 2000, cpus: "1,3,8-11", mems: "0-1", cpu: `{"katalyst.kubewharf.io/numa_number":"2"}`},
 		}},
 		{name: "Katalyst H27: nodes there are none of", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "8,10", problem: "4 is not there: this machine has 0-3", cpu: `{"katalyst.kubewharf.io/numa_ids":"0,2,4"}`},
+			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "8,10", problem: "4 does not exist: this machine has 0-3", cpu: `{"katalyst.kubewharf.io/numa_ids":"0,2,4"}`},
 		}},
 		{name: "more CPUs than the node has", pods: []asking{
 			{name: "a", level: "dedicated", milli: 15000, cpus: "1,3-15", problem: "15 CPUs are wanted, and there are 14 to choose from"},

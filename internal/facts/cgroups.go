@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCgroups finds the cgroups of the event's pods, and reads the CPUs they allow.
-// CPUs that went offline may be gone from cgroups permanently, or be back in them.
+// readCgroups finds the cgroups of the event's pods, and reads the CPUs that they allow. CPUs
+// that went offline may be missing from cgroups permanently, or be there again.
 func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // it gets a name when something has to be written there
+			return // an error is reported when a value must be written there
 		}
 		if list, ok := g.o.Allowed(dir); ok {
 			put(&f.ParentCPUs, p.ID, list)
@@ -28,16 +28,16 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 		g.findUndescribed(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
 			g.o.Presence.Seen(*p)
-			if ev.Container == nil { // else its pod is known
+			if ev.Container == nil { // otherwise its pod is known
 				allowed(*p)
 			}
 		})
 	}
 }
 
-// findUnread finds the cgroups of pods and containers that the runtime lists and
-// does not describe. Their present values are there, and the keeper narrows them
-// there. The results are put into copies, since events belong to their attachments.
+// findUndescribed finds the cgroups of pods and containers that the runtime lists and cannot
+// describe. The keeper reads their present values there, and narrows them there. The results
+// are put into copies, since events belong to their attachments.
 func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {
@@ -61,7 +61,7 @@ func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 		}
 		above, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // it gets a name when something has to be written there
+			return // an error is reported when a value must be written there
 		}
 		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
 			n := **ctr

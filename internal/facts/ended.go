@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readEnded finds pods that own CPUs and ended without an event: some runtimes do not
-// report the end of pods older than their last restart, but the kubelet removes the
-// pod's cgroup. It checks these cgroups only when CPUs are requested or may be free.
+// readEnded finds pods that own CPUs and ended without an event. Some runtimes do not report
+// the end of pods older than their last restart, but the kubelet removes the pod's cgroup. It
+// checks these cgroups only when CPUs are requested or may be free.
 func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
@@ -20,8 +20,8 @@ func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	}
 }
 
-// owners returns the cgroup parents of the pods that own CPUs, if the event
-// requests CPUs or may have freed some.
+// owners returns the cgroup parents of the pods that own CPUs, if the event requests CPUs or
+// may have freed some.
 func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

@@ -1,10 +1,10 @@
-// Package facts gathers what decides an event besides the runtime's report: pod
-// specs, the kubelet's grants, hook servers' answers, records, and what cgroups
-// allow. It decides nothing and writes nothing.
+// Package facts gathers what a decision needs besides the runtime's report: pod specs, the
+// kubelet's grants, hook servers' answers, records, and the CPUs that cgroups allow. It decides
+// nothing and writes nothing.
 //
-// It has two steps. Gather waits for sources that take time, before the event has
-// its turn and with no lock held. Read adds, during the turn, what is known already
-// or can be read at once, as it is at the moment of the decision.
+// It has two steps. Gather waits for sources that take time, before the event has its turn and
+// with no lock held. Read runs during the turn, and adds facts that are known already or can be
+// read at once.
 package facts
 
 import (
@@ -22,49 +22,48 @@ import (
 
 // Options are the sources and callbacks of a gatherer.
 type Options struct {
-	// Specs, Grants and HookServers are the sources to wait for; nil for none.
+	// Specs, Grants and HookServers are the sources that Gather waits for; nil for none.
 	Specs       Specs
 	Grants      Grants
 	HookServers HookServers
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
 	Allowed    func(dir string) (list string, ok bool)
-	Tree       *cgroup.Tree // the tree that has the cgroups of pods and containers
+	Tree       *cgroup.Tree // the tree with the cgroups of pods and containers
 	Presence   *Presence
 	State      State
 	Signer     *record.Signer
 	Checkpoint *record.Checkpoint
-	// Renew decides a pod again with its present facts.
+	// Renew decides a pod again with its current facts.
 	Renew func(pod *lifecycle.Pod)
 	// Fault counts a panic, by its hook; "" if no hook caused it.
 	Fault func(hook string)
 	Log   *slog.Logger
 }
 
-// State returns the engine's state, which does not change until it is freed.
+// State gives access to the engine's state, which does not change until it is freed.
 type State interface {
 	Hold() *engine.State
 	Free()
 }
 
-// Gathered is the result of the waits.
+// Gathered is the result of Gather.
 type Gathered struct {
 	HookServers lifecycle.HookServerAnswer
-	// Problems name the waits that were cut short, if the event has no container
-	// that shows them.
+	// Problems name the waits that were cut short, if the event has no container to report
+	// them.
 	Problems []lifecycle.Problem
 	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
-	refused error            // a hook server's
+	refused error            // the refusal of a hook server
 	past    *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 
 // source is one source of facts.
 type source struct {
-	// key and what describe it in the problem of a wait that was cut short.
+	// key and what describe the source in the problem of a wait that was cut short.
 	key, what string
-	// await waits for what the event needs, and reports whether some of it is
-	// missing.
+	// await waits for what the event needs, and reports whether some of it is missing.
 	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool)
 	// read adds what is known now.
 	read func(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts)
@@ -92,9 +91,9 @@ func New(o Options) *Gatherer {
 	return g
 }
 
-// Gather waits for what an event needs, with one budget for all sources. Events of
-// one container are gathered and decided in the order of their arrival. The caller
-// calls done at the end of the event. The error is a hook server's refusal.
+// Gather waits for what an event needs, with one time budget for all sources. Events of one
+// container are gathered and decided in the order of their arrival. The caller calls done at
+// the end of the event. The error is a hook server's refusal.
 func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got Gathered, done func(), err error) {
 	ctx, limit, free := bound(ctx, can, ev)
 	defer free()
@@ -137,13 +136,13 @@ func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.
 	}
 }
 
-// The part of a runtime's time limit that may be spent on waits. The rest is for
-// deciding, the kernel and the answer.
+// waitShare of ofShares of a runtime's time limit may be spent on waits. The rest is for the
+// decision, the kernel and the answer.
 const waitShare, ofShares = 3, 4
 
-// bound limits all waits of an event together by the runtime's time limit, which it
-// returns, too. The caller calls free after the last wait. A Synchronize is
-// answered before it is done.
+// bound limits the waits of an event by the runtime's time limit, which it returns, too. The
+// caller calls free after the last wait. A Synchronize is answered before it is decided, so it
+// has no limit.
 func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
 	if ev.Kind == lifecycle.Synchronize {
 		return ctx, 0, func() {}
@@ -161,7 +160,7 @@ func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (b
 	return ctx, limit, free
 }
 
-// put makes the map when it is needed: most events have none of these facts.
+// put makes the map when it is needed, since most events have none of these facts.
 func put[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -181,8 +180,8 @@ func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
 	}
 }
 
-// eachContainer calls a function with every container of an event, which may
-// replace it, and with its pod, which is empty if the event does not have it.
+// eachContainer calls a function with every container of an event, which may replace it, and
+// with its pod, which is empty if the event does not have it.
 func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycle.Container)) {
 	if ev.Pod != nil && ev.Container != nil {
 		do(ev.Pod, &ev.Container)
@@ -197,7 +196,7 @@ func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycl
 	}
 }
 
-// pick returns those pods that have not ended and pass a test.
+// pick returns the pods that have not ended and meet a condition.
 func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
 	defer g.o.State.Free()
 	var out []*lifecycle.Pod
@@ -209,7 +208,7 @@ func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.
 	return out
 }
 
-// allPods are the pods in the state.
+// allPods returns the pods in the state.
 func allPods(s *engine.State) []*engine.Pod {
 	return s.PodsWhere(anyPod)
 }

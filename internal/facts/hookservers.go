@@ -15,21 +15,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookServers are policies outside of Trimtab. They are asked before an event has
-// its turn, so that a slow one delays its own container alone.
+// HookServers are external hook servers. They are asked before an event has its turn, so that a
+// slow server delays only its own container.
 type HookServers interface {
-	// Asks reports whether any server is asked about, or notified of, a kind of
-	// event.
+	// Asks reports whether any server is asked about, or notified of, a kind of event.
 	Asks(kind lifecycle.Kind) bool
-	// Ask returns what they want for the event's container or pod, within their own
-	// time limit. The error is a refusal: the event must fail.
+	// Ask returns the servers' answers for the event's container or pod, within their own time
+	// limit. The error is a refusal: the event must fail.
 	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	// Notify reports an event that has ended. It does not wait.
 	Notify(ev *lifecycle.Event)
 }
 
-// Wants are all events that a hook server may need. We subscribe at a runtime once,
-// and hook servers come and go.
+// Wants returns all kinds of events that a hook server may need. The agent subscribes at a
+// runtime once, and hook servers may be added later.
 func (g *Gatherer) Wants() []lifecycle.Kind {
 	if g.o.HookServers == nil {
 		return nil
@@ -40,7 +39,7 @@ func (g *Gatherer) Wants() []lifecycle.Kind {
 	}
 }
 
-// Notify reports an event to hook servers that decides nothing.
+// Notify reports an event that decides nothing to hook servers.
 func (g *Gatherer) Notify(ev *lifecycle.Event) {
 	g.overlay(ev)
 	if ev.Pod == nil {
@@ -51,8 +50,7 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 	}
 }
 
-// BeforePod returns what hook servers want for a pod whose sandbox does not exist
-// yet.
+// BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet.
 func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
 	ctx, _, free := bound(ctx, can, ev)
@@ -60,15 +58,15 @@ func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *
 	return g.ask(ctx, can, ev)
 }
 
-// askHookServers asks about an event. It also reads now what they are notified of
-// afterwards, since that may be forgotten then.
+// askHookServers asks about an event. It also reads now what the servers are notified of
+// afterwards, since the state may have dropped it by then.
 func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
 	g.overlay(ev)
 	switch {
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.Stamps():
-		// Bypass reports only starts, afterwards.
+		// Bypass reports starts only afterwards.
 		got.past = g.past(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.past = g.past(ev, ev.Kind)
@@ -88,7 +86,7 @@ func (g *Gatherer) asks(kind lifecycle.Kind) bool {
 	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
 }
 
-// past is the event that hook servers are notified of; nil if none needs it.
+// past returns the event that hook servers are notified of; nil if none needs it.
 func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
 	if !g.asks(kind) {
 		return nil
@@ -98,8 +96,8 @@ func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Eve
 	return past
 }
 
-// ask asks about one event. A refusal counts if the attachment can still fail the
-// event; else it is reported. A panic costs the answer.
+// ask asks about one event. A refusal counts if the attachment can still fail the event;
+// otherwise it is reported. After a panic there is no answer.
 func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.HookServerAnswer, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
@@ -122,8 +120,8 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	return o, nil
 }
 
-// overlay adds earlier answers of hook servers to an event's pods. It replaces pods
-// of the event and does not change them.
+// overlay adds earlier answers of hook servers to an event's pods. It replaces pods of the
+// event and does not change them.
 func (g *Gatherer) overlay(ev *lifecycle.Event) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
@@ -134,8 +132,8 @@ func (g *Gatherer) overlay(ev *lifecycle.Event) {
 	})
 }
 
-// merged returns a map with the entries of another added, except for records, which
-// are the agent's own.
+// merged returns a map with the entries of another added, except for records, which only the
+// agent writes.
 func merged(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have
@@ -149,8 +147,8 @@ func merged(have, more map[string]string) map[string]string {
 	return n
 }
 
-// stored is an event with its pod and container as the state has them: the request
-// with earlier answers of hook servers, so that these need no state.
+// stored returns an event whose pod and container have the values of the state: the request
+// with earlier answers of hook servers, so that servers need no state.
 func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

@@ -9,14 +9,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCPUs reads the CPUs that the kernel gives containers whose record does not
-// have their present ones.
+// readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present
+// ones.
 //
-// At a Synchronize these are containers whose record is lost, those of an
-// attachment whose records only the checkpoint had, and owners whose record may be
-// older than a resize. If a record is not trusted, or a container is unread, the
-// CPUs of all containers show who owned what. At a start it is a container that
-// could not be read before, or cannot be read now.
+// At a Synchronize these are containers whose record is lost, containers of an attachment whose
+// records only the checkpoint has, and owners whose record may be older than a resize. If a
+// record is not trusted, or the runtime cannot describe a container, the CPUs of all containers
+// show who owned what. At a start it is a container that the runtime could not describe before,
+// or cannot describe now.
 func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	list := ev.Kind == lifecycle.Synchronize
 	if !list && ev.Kind != lifecycle.StartContainer {
@@ -35,7 +35,7 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 		f.Grants = g.o.Checkpoint.Grants()
 		dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
 		if err != nil {
-			return // it gets a name when something has to be written there
+			return // an error is reported when a value must be written there
 		}
 		given, ok := g.o.Allowed(dir)
 		if ok && kernel {
@@ -47,9 +47,8 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 	})
 }
 
-// unsaid reports whether a record lacks a container's present CPUs, so that the
-// kernel is read, and whether that is because the runtime cannot describe the
-// container at its start.
+// needsKernelCPUs reports whether a record lacks a container's present CPUs, so that the kernel
+// is read, and whether that is because the runtime cannot describe the container at its start.
 func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
 	r, recorded := f.Records[c.ID]
 	switch {

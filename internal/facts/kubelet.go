@@ -12,26 +12,25 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Specs are sources of what runtimes do not report of pods.
+// Specs are sources of pod specs.
 type Specs interface {
-	// Await returns when the pod's spec is known, or cannot be in time. It has its
-	// own time limit; a runtime waits meanwhile.
+	// Await returns when the pod's spec is known, or cannot be known in time. It has its own
+	// time limit, since a runtime waits meanwhile.
 	Await(ctx context.Context, pod *lifecycle.Pod)
-	// Spec returns the known spec at once, nil for none.
+	// Spec returns the known spec at once; nil if unknown.
 	Spec(podUID string) *lifecycle.PodSpec
 }
 
-// Grants are sources of the devices, CPUs and memory nodes that the kubelet gave
-// pods.
+// Grants are sources of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await returns when they are known, or cannot be in time, like that of Specs.
+	// Await returns when they are known, or cannot be known in time, as for Specs.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Invalidate makes a pod's grants be read again: the known ones may be old.
+	// Invalidate makes a pod's grants be read again, because the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns what is known at once, nil for nothing. It asks for what is
-	// not known, and Inform is called later.
+	// Granted returns the known grants at once; nil if unknown. It requests unknown ones, and
+	// Inform is called when they arrive.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
-	// Known returns what is known at once, without a request.
+	// Known returns the known grants at once, without a request.
 	Known(podUID string) *lifecycle.KubeletGrants
 }
 
@@ -49,8 +48,8 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 	return g.o.Grants.Known(uid)
 }
 
-// awaitSpec waits for the spec of a new pod or container. If a pod lacks the spec
-// that is known now, it is decided again before its container.
+// awaitSpec waits for the spec of a new pod or container. If a pod was decided without its
+// spec, it is decided again before its container.
 func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
@@ -78,9 +77,8 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	})
 }
 
-// awaitGrants waits for the kubelet's grants to the event's pods. Pods whose CPUs
-// change by the answer are decided again first: the event's container may have got
-// them.
+// awaitGrants waits for the kubelet's grants to the event's pods. Pods whose CPUs change by the
+// answer are decided again first, since the event's container may have got those CPUs.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
@@ -114,8 +112,8 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
 }
 
-// readGrants adds the known grants of pods that they matter to; of all pods if a
-// new policy makes the kubelet the authority.
+// readGrants adds the known grants of pods whose decision depends on them; of all pods if a new
+// policy makes the kubelet the authority.
 func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.Grants == nil {
 		return
@@ -142,7 +140,7 @@ func (g *Gatherer) kubeletOwns() bool {
 	return g.o.State.Hold().Policy.KubeletGives()
 }
 
-// grantsMatter reports whether the grants to a pod matter.
+// grantsMatter reports whether a pod's decision depends on its grants.
 func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
@@ -154,8 +152,8 @@ func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	return policy.KubeletGives() || policy.GrantsMatter(p, in)
 }
 
-// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's
-// grant: a resize may have changed that. Only Guaranteed pods have such grants.
+// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's known
+// grant, which a resize may have changed. Only Guaranteed pods have such grants.
 func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
 		return false
@@ -168,17 +166,16 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// Inform decides pods again whose specs or grants became known or changed. It skips
-// pods that are not known.
+// Inform decides pods again whose specs or grants became known or changed. It skips unknown
+// pods.
 func (g *Gatherer) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
 		g.renew(uid, func(s *engine.State) []*engine.Pod { return s.PodsOf(uid) })
 	}
 }
 
-// renew decides those sandboxes of a pod again that lack its present spec or grants.
-// A creation names its sandbox, so that not all pods are searched. A fault of ours
-// costs no more than that.
+// renew decides the sandboxes of a pod again that lack its current spec or grants. A creation
+// names its sandbox, so that not all pods are searched. A panic has no other effect.
 func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// line keeps events of one container in their order of arrival: each begins when
-// the one before it is over. Events of other containers do not wait for them.
+// containerQueue keeps events of one container in order of arrival: each begins when the one
+// before it has ended. Events of different containers do not wait for each other.
 type containerQueue struct {
 	mu   sync.Mutex
-	last map[string]chan struct{} // by container id; closed when its last event is over
+	last map[string]chan struct{} // by container id; closed when its last event has ended
 }
 
-// enter waits until the earlier events are over. Each of them has a time limit.
+// enter waits until the earlier events have ended. Each of them has a time limit.
 func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}

@@ -10,28 +10,28 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Presence is what is known of the cgroups of pods and containers: which this agent
-// has seen, and which containers run without one. An absent cgroup alone ends no
-// pod: the tree may be the wrong one (cgroup.root, another cgroup namespace's). It
-// takes a second sign: it existed before, or the runtime reports the end.
+// Presence records which cgroups of pods and containers this agent has seen, and which
+// containers run without one. A missing cgroup alone does not end a pod, because the tree may
+// be the wrong one (cgroup.root, another cgroup namespace's). The cgroup must have existed
+// before, or the runtime must report the end.
 type Presence struct {
 	tree  *cgroup.Tree
 	state State
 	now   func() time.Time
 	every time.Duration // between two calls of Find
 
-	mu   sync.Mutex      // guards all below; taken after the state is held
+	mu   sync.Mutex      // guards all below; locked after the state is held
 	seen map[string]bool // by sandbox or container id
-	// absent are containers that the runtime says run, and their pods, with the
-	// time since when their cgroup is missing.
+	// absent are running containers, and their pods, with the time since when their cgroup is
+	// missing.
 	absent map[string]time.Time
-	// faults are those that two calls of Find did not find, with their directories:
-	// at the first one, a start or an end may have been under way. It is replaced,
-	// not changed.
+	// faults are the cgroups that two calls of Find did not find, with their directories. At
+	// the first call, a start or an end may have been in progress. The map is replaced, not
+	// changed.
 	faults map[string]string
 }
 
-// NewPresence returns the presence of cgroups in a tree.
+// NewPresence returns an empty Presence for a tree.
 func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
 	return &Presence{tree: tree, state: state, now: now, every: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
 }
@@ -61,9 +61,9 @@ func (p *Presence) Vanished(id, parent string) bool {
 	return p.seen[id]
 }
 
-// Ended returns pods without a cgroup: those whose end the runtime reported, and
-// those whose cgroup this agent has seen. A cgroup may come late, and the tree may
-// be the wrong one.
+// Ended returns pods without a cgroup: those whose end the runtime reported, and those whose
+// cgroup this agent has seen. Others are left out, since a cgroup may come late, and the tree
+// may be the wrong one.
 func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	all := allPods(p.state.Hold())
 	p.state.Free()
@@ -80,16 +80,16 @@ func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	return gone
 }
 
-// Absent are the cgroup directories of containers that run without one, and of their
-// pods, by id.
+// Absent returns the cgroup directories of containers that run without one, and of their pods,
+// by id.
 func (p *Presence) Absent() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults
 }
 
-// Find looks for cgroups that were not seen yet: those of owners' pods and of
-// running containers. It does not look for those it has seen.
+// Find looks for cgroups that were not seen yet: those of owners' pods and of running
+// containers.
 func (p *Presence) Find() {
 	wanted := p.unseen()
 	found := map[string]bool{}
@@ -114,8 +114,8 @@ func (p *Presence) Find() {
 	p.faults = faults
 }
 
-// unseen are the directories to look for, by sandbox or container id. It forgets
-// ended ones.
+// unseen returns the directories to look for, by sandbox or container id. It forgets ended
+// ones.
 func (p *Presence) unseen() map[string]string {
 	s := p.state.Hold()
 	defer p.state.Free()
@@ -123,7 +123,7 @@ func (p *Presence) unseen() map[string]string {
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.seen, func(id string, _ bool) bool { return s.Container(id) == nil && s.Pod(id) == nil })
 	out := map[string]string{}
-	want := func(id, dir string, err error) { // what cannot be named is reported elsewhere
+	want := func(id, dir string, err error) { // a path that is not valid is reported elsewhere
 		if err == nil && !p.seen[id] {
 			out[id] = dir
 		}

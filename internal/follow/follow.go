@@ -1,5 +1,4 @@
-// Package follow calls a function when files may have changed. It knows nothing of
-// their content.
+// Package follow calls a function when files may have changed. It does not read them.
 package follow
 
 import (
@@ -11,27 +10,27 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower says which directories to watch, and what to call. Dirs and Look are
+// Follower has the directories to watch, and the function to call. Dirs and Look are
 // required.
 type Follower struct {
-	// Settle is how long the directories must be unchanged before Look is called:
+	// Settle is how long the directories must be unchanged before Look is called, since
 	// another program may still be writing.
 	Settle time.Duration
-	// Patience limits Settle in a directory that always changes.
+	// Patience limits the wait for Settle in a directory that always changes.
 	Patience time.Duration
-	// Recheck is how often Look is called without a notice: a watch ends with its
-	// directory, and sees nothing on some network file systems.
+	// Recheck is how often Look is called without an inotify event. A watch ends with its
+	// directory, and some network file systems report no changes.
 	Recheck time.Duration
 	// Dirs returns the directories to watch, before each call of Look. A missing
-	// one is tried again at the next.
+	// one is tried again at the next call.
 	Dirs func() []string
-	// Look is called first at once.
+	// Look is called at the start, and after each change.
 	Look func()
-	// Now calls Look at once, such as for SIGHUP; nil for never.
+	// Now makes Look be called at once, for example at SIGHUP; nil for never.
 	Now <-chan os.Signal
 }
 
-// Run watches until ctx ends, and fails only if nothing can be watched.
+// Run watches until ctx ends. It fails only if inotify cannot be used.
 func (f Follower) Run(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -57,7 +56,7 @@ func (r *run) loop(ctx context.Context) error {
 	quiet := time.NewTimer(0)
 	quiet.Stop()
 	defer quiet.Stop()
-	var since time.Time // first notice without a call of Look; zero for none
+	var since time.Time // the first event after the last call of Look; zero for none
 	poke := func() {
 		now := time.Now()
 		if since.IsZero() {

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder is an agent, as it describes itself to others of its node.
+// Holder describes an agent to other agents on its node.
 type Holder struct {
-	// ID differs from one run of an agent to the next.
+	// ID is different in each run of an agent.
 	ID      string    `json:"id"`
 	PID     int       `json:"pid"`
-	PIDs    string    `json:"pidNamespace,omitempty"` // in which PID counts
-	Host    string    `json:"host,omitempty"`         // host name; of an agent in a container, the container's
+	PIDs    string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
+	Host    string    `json:"host,omitempty"`         // the host name; inside a container, the container's
 	Attach  string    `json:"attach,omitempty"`
 	Config  string    `json:"config,omitempty"` // its configuration file
 	Version string    `json:"version,omitempty"`
@@ -36,11 +36,11 @@ func Self(attach, config, version string) Holder {
 	host, _ := os.Hostname()
 	return Holder{
 		ID: hex.EncodeToString(id), PID: os.Getpid(), PIDs: pids, Host: host,
-		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second), // for people
+		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second), // for users
 	}
 }
 
-// String names the agent for people.
+// String describes the agent for users.
 func (h Holder) String() string {
 	var b strings.Builder
 	here, _ := os.Readlink("/proc/self/ns/pid")
@@ -63,16 +63,15 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the attributes that may have a notice. File systems without the
-// first have the second, which needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup
-// before 5.7.
+// noticeNames are the attributes that may have a notice. The second one serves file systems
+// without the first, and needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup before 5.7.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
 // maxNotice limits a notice's text.
 const maxNotice = 2048
 
-// describe writes a notice to a locked directory. If no attribute can be written,
-// others find the process by its lock alone.
+// describe writes a notice to a locked directory. If no attribute can be written, other agents
+// find the process only by its lock.
 func describe(dir *os.File, h Holder) {
 	h.Config, h.Version, h.Host = short(h.Config), short(h.Version), short(h.Host)
 	text, err := json.Marshal(h)
@@ -99,7 +98,7 @@ func erase(dir *os.File) {
 	}
 }
 
-// holderOf returns who holds the lock of a directory, as far as it can be known.
+// holderOf returns the holder of a directory's lock, as far as that is known.
 func holderOf(dir *os.File) Holder {
 	text := make([]byte, maxNotice)
 	var h Holder
@@ -112,8 +111,8 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: ownerOf(dir)}
 }
 
-// noAgent is why the process that holds a lock cannot be an agent, if that is
-// known: everybody who can open a directory can lock it, and an agent runs as root.
+// noAgent returns why the process that has the lock cannot be an agent, if that is known. Every
+// user who can open a directory can lock it, and an agent runs as root.
 func noAgent(dir *os.File) error {
 	pid := ownerOf(dir)
 	if pid == 0 || os.Geteuid() != 0 {
@@ -126,7 +125,7 @@ func noAgent(dir *os.File) error {
 	return fmt.Errorf("process %d of user %d has locked it, which is no agent and is ignored: end it", pid, st.Uid)
 }
 
-// ownerOf is the process that has locked a directory; 0 where that is not known.
+// ownerOf returns the process that has locked a directory; 0 if unknown.
 func ownerOf(dir *os.File) int {
 	locks, err := os.Open("/proc/locks")
 	if err != nil {
@@ -140,9 +139,8 @@ func ownerOf(dir *os.File) int {
 	return lockOwner(locks, st.Dev, st.Ino)
 }
 
-// lockOwner finds the process with the exclusive flock of an inode in a text like
-// /proc/locks (proc(5)), which lists processes of our PID namespace alone; 0 for
-// none.
+// lockOwner finds the process with the exclusive flock of an inode in a text like /proc/locks
+// (proc(5)), which lists only processes of our PID namespace; 0 if there is none.
 func lockOwner(locks io.Reader, dev, ino uint64) int {
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for s := bufio.NewScanner(locks); s.Scan(); {

@@ -14,18 +14,18 @@ import (
 // Place is a directory that every agent of a node must open to do its work.
 type Place struct {
 	Dir string
-	// What names it for people, with the configuration key.
+	// What describes the directory for users, with its configuration key.
 	What string
 }
 
-// Taken is why an agent stays in standby: another one works on this node.
+// Taken is why an agent stays in standby: another agent works on this node.
 type Taken struct {
 	By Holder
-	// Sign is what showed it.
+	// Evidence says what shows the other agent.
 	Evidence string
 }
 
-// Error names the other agent and says what to do.
+// Error describes the other agent and says what to do.
 func (t *Taken) Error() string {
 	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays in standby and takes over when that one ends: run one agent on a node", t.By, t.Evidence)
 }
@@ -39,8 +39,8 @@ type Lock struct {
 	held map[string]*os.File
 }
 
-// New returns a Lock without any locked place. Agents that share several places
-// must have them in the same order.
+// New returns a Lock that has locked nothing yet. Agents that share several places must list
+// them in the same order.
 func New(self Holder, places ...Place) *Lock {
 	return &Lock{self: self, places: places, held: map[string]*os.File{}}
 }
@@ -48,10 +48,10 @@ func New(self Holder, places ...Place) *Lock {
 // Self returns who this agent is.
 func (l *Lock) Self() Holder { return l.self }
 
-// Take locks all places that exist. It may be called again at any time: it keeps
-// its locks, and locks directories that appeared, or were replaced, since. If
-// another agent has a place, the error is a *Taken, and no further place is locked.
-// Any other error names places that cannot be locked; the rest is locked then.
+// Take locks all places that exist. It may be called again at any time: it keeps its locks, and
+// locks directories that appeared, or were replaced, since. If another agent has locked a
+// place, the error is a *Taken, and no further place is locked. Any other error lists the
+// places that cannot be locked; the others are locked.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *Lock) Take() error {
 	return errors.Join(unlocked...)
 }
 
-// lockLocked locks one place; nil where it is held already or does not exist.
+// lockLocked locks one place. It returns nil if the place is locked already or does not exist.
 func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) {
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
@@ -113,7 +113,7 @@ func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) 
 	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, err), f.Close())
 }
 
-// sameLocked reports whether a directory is locked by us, under whatever name.
+// sameLocked reports whether we have locked a directory, under whatever path.
 func (l *Lock) sameLocked(f *os.File, fresh map[string]*os.File) bool {
 	info, err := f.Stat()
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package placement decides who sits where: the ledger of CPUs that containers
-// own, and the pools everybody else shares. It is pure and holds no clock.
+// Package placement decides which CPUs each container uses: it has the ledger of owned CPUs,
+// and the pools that all other containers share. It is pure, and reads no clock.
 package placement

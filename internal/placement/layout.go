@@ -8,46 +8,44 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Demand is what pools depend on beside the configuration.
+// Demand is what the layout of pools depends on besides the configuration.
 type Demand struct {
-	// Owned are the CPUs that containers own; Lent those of them whose owner lets
-	// reclaimed containers use them, too.
+	// Owned are the CPUs that containers own. Lent are those of them that reclaimed containers
+	// may use, too.
 	Owned, Lent topology.Set
-	// Needs are the requests of each shared pool's containers, in milli-CPUs. A
-	// pool that has containers has an entry.
+	// Needs are the requests of each shared pool's containers, in milli-CPUs. Each pool with
+	// containers has an entry.
 	Needs map[Which]int64
 }
 
-// Layout is what the pools have, for one demand. The same demand always has the
-// same layout, whatever was before: so a restart finds what it left, from what
-// containers' records say alone.
+// Layout is the CPUs of the pools for one demand. The same demand always gives the same layout,
+// whatever came before. So a restart computes the same layout from the records of containers.
 type Layout struct {
 	Pools  Pools
 	Demand Demand
-	// Shared are the shared pools by what they are asked for; nil where there is one,
-	// as it is configured.
+	// Shared has the CPUs of each shared pool; nil if there is only the configured one.
 	Shared    map[Which]topology.Set
 	Reclaimed topology.Set
-	// ReclaimedNear are CPUs of NUMA nodes where the reclaimed pool has none: for
-	// reclaimed containers that are bound there. Shared pools have them, too.
+	// ReclaimedNear are CPUs on NUMA nodes without reclaimed CPUs, for reclaimed containers
+	// that are bound there. Shared pools have these CPUs, too.
 	ReclaimedNear topology.Set
 }
 
-// Lay makes the layout of pools that are as they are configured.
+// Lay makes the layout of the pools as configured.
 func (p *Pools) Lay(d Demand) *Layout {
 	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.Owned)}
 }
 
-// Sized reports whether what containers ask for counts in the layout.
+// Sized reports whether the requests of containers affect the layout.
 func (l *Layout) Sized() bool { return l.Shared != nil }
 
-// Is reports whether this is the layout of a demand on some pools.
+// Matches reports whether this is the layout of some pools for a demand.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
 	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && maps.Equal(l.Demand.Needs, d.Needs)
 }
 
-// pool returns the CPUs of the pool a seat is in. It has no owned CPU, but for
-// those lent to the reclaimed pool.
+// pool returns the CPUs of a group's pool. It has no owned CPUs, except those lent to the
+// reclaimed pool.
 func (l *Layout) pool(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
@@ -62,7 +60,7 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 	return l.Pools.base(s.Pool).Minus(l.Demand.Owned)
 }
 
-// prefixed returns the CPUs of all shared pools whose name starts so.
+// prefixed returns the CPUs of all shared pools whose name has the prefix.
 func (l *Layout) prefixed(name string) topology.Set {
 	var cpus topology.Set
 	for w, s := range l.Shared {
@@ -73,10 +71,9 @@ func (l *Layout) prefixed(name string) topology.Set {
 	return cpus
 }
 
-// CPUs returns the CPUs of a seat. It never returns an owned CPU for a shared
-// seat, but for lent ones in the reclaimed pool; where the pool is used up, it
-// falls back to all CPUs within the bound that nobody owns. ok is false where
-// nothing is left at all.
+// CPUs returns the CPUs of a group. A shared group has no owned CPU, except lent ones in the
+// reclaimed pool. If its pool has no CPU left, it gets all CPUs within its bound that have no
+// owner. ok is false if none is left.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.Pool == Own {
 		return s.Owned, true
@@ -94,14 +91,14 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 			return try, true
 		}
 	}
-	if all.Empty() { // only where reserved CPUs are kept from all others
+	if all.Empty() { // only if reserved CPUs are kept from all others
 		all = l.Pools.Online.Minus(l.Demand.Owned)
 	}
 	return all, false
 }
 
-// Compare orders pools of one kind: those bound to no node first, then by node, by
-// name, and those that let no other onto their node last.
+// Compare orders pools of one kind: unbound pools first, then by node, then by name; pools with
+// an exclusive node last.
 func (w Which) Compare(o Which) int {
 	flag := func(b bool) int {
 		if b {

@@ -10,38 +10,39 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Key names what can own a grant: a container of a pod by its name. A retry, a
-// crash loop or a new attempt has the same key and so the same grant.
+// Key identifies the owner of a grant: a container of a pod, by name. A retry, a crash loop or
+// a new attempt has the same key and so the same grant.
 type Key struct{ PodUID, Container string }
 
-// Grant is what a container owns.
+// Grant is the CPUs that a container owns.
 type Grant struct {
 	Key  Key
-	Pod  string // namespace/name, for people
+	Pod  string // namespace/name, for users
 	CPUs topology.Set
-	From string // the key it was asked with
+	From string // the key that asked for it
 	// Lent: reclaimed containers may use the CPUs while their owner does not.
 	Lent bool
-	// Alone: nobody else is given memory of the CPUs' NUMA nodes either.
+	// ExclusiveNodes: no other pod is given memory of the CPUs' NUMA nodes.
 	ExclusiveNodes bool
-	// Wanted is how many CPUs its container asked for without success at its last resize; 0 where it has as many.
+	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
+	// the resize succeeded.
 	RefusedCPUs int
 }
 
-// Ledger is who owns which CPUs. Containers of one pod may own the same CPUs;
-// no two pods do. The zero Ledger is not usable; see NewLedger.
+// Ledger records who owns which CPUs. Containers of one pod may own the same CPUs; two pods
+// never do. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
 	pods  map[string][]Grant // by pod UID; a list is replaced, never changed
 	owned topology.Set
-	lent  topology.Set // of owned
-	// kept are CPUs of owners that these cannot have now.
+	lent  topology.Set // a part of owned
+	// reserved are CPUs that their owners cannot use now.
 	reserved map[Key]Grant
 }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, reserved: map[Key]Grant{}} }
 
-// Taken is a refusal: CPUs belong to another pod.
+// Taken is the error for CPUs that belong to another pod.
 type Taken struct {
 	CPUs  topology.Set
 	Owner Grant
@@ -52,7 +53,7 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("%d CPUs are owned by %s", t.CPUs.Len(), t.Owner.Pod)
 }
 
-// Check returns a *Taken where some of the CPUs belong to another pod.
+// Check returns a *Taken if some of the CPUs belong to another pod.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
 	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() && len(l.reserved) == 0 {
 		return nil
@@ -70,8 +71,8 @@ func (l *Ledger) Put(g Grant) {
 	l.put(g.Key.PodUID, append(without(l.pods[g.Key.PodUID], g.Key), g))
 }
 
-// Keep records which CPUs an owner has besides its grant and cannot use now, as they
-// are offline: nobody else is granted them. An empty set ends that.
+// Reserve records CPUs that a key owns in addition to its grant and cannot use now, because
+// they are offline. No other key can get them. An empty set ends the reservation.
 func (l *Ledger) Reserve(g Grant) {
 	if g.CPUs.Empty() {
 		delete(l.reserved, g.Key)
@@ -80,15 +81,15 @@ func (l *Ledger) Reserve(g Grant) {
 	l.reserved[g.Key] = g
 }
 
-// Kept returns the CPUs that are kept for a key.
+// Reserved returns the CPUs that are reserved for a key.
 func (l *Ledger) Reserved(key Key) topology.Set { return l.reserved[key].CPUs }
 
-// KeptOfPod returns the CPUs that are kept for the containers of a pod.
+// ReservedForPod returns the CPUs that are reserved for the containers of a pod.
 func (l *Ledger) ReservedForPod(uid string) topology.Set {
 	return union(maps.Values(l.reserved), func(g Grant) bool { return g.Key.PodUID == uid })
 }
 
-// union are the CPUs of the grants that match.
+// union returns the CPUs of the grants that match.
 func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 	for g := range grants {
 		if match(g) {
@@ -98,15 +99,15 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 	return cpus
 }
 
-// AllKept returns all that is kept, in the order of the keys.
+// AllReserved returns all reservations, sorted by key.
 func (l *Ledger) AllReserved() []Grant { return sorted(slices.Collect(maps.Values(l.reserved))) }
 
-// Held returns the CPUs that are owned or kept for an owner.
+// Held returns the CPUs that are owned or reserved for an owner.
 func (l *Ledger) Held() topology.Set {
 	return l.owned.Union(union(maps.Values(l.reserved), func(Grant) bool { return true }))
 }
 
-// Drop ends a grant, and what is kept for its key.
+// Drop ends a key's grant and reservation.
 func (l *Ledger) Drop(key Key) {
 	delete(l.reserved, key)
 	if _, has := l.Of(key); has {
@@ -118,8 +119,7 @@ func without(grants []Grant, key Key) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.Key == key })
 }
 
-// put replaces the grants of a pod, and counts what that changes: no other pod
-// has its CPUs.
+// put replaces the grants of a pod, and updates the totals.
 func (l *Ledger) put(uid string, grants []Grant) {
 	old := l.OfPod(uid)
 	l.owned, l.lent = l.owned.Minus(old), l.lent.Minus(old)
@@ -150,16 +150,15 @@ func (l *Ledger) Exclusive() topology.Set { return l.owned }
 // Lent returns the owned CPUs that reclaimed containers may use, too.
 func (l *Ledger) Lent() topology.Set { return l.lent }
 
-// OfPod returns the CPUs the containers of a pod own.
+// OfPod returns the CPUs that the containers of a pod own.
 func (l *Ledger) OfPod(uid string) topology.Set {
 	return union(slices.Values(l.pods[uid]), func(Grant) bool { return true })
 }
 
-// OfPodByContainer returns the grants of a pod, in the order they came.
+// OfPodByContainer returns the grants of a pod in order of arrival.
 func (l *Ledger) OfPodByContainer(uid string) []Grant { return slices.Clone(l.pods[uid]) }
 
-// HeldByPod returns what each key of a pod holds: its grant and what is kept for it,
-// in one.
+// HeldByPod returns for each key of a pod its grant and reservation, combined.
 func (l *Ledger) HeldByPod(uid string) []Grant {
 	out := l.OfPodByContainer(uid)
 	for key, kept := range l.reserved {
@@ -175,14 +174,14 @@ func (l *Ledger) HeldByPod(uid string) []Grant {
 	return sorted(out)
 }
 
-// Left returns the CPUs a pod owned before a restart that no container of it has
-// come for since: those of the key without a container.
+// WithoutContainer returns the CPUs that a pod owned before a restart and that none of its
+// containers has claimed since: those of the key without a container name.
 func (l *Ledger) WithoutContainer(uid string) topology.Set {
 	left, _ := l.Of(Key{PodUID: uid})
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// Alone returns the CPUs of NUMA nodes that other pods have alone.
+// ExclusiveNodesOfOthers returns the CPUs of the NUMA nodes that other pods have exclusively.
 func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	var s topology.Set
 	for other, grants := range l.pods {
@@ -193,7 +192,7 @@ func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	return s
 }
 
-// DropPod ends every grant of a pod, and reports whether there was one.
+// DropPod ends all grants of a pod, and reports whether there was one.
 func (l *Ledger) DropPod(uid string) bool {
 	had := l.Owns(uid)
 	l.put(uid, nil)
@@ -201,10 +200,10 @@ func (l *Ledger) DropPod(uid string) bool {
 	return had
 }
 
-// Owns reports whether a pod owns any CPU, or some are kept for it.
+// Owns reports whether a pod owns CPUs, or some are reserved for it.
 func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.ReservedForPod(uid).Empty() }
 
-// Grants returns all grants in the order of their keys.
+// Grants returns all grants, sorted by key.
 func (l *Ledger) Grants() []Grant {
 	out := make([]Grant, 0, len(l.pods))
 	for _, grants := range l.pods {
@@ -221,7 +220,7 @@ func sorted(grants []Grant) []Grant {
 	return grants
 }
 
-// Clone returns a copy that can be changed on its own.
+// Clone returns an independent copy.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.pods, c.reserved = maps.Clone(l.pods), maps.Clone(l.reserved)

@@ -8,53 +8,53 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy decides who owns which CPUs, of those nobody assigned, and what everybody
-// else shares. It answers by what it is shown and keeps nothing: recovery, resizes,
-// init containers, CPUs that go offline and what a pod may ask for are the engine's.
+// Policy decides which containers own CPUs that no scheduler assigned, and what all others
+// share. It answers from its arguments and keeps no state. The engine handles recovery,
+// resizes, init containers, offline CPUs and authorisation.
 type Policy interface {
-	// Terms says on what terms a container comes to own CPUs.
+	// Terms returns the conditions under which a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms
-	// Choose chooses the CPUs of an owner: those of a new one, more beside those it
-	// has, or which of them it keeps. The error is a sentence for people.
+	// Choose chooses the CPUs of an owner: all of a new one, more in addition to those it has,
+	// or the ones that it keeps. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
-	// Share says where a container sits that owns no CPUs.
+	// Share returns the pool of a container that owns no CPUs.
 	Share(v View, s Subject) Assignment
-	// Layout says what the pools have.
+	// Layout returns the CPUs of the pools.
 	Layout(p *Pools, d Demand) *Layout
 }
 
-// View is what a policy sees of the node.
+// View is the node as a policy sees it.
 type View struct {
 	Machine *topology.Machine
 	Pools   *Pools
-	// Layout is what the pools have now, and for which demand.
+	// Layout has the current CPUs of the pools, and the demand for which they were computed.
 	Layout *Layout
-	// Free are the CPUs that the subject's pod could come to own.
+	// Free are the CPUs that the subject's pod could own.
 	Free topology.Set
-	// Off: nobody is placed.
+	// PlacementOff: no container owns CPUs.
 	PlacementOff bool
 }
 
-// Subject is who asks: a container of a pod, or any of them.
+// Subject is the container that a question is about, or a whole pod.
 type Subject struct {
 	Intent *intent.Pod
-	// Requested is what the runtime was asked for, PodRequested the same of its pod;
-	// nil where that is not told.
+	// Requested are the resources of the runtime's request, and PodRequested those of its pod;
+	// nil if unknown.
 	Requested, PodRequested *lifecycle.Resources
-	// Given is what the kubelet says that its static managers gave it.
+	// KubeletGrant is what the kubelet's static managers gave it.
 	KubeletGrant lifecycle.StaticGrant
-	// Devices are those that containers have that own the same CPUs.
+	// Devices are the devices of the containers that own the same CPUs.
 	Devices []lifecycle.DeviceGrant
-	// Owned are the CPUs its pod owns.
+	// Owned are the CPUs that its pod owns.
 	Owned topology.Set
-	// New: where it sits was not decided before. RunsOn is where it runs if another agent
-	// decided that and left no record of it; empty for others.
+	// New: its pool was not decided before. RunsOn are the CPUs that it runs on, if another
+	// agent decided that and left no record; otherwise empty.
 	New    bool
 	RunsOn topology.Set
-	// Memory is what it may use that is to be near, where it is bound to NUMA nodes.
+	// Memory is the memory that should be near, if it is bound to NUMA nodes.
 	Memory Memory
-	// PoolNode is the NUMA node whose pool it sits in, PodPoolNode that of the others of its
-	// pod; Only are the nodes that may be chosen, none for all.
+	// PoolNode is the NUMA node of its pool, and PodPoolNode that of the other containers of
+	// its pod. Only are the nodes that may be chosen; empty for all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	Only                  []int
 }
@@ -64,97 +64,97 @@ type Payment int
 
 // The payments.
 const (
-	Nothing   Payment = iota // none are chosen
-	Resources                // what the pod asks for, or the container where the pod tells nothing
-	WholeCPUs                // a container's request of whole CPUs, equal to its limit
+	Nothing   Payment = iota // the policy chooses none
+	Resources                // the pod's resources, or the container's if the pod's are unknown
+	WholeCPUs                // a container's request for whole CPUs, equal to its limit
 )
 
-// Terms are on what terms a container comes to own CPUs.
+// Terms are the conditions under which a container owns CPUs.
 type Terms struct {
 	// Chooses: the policy chooses CPUs and memory nodes for containers.
 	Chooses bool
 	Pays    Payment
-	Key     string // what asks for CPUs of its own
-	// Lent and Alone are what a grant says (Grant).
+	Key     string // the key that asks for owned CPUs
+	// Lent and ExclusiveNodes become those of the grant.
 	Lent, ExclusiveNodes bool
-	// NearDevices: devices count in the choice.
+	// NearDevices: devices affect the choice.
 	NearDevices bool
-	// Elsewhere is why no CPUs are granted here: another program decides. It is nil
-	// where the agent has it.
+	// DecidedElsewhere is why the agent grants no CPUs: another program decides. It is nil if
+	// the agent decides.
 	DecidedElsewhere error
-	// Given is what the component that decides gave the container.
+	// External is what that program gave the container.
 	External ExternalGrant
 }
 
-// Given are the CPUs another program gave a container alone.
+// ExternalGrant are the CPUs that another program gave to a container exclusively.
 type ExternalGrant struct {
 	CPUs topology.Set
-	// Away are more of them, which are offline.
+	// Offline are more of them, which are offline.
 	Offline topology.Set
 	Why     string
-	// Mems are the memory nodes it was bound to.
+	// Mems are the memory nodes that it was bound to.
 	Mems []int
-	// Problems are what does not fit together in what was told.
+	// Problems describe contradictions in the sources.
 	Problems []lifecycle.Problem
 }
 
-// ByKubelet is what grants and seats say of CPUs that the kubelet gave.
+// ByKubelet is the key of grants and groups for CPUs that the kubelet gave.
 const ByKubelet = "the kubelet's static CPU manager"
 
-// Want is how many CPUs an owner is to have.
+// CPURequest is how many CPUs an owner should have.
 type CPURequest struct {
 	N int
-	// Have are those it owns and can use: more are chosen beside them, or the best
-	// part of them. Held are these and those it owns and cannot use now.
+	// Have are those it owns and can use. The policy adds to them, or chooses the best part of
+	// them. Held are Have and those that it owns and cannot use now.
 	Have, Held topology.Set
-	// Passed are CPUs of its pod that a new owner takes over before all others.
+	// TakenOver are CPUs of its pod that a new owner should get before all others.
 	TakenOver topology.Set
-	// Loose: any of them will do.
+	// AnyCPUs: any CPUs will do.
 	AnyCPUs bool
-	// Memory is what a new owner may use.
+	// Memory is the memory that a new owner may use.
 	Memory Memory
 }
 
-// Memory is an amount of memory, and what there is.
+// Memory is an amount of memory, and the free memory of the nodes.
 type Memory struct {
-	Bytes uint64 // 0 where there is no limit
-	// Left is how many bytes are left of each NUMA node, in the order of the machine; nil
-	// where that is not known.
+	Bytes uint64 // 0 for no limit
+	// Left is the free memory of each NUMA node in bytes, in the order of the machine; nil if
+	// unknown.
 	Left []uint64
 }
 
-// Assignment says which CPUs a container gets, or which pool, and why.
+// Assignment is the CPUs or the pool of a container, and why.
 type Assignment struct {
 	CPUs     topology.Set
 	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
-	// From is the key and Why the clause that led to it.
+	// From is the key, and Why the clause that explains it.
 	From, Why string
 	Problems  []lifecycle.Problem
 }
 
-// sharesOfCPU is what the kubelet makes of a request of one CPU.
+// sharesOfCPU are the shares that the kubelet sets for one CPU.
 const sharesOfCPU = 1024
 
-// Pinned returns the CPUs that the kubelet's static CPU manager gave a container alone,
-// by what the runtime was asked for. Nothing there says so in words: in a Guaranteed
-// pod, a request of whole CPUs and a cpuset of just as many are the mark (Kubernetes
-// 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are given the cpuset
-// of what is left, or none.
+// Pinned returns the CPUs that the kubelet's static CPU manager gave to a container
+// exclusively, as the runtime's request shows them. No field says so explicitly. In a
+// Guaranteed pod, a request for whole CPUs together with a cpuset of as many CPUs is the sign
+// (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). Other containers get the
+// cpuset of the remaining CPUs, or none.
 func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
 	}
-	// CPUs that went offline are its own nevertheless.
+	// It owns CPUs that went offline as well.
 	if requested.CPU.Shares.V != uint64(m.PlacesOf(requested.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}
 	return m.OnlineOf(requested.CPU.CPUs)
 }
 
-// ShareByClass puts a container into the pool of its class. It follows Koordinator's
-// order of cases for pods without assigned CPUs (plugin CPUSetAllocator, v1.7), with the
-// differences hook.CPUSet states.
+// ShareByClass assigns a container to the pool of its class. It follows the order of cases of
+// Koordinator for pods without assigned CPUs (plugin CPUSetAllocator, v1.7), with the
+// differences that hook.CPUSet states.
 func ShareByClass(v View, s Subject) (a Assignment) {
 	in, pools := s.Intent, v.Pools
 	class, key := in.Class.V, in.Class.Key
@@ -202,8 +202,9 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	return a
 }
 
-// SharedNodes are the NUMA nodes, by id, that a pod of class shared is bound to together: those
-// that a scheduler chose where these are several. None where it is bound to one, or to none.
+// SharedNodes returns the NUMA nodes, by id, to which a pod of class shared is bound together:
+// those that a scheduler chose, if there are several. It is empty if the pod is bound to one
+// node, or to none.
 func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	if in.Class.V != intent.Shared || !in.NUMA.IsSet() || in.NUMA.V.ExcludeOthers || len(in.NUMA.V.IDs) > 0 || !v.Layout.Sized() {
 		return nil
@@ -220,7 +221,7 @@ func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	return ids
 }
 
-// near narrows a pool to the NUMA nodes a scheduler chose.
+// near narrows a pool to the NUMA nodes that a scheduler chose.
 func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
 	for _, id := range in.Nodes.V {
 		if n, ok := m.Node(id); ok {

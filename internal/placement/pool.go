@@ -8,11 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Pool names a kind of CPUs that containers share.
+// Pool is a kind of CPUs that containers share.
 type Pool int
 
-// The pools. Rest is where containers sit that nobody asked anything for: all
-// CPUs but those others own. Own is not a pool: the container owns its CPUs.
+// The pools. Containers that ask for nothing are in Unclassified: all CPUs without an owner.
+// Own is not a pool: the container owns its CPUs.
 const (
 	Unclassified Pool = iota
 	Shared
@@ -26,13 +26,12 @@ func (p Pool) String() string {
 	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive"}[p]
 }
 
-// Pools are the CPUs each pool is made of while nobody owns any.
+// Pools are the CPUs of each pool while no CPU has an owner.
 type Pools struct {
 	Online, Reserved, Shared, Reclaimed topology.Set
-	// System is empty where containers of class system get no CPUs of
-	// their own.
+	// System is empty if containers of class system have no pool.
 	System topology.Set
-	// Hard keeps everybody but containers of class system off reserved CPUs.
+	// Hard keeps all containers except those of class system off reserved CPUs.
 	Hard bool
 	// UnlabelledShared puts pods without a class into the shared pool.
 	UnlabelledShared bool
@@ -40,7 +39,7 @@ type Pools struct {
 	ReclaimedByNUMA bool
 }
 
-// ForAll are the CPUs that pods no pool is for may use.
+// ForAll returns the CPUs for pods that belong to no pool.
 func (p *Pools) ForAll() topology.Set { return p.base(Unclassified) }
 
 func (p *Pools) base(pool Pool) topology.Set {
@@ -57,18 +56,18 @@ func (p *Pools) base(pool Pool) topology.Set {
 	return p.Online
 }
 
-// Which tells pools of one kind apart.
+// Which distinguishes pools of one kind.
 type Which struct {
-	Name string // "" is the default one
-	// Bound confines the pool to the NUMA node with id Node, or to several: Nodes lists them
-	// then, and Node is the first. Alone lets no other pool onto its one node.
+	Name string // "" is the default pool
+	// Bound confines the pool to the NUMA node with id Node, or to several nodes: then Nodes
+	// lists them, and Node is the first. ExclusiveNode keeps other pools off its single node.
 	Bound         bool
 	Node          int
 	Nodes         string
 	ExclusiveNode bool
 }
 
-// BoundTo is the pool of a name that is bound to the NUMA nodes with some ids.
+// BoundTo returns the pool of a name that is bound to the NUMA nodes with some ids.
 func BoundTo(name string, ids []int) Which {
 	w := Which{Name: name, Bound: true, Node: slices.Min(ids)}
 	if len(ids) > 1 {
@@ -77,7 +76,7 @@ func BoundTo(name string, ids []int) Which {
 	return w
 }
 
-// On returns the ids of the NUMA nodes that the pool is bound to.
+// On returns the ids of the NUMA nodes to which the pool is bound.
 func (w Which) On() []int {
 	switch ids, err := topology.ParseList(w.Nodes); {
 	case !w.Bound:
@@ -89,12 +88,12 @@ func (w Which) On() []int {
 	}
 }
 
-// IsOn reports whether the pool is bound to a NUMA node, or to several of which it is one.
+// IsOn reports whether the pool is bound to a NUMA node, alone or among others.
 func (w Which) IsOn(id int) bool {
 	return w.Bound && (w.Node == id || w.Nodes != "" && slices.Contains(w.On(), id))
 }
 
-// String tells the pool from others of its kind, for people: "web of node 1".
+// String distinguishes the pool from others of its kind, for users: "web of node 1".
 func (w Which) String() string {
 	text := w.Name
 	switch {
@@ -109,19 +108,18 @@ func (w Which) String() string {
 	return text
 }
 
-// ReservedPool is the name of the system pool that is made of the reserved CPUs.
+// ReservedPool is the name of the system pool that consists of the reserved CPUs.
 const ReservedPool = "reserve"
 
-// Seat is where a container sits. It is comparable: containers with equal
-// seats have equal CPUs, whatever happens to the pools.
+// CPUGroup identifies the CPUs of a container: a pool with its limits, or the owned CPUs. It is
+// comparable: containers with equal groups always have equal CPUs.
 type CPUGroup struct {
 	Pool  Pool
 	Which Which
-	// Near narrows the pool to these CPUs where that leaves any; Within bounds
-	// it in any case (the pod's cgroup, or what the runtime was asked for).
-	// Empty means no bound.
+	// Near narrows the pool to these CPUs, if any of them are left. Within limits it in any
+	// case, to the pod's cgroup or the runtime's request. Empty means no limit.
 	Near, Within topology.Set
-	// Owned are the CPUs of a seat in pool Own.
+	// Owned are the CPUs of a group in pool Own.
 	Owned topology.Set
 }
 

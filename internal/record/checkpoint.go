@@ -16,13 +16,13 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Checkpoint has what came after containers were created and their records were
-// written: later requests of the kubelet, containers that were narrowed without a
-// record, and all records of containers that cannot carry one. It is small, and its
-// loss moves nothing by itself; such containers only return to something older.
+// Checkpoint stores what changed after containers were created and their records were written:
+// later requests of the kubelet, containers that were narrowed without a record, and all
+// records of containers that cannot carry one. If it is lost, no container moves; a release
+// then restores older values.
 type Checkpoint struct {
 	log *slog.Logger
-	// decision is the lock under which decisions change it, so that no half of a
+	// decision is the lock under which decisions change the checkpoint, so that no half of a
 	// decision is saved.
 	decision sync.Locker
 	woken    chan struct{}
@@ -30,30 +30,28 @@ type Checkpoint struct {
 
 	mu   sync.Mutex // guards all below
 	held file[lifecycle.Record, Overlay]
-	// missing counts the runtime's lists in a row that left out one of them.
+	// missing counts how many lists of the runtime in a row left out a container or pod.
 	missing map[string]int
 }
 
-// file is the stored form; when it is read, a container or pod is a
-// json.RawMessage.
+// file is the stored form. When it is read, each container or pod is a json.RawMessage.
 type file[R, P any] struct {
 	Version    int          `json:"v"`
 	Containers map[string]R `json:"containers"`
-	// Grants are CPUs by the UID of the pod that owns them, also while it has no
+	// Grants are the CPUs by UID of the pod that owns them, also while the pod has no
 	// container, between two attempts.
 	Grants map[string]string `json:"grants"`
 	// Pods are hook servers' answers for pods, by sandbox id.
 	Pods map[string]P `json:"pods,omitempty"`
 }
 
-// Overlay is what hook servers answered for a pod, if the runtime does not keep it
-// for us.
+// Overlay is what hook servers answered for a pod, if the runtime does not store it.
 type Overlay struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Open reads a saved checkpoint, or none. It logs the parts that cannot be read.
+// Open reads a saved checkpoint; data may be empty. It logs the parts that cannot be read.
 func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := read(data)
 	if err != nil {
@@ -65,13 +63,14 @@ func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 }
 
-// Check says what is wrong with a saved checkpoint, so that it can be renamed.
+// Check returns an error if a saved checkpoint cannot be read, so that the caller can rename
+// the file.
 func Check(data []byte) error {
 	_, _, err := read(data)
 	return err
 }
 
-// read reads a checkpoint; unread are the reasons why parts of it cannot be read.
+// read decodes a checkpoint; unread are the errors of parts that cannot be read.
 func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, err error) {
 	held = file[lifecycle.Record, Overlay]{Version: 1, Containers: map[string]lifecycle.Record{}, Pods: map[string]Overlay{}}
 	if len(data) == 0 {
@@ -88,8 +87,7 @@ func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, er
 	return held, append(readEach(held.Containers, f.Containers), readEach(held.Pods, f.Pods)...), nil
 }
 
-// readEach reads what is kept of each container or pod; if one cannot be read, the
-// others still are.
+// readEach decodes each container or pod. One that cannot be read does not affect the others.
 func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unread []error) {
 	for id, text := range texts {
 		var v V
@@ -102,7 +100,7 @@ func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unrea
 	return unread
 }
 
-// Note stores what a container would return to now.
+// Note stores what a release would restore for a container now.
 func (cp *Checkpoint) Note(id string, r lifecycle.Record) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -110,7 +108,7 @@ func (cp *Checkpoint) Note(id string, r lifecycle.Record) {
 	cp.mark()
 }
 
-// Record returns what is kept of a container.
+// Record returns what is stored about a container.
 func (cp *Checkpoint) Record(id string) (lifecycle.Record, bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -135,7 +133,7 @@ func (cp *Checkpoint) Overlay(id string) (Overlay, bool) {
 	return o, ok
 }
 
-// Drop forgets a container or pod that has gone.
+// Drop removes a container or pod that has ended.
 func (cp *Checkpoint) Drop(id string) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -153,14 +151,13 @@ func (cp *Checkpoint) drop(id string) {
 	}
 }
 
-// maxMissing is how many lists in a row may leave out a container before it is
-// dropped. A runtime that was killed leaves out those whose shim does not answer in
-// time (containerd 2.4). It reports them after its next restart, and then our
-// values look like requests.
+// maxMissing is how many lists in a row may leave out a container before it is dropped. A
+// runtime that was killed leaves out containers whose shim does not answer in time (containerd
+// 2.4). It reports them after its next restart, and then our values look like requests.
 const maxMissing = 3
 
-// Prune drops containers and pods that the runtime's lists leave out again and
-// again: they ended while no agent ran.
+// Prune drops containers and pods that the runtime's lists left out too often, because they
+// ended while no agent ran.
 func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	lives := make(map[string]bool, len(list.Containers)+len(list.Pods))
 	for _, ctr := range list.Containers {
@@ -184,7 +181,7 @@ func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	}
 }
 
-// SetGrants keeps who owns CPUs, where that changed.
+// SetGrants stores who owns CPUs, if that changed.
 func (cp *Checkpoint) SetGrants(now map[string]string) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -209,7 +206,7 @@ func (cp *Checkpoint) mark() {
 	}
 }
 
-// Text returns the checkpoint as it is now.
+// Text returns the current checkpoint.
 func (cp *Checkpoint) Text() []byte {
 	cp.decision.Lock()
 	defer cp.decision.Unlock()
@@ -223,20 +220,20 @@ func (cp *Checkpoint) Text() []byte {
 	return data
 }
 
-// delay merges changes that come close together into one save.
+// delay combines changes that follow each other closely into one save.
 const delay = 200 * time.Millisecond
 
-// Keep saves a changed checkpoint a moment after the change, outside of the request
-// path, until ctx ends. After a failure it tries again, after a pause that grows.
+// Keep saves a changed checkpoint a moment after the change, outside of the request path, until
+// ctx ends. After a failure it tries again, after a growing pause.
 func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
-	var due <-chan time.Time // nil while nothing is to be saved
+	var due <-chan time.Time // nil while there is nothing to save
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // Finish saves once nothing changes any more
+			return nil // Finish saves when nothing changes any more
 		case <-cp.woken:
-			if due == nil { // else the next try has this, too
+			if due == nil { // otherwise the next try saves this, too
 				due = time.After(delay)
 			}
 			continue
@@ -252,8 +249,8 @@ func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 // lastTries is how often a clean end tries to save a checkpoint.
 const lastTries = 3
 
-// Finish saves the checkpoint at a clean end, when nothing changes it any more, if
-// it is not saved yet.
+// Finish saves the checkpoint at a clean end, if it is not saved yet. Nothing changes it any
+// more.
 func (cp *Checkpoint) Finish(save func([]byte) error) {
 	for range lastTries {
 		if cp.save(save) == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// longest bounds a record's text; ours are below 400 bytes.
+// longest limits a record's text; ours have less than 400 bytes.
 const longest = 4096
 
-// Signer writes and reads records. A record is bound to its pod and container: a
-// copy of it elsewhere is worthless, and a pod's author cannot write one.
+// Signer writes and reads records. The signature covers pod and container, so a copy of a
+// record on another container is invalid, and a pod's author cannot write one.
 type Signer struct {
 	mu  sync.Mutex
-	mac hash.Hash // keyed; to make a new one would cost more than to compute a code
+	mac hash.Hash // keyed once, since making a new one would cost more than computing a signature
 }
 
 // NewSigner returns a signer with a key.
@@ -39,8 +39,8 @@ func (s *Signer) sum(podUID, container, body string) string {
 	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
 }
 
-// Stamp returns the text of a container's record. whole is false if some of it did
-// not fit: a hook server's answer may be of any size, and have many variables.
+// Stamp returns the text of a container's record. whole is false if some of it did not fit,
+// since a hook server's answer may be large.
 func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
 	if text = s.signed(podUID, container, r); len(text) <= longest {
 		return text, true
@@ -57,8 +57,8 @@ func (s *Signer) signed(podUID, container string, r lifecycle.Record) string {
 	return s.sum(podUID, container, string(body)) + " " + string(body)
 }
 
-// Read checks and reads a record. The error says why it is not trusted. The runtime
-// may not have reported the container's name when it was written.
+// Read verifies and decodes a record. The error says why it is not trusted. The record may have
+// been written before the runtime reported the container's name.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
 	if len(text) > longest {
 		return r, fmt.Errorf("longer than %d bytes", longest)

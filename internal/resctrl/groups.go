@@ -15,8 +15,8 @@ import (
 // Prefix begins the names of groups made here.
 const Prefix = "trimtab-"
 
-// Groups keeps groups on a tree. A group lives while it has an owner. Its methods
-// may be called at once from many goroutines.
+// Groups keeps groups on a tree. A group exists while it has an owner. Its methods may be
+// called by several goroutines at once.
 type Groups struct {
 	files FS
 
@@ -24,11 +24,11 @@ type Groups struct {
 	owners map[string]map[string]bool // by path of the group
 }
 
-// New makes a keeper of groups on a tree. Tidy finds groups of an earlier run.
+// New makes Groups on a tree. Tidy finds groups of an earlier run.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
-// valid refuses names of groups that are not ours. A name is "" for the root group, GROUP
-// for a control group, or GROUP/MONITOR for a monitoring group; GROUP may be empty there.
+// valid refuses names of groups that are not ours. A name is "" for the root group, GROUP for a
+// control group, or GROUP/MONITOR for a monitoring group, whose GROUP may be empty.
 func valid(name string) error {
 	group, measure, measures := strings.Cut(name, "/")
 	ok := group == "" || strings.HasPrefix(group, Prefix)
@@ -41,7 +41,7 @@ func valid(name string) error {
 	return nil
 }
 
-// dir is a group's directory; those that measure are below mon_groups.
+// dir returns a group's directory; monitoring groups are below mon_groups.
 func dir(name string) string {
 	if group, measure, measures := strings.Cut(name, "/"); measures {
 		return path.Join(group, "mon_groups", measure)
@@ -49,9 +49,8 @@ func dir(name string) string {
 	return path.Join(name, ".")
 }
 
-// Own adds an owner to a group, which it makes if it is missing, and sets its
-// allocation. The group lives as long as its owners. It reports whether something
-// had to be changed.
+// Own adds an owner to a group, makes the group if it is missing, and sets its allocation. The
+// group exists as long as it has owners. It reports whether it changed something.
 func (g *Groups) Own(owner, name, allocation string) (changed bool, err error) {
 	if err := valid(name); err != nil || name == "" {
 		return false, errors.Join(err, errors.New("the root group is the kernel's"))
@@ -105,7 +104,7 @@ func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
 	return err == nil, nil
 }
 
-// status is the kernel's text about its last refusal.
+// status returns the kernel's explanation of its last refusal.
 func (g *Groups) status() string {
 	text, err := g.files.ReadFile("info/last_cmd_status")
 	if s := strings.TrimSpace(string(text)); err == nil && s != "" && s != "ok" {
@@ -114,13 +113,12 @@ func (g *Groups) status() string {
 	return ""
 }
 
-// maxRounds limits how often new threads are looked for while some are moved.
+// maxRounds limits how often Join looks for new threads.
 const maxRounds = 5
 
-// Join moves threads into a group, "" for the root's, and reports whether there
-// were any, and whether one had to be moved. A group that measures is made for the
-// owner. Threads that start meanwhile are in their parent's group, so it repeats
-// until there are no new ones.
+// Join moves threads into a group, "" for the root group. It reports whether there were any,
+// and whether one had to be moved. It makes a monitoring group for the owner. Threads that
+// start meanwhile are in their parent's group, so Join repeats until there are no new ones.
 func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, moved bool, err error) {
 	if err := valid(name); err != nil {
 		return false, false, err
@@ -153,7 +151,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, m
 		}
 		for _, id := range missing {
 			err := g.files.WriteFile(file, strconv.AppendInt(nil, int64(id), 10))
-			if err != nil && !errors.Is(err, syscall.ESRCH) { // ended meanwhile
+			if err != nil && !errors.Is(err, syscall.ESRCH) { // the thread has ended meanwhile
 				return any, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.status())
 			}
 			moved = true
@@ -162,7 +160,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, m
 	return any, moved, nil
 }
 
-// Leave removes an owner from a group, and the group with its last owner.
+// Leave removes an owner from a group. It removes the group after its last owner.
 func (g *Groups) Leave(owner, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,7 +193,7 @@ func (g *Groups) Forget(owner string) error {
 	return errors.Join(errs...)
 }
 
-// Tidy removes groups of earlier runs without an owner.
+// Tidy removes groups of earlier runs that have no owner.
 func (g *Groups) Tidy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,7 +215,7 @@ func (g *Groups) Tidy() error {
 	for _, group := range ours {
 		measures, err := g.files.List(path.Join(group, "mon_groups"))
 		if err != nil {
-			continue // this machine measures nothing
+			continue // this machine has no monitoring
 		}
 		for _, name := range measures {
 			if strings.HasPrefix(name, Prefix) && len(g.owners[group+"/"+name]) == 0 {

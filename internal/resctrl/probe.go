@@ -7,8 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Features that a node may have: the file system itself, and what it divides and
-// measures.
+// Features that a node may have: the file system itself, and what it can allocate and monitor.
 const (
 	Mounted   = "resctrl"
 	Cache     = "resctrl.L3"
@@ -16,7 +15,7 @@ const (
 	Measuring = "resctrl.L3_MON"
 )
 
-// Probe says whether a tree has a feature. A nil tree is a node without resctrl.
+// Probe reports whether a tree has a feature. A nil tree is a node without resctrl.
 func Probe(files FS, feature string) lifecycle.Finding {
 	if files == nil {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no resctrl, or paths.resctrl is wrong"}
@@ -31,9 +30,9 @@ func Probe(files FS, feature string) lifecycle.Finding {
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	what := map[string][2]string{
-		Cache:     {"info/L3/num_closids", "this machine cannot share out its L3 cache"},
-		Bandwidth: {"info/MB/num_closids", "this machine cannot share out memory bandwidth"},
-		Measuring: {"info/L3_MON/num_rmids", "this machine cannot measure the use of its L3 cache"},
+		Cache:     {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
+		Bandwidth: {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
+		Measuring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
 	}[feature]
 	_, err = files.ReadFile(what[0])
 	switch {

@@ -47,8 +47,8 @@ func TestLines(t *testing.T) {
 		{sparse, "L3 0-25, MB 100", "L3:0=7;8=7|MB:0=2048;8=2048"},
 		{sparse, "MB 50, MB@8 1", "MB:0=80;8=1"},
 		{sparse, "L3@1 0-50, L3 0-10", "no cache 1"},
-		{kernel.ResctrlHardware{Caches: []int{0}, Bandwidth: 100, Groups: 2}, "L3 0-10", "cannot share out its L3 cache"},
-		{kernel.ResctrlHardware{CacheMask: "f", Caches: []int{0}, Groups: 2}, "MB 10", "cannot share out memory bandwidth"},
+		{kernel.ResctrlHardware{Caches: []int{0}, Bandwidth: 100, Groups: 2}, "L3 0-10", "cannot allocate its L3 cache"},
+		{kernel.ResctrlHardware{CacheMask: "f", Caches: []int{0}, Groups: 2}, "MB 10", "cannot allocate memory bandwidth"},
 	} {
 		m, err := readMachine(kernel.NewResctrl(c.hardware))
 		if err != nil {

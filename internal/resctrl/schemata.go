@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// Share is a part of a resource: of L3 the ways from From to To percent, of MB
-// To percent of the bandwidth.
+// Share is a part of a resource: for L3 the cache ways from From to To percent, for MB To
+// percent of the bandwidth.
 type Share struct{ From, To int }
 
-// Allocation is what a group gets: shares by resource, "L3" or "MB", and there by
-// cache id; AnyCache is every cache that has no share of its own. A resource that
-// is missing is not changed.
+// Allocation is what a group gets: shares by resource, "L3" or "MB", and by cache id. AnyCache
+// stands for every cache without a share of its own. A missing resource is not changed.
 type Allocation map[string]map[int]Share
 
 // AnyCache stands for every cache.
 const AnyCache = -1
 
-// ParseAllocation reads the text decided values have: "L3 0-40, L3@1 20-60, MB
-// 30, MB@1 50", in percent, @ before the id of a cache.
+// ParseAllocation parses the text of a decided value: "L3 0-40, L3@1 20-60, MB 30, MB@1 50", in
+// percent, with @ before a cache id.
 func ParseAllocation(text string) (Allocation, error) {
 	a := Allocation{}
 	for part := range strings.SplitSeq(text, ", ") {
@@ -52,24 +51,24 @@ func ParseAllocation(text string) (Allocation, error) {
 	return a, nil
 }
 
-// machine is what a tree says about the hardware.
+// machine is what a tree shows about the hardware.
 type machine struct {
 	cbm     uint64           // mask of all ways of a cache
-	minBits int              // fewest ways of a group
+	minBits int              // the smallest number of ways of a group
 	step    int              // of bandwidth, in percent
-	ids     map[string][]int // ids of caches by resource
-	full    map[string]int64 // of MB, the value of a group without limit
+	ids     map[string][]int // ids of caches, by resource
+	full    map[string]int64 // for MB, the value of a group without limit
 }
 
-// amdFull and amdUnit are AMD's bandwidth: no limit, and what 100 percent are in
-// eighths of GB/s as Koordinator 1.7 takes it.
+// amdFull and amdUnit are AMD's bandwidth values: no limit, and 100 percent in eighths of GB/s,
+// as Koordinator 1.7 assumes.
 const (
 	amdFull = 2048
 	amdUnit = 160
 )
 
-// lines makes the lines of schemata of an allocation. A resource has no line if a
-// cache would have no share of it (Koordinator 1.7, plugin Resctrl).
+// lines returns an allocation's lines of schemata. A resource has no line if a cache would have
+// no share of it (Koordinator 1.7, plugin Resctrl).
 func (m *machine) lines(a Allocation) ([]string, error) {
 	var out []string
 	for _, resource := range []string{"L3", "MB"} {
@@ -78,7 +77,7 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 			continue
 		}
 		if len(ids) == 0 {
-			return nil, fmt.Errorf("this machine cannot share out %s", map[string]string{"L3": "its L3 cache", "MB": "memory bandwidth"}[resource])
+			return nil, fmt.Errorf("this machine cannot allocate %s", map[string]string{"L3": "its L3 cache", "MB": "memory bandwidth"}[resource])
 		}
 		for id := range shares {
 			if id != AnyCache && !slices.Contains(ids, id) {
@@ -96,7 +95,7 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 	return out, nil
 }
 
-// entries are the shares of the caches that have one, up to the first without.
+// entries returns the shares of the caches up to the first one without a share.
 func (m *machine) entries(resource string, shares map[int]Share) ([]string, error) {
 	var out []string
 	for _, id := range m.ids[resource] {
@@ -134,8 +133,8 @@ func (m *machine) amount(resource string, s Share) (string, error) {
 	return strconv.Itoa(min((s.To+step-1)/step*step, 100)), nil
 }
 
-// waysMask is the mask of the ways from s.From to s.To percent, both rounded
-// up, of a cache whose whole mask is cbm (Koordinator 1.7).
+// waysMask returns the mask of the ways from s.From to s.To percent, both rounded up, of a
+// cache whose whole mask is cbm (Koordinator 1.7).
 func waysMask(cbm uint64, s Share) (uint64, error) {
 	ways := bits.Len64(cbm)
 	if cbm == 0 || cbm&(cbm+1) != 0 || ways == 64 {
@@ -158,7 +157,7 @@ func readMachine(files FS) (*machine, error) {
 	for line := range strings.Lines(string(text)) {
 		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok || (resource != "L3" && resource != "MB") {
-			continue // L2, code and data apart: not handed out
+			continue // L2, and separate code and data caches, are not allocated
 		}
 		for entry := range strings.SplitSeq(entries, ";") {
 			id, value, _ := strings.Cut(entry, "=")
@@ -195,8 +194,8 @@ func readNumber(files FS, path string, base int) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), base, 32)
 }
 
-// sameLine reports whether a schemata file has a line already, apart from blanks
-// and leading zeros.
+// sameLine reports whether a schemata file has a line already, apart from blanks and leading
+// zeros.
 func sameLine(schemata, line string) bool {
 	plain := func(s string) string {
 		s = strings.TrimSpace(s)

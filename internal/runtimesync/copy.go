@@ -10,12 +10,13 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy is the runtime's stored copy of one container, and how far the runtime is.
+// Copy is the runtime's stored copy of one container, and what is known about the runtime's
+// progress.
 type Copy struct {
-	ID     string // of the container
+	ID     string // the container's id
 	Stored Texts  // what the runtime has
-	// Pending is what an update under way requested and was answered with, else nil:
-	// the runtime writes it some time after the answer.
+	// Pending is what an update in progress requested and was answered with, otherwise nil. The
+	// runtime writes it some time after the answer.
 	Pending Texts
 	// RuntimeOnly: the kernel lets the runtime write the container's cgroup, and not
 	// the agent (cgroup.RuntimeOnly). So the runtime gets every value it can carry.
@@ -23,16 +24,16 @@ type Copy struct {
 	Recorded    bool // its pristine resources are known from a record
 	// CreatePending: its creation was answered, and the runtime may not know it yet.
 	CreatePending bool
-	maybeIgnored  bool // something was sent to it meanwhile
+	maybeIgnored  bool // the runtime may have ignored a value that was sent meanwhile
 
 	waits       bool          // it is in the queue
-	piggybacked bool          // and its values went with an answer; no runtime says whether it took them
-	tries       int           // that failed in a row
-	pause       time.Duration // before it is tried again; 0 where the runtime took it
+	piggybacked bool          // and its values went with an answer; no runtime reports whether it accepted them
+	tries       int           // failures in a row
+	pause       time.Duration // before the next try; 0 if the runtime accepted the last update
 }
 
-// unsure is what a copy has where the runtime was sent a value and may have passed
-// over it: it is no value's text, so the next one is sent whatever it is.
+// unknownText is the text of a copy if the runtime may have ignored a value that was sent. It
+// equals no value, so the next value is sent in any case.
 const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.
@@ -46,12 +47,12 @@ func (c *Copy) Store(f lifecycle.Field, text string) {
 	c.Stored[f] = text
 }
 
-// Invalidate notes that the runtime's copy may not have what it was sent: the field's
-// value is sent again.
+// Invalidate notes that the runtime's copy may lack the value that was sent, so that the field
+// is sent again.
 func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unknownText) }
 
-// Send notes a value that goes to the runtime with an answer. A runtime that does not
-// know the container yet passes over it: its copy is brought in line once it does.
+// Send notes a value that goes to the runtime with an answer. A runtime that does not know the
+// container yet ignores it, so it is sent again later.
 func (c *Copy) Send(v lifecycle.Value) {
 	c.Store(v.Field, v.String())
 	if c.CreatePending {
@@ -63,21 +64,20 @@ func (c *Copy) Send(v lifecycle.Value) {
 // Create notes that the container's creation is answered.
 func (c *Copy) Create() { c.Stored, c.CreatePending, c.maybeIgnored = Texts{}, true, false }
 
-// Report takes over what the runtime reports of a container that it knows.
+// Report stores what the runtime reports about a container that it knows.
 func (c *Copy) Report(r *lifecycle.Resources) {
 	c.Stored, c.CreatePending, c.maybeIgnored = Of(r), false, false
 }
 
-// CreateDone notes that the runtime knows the container. It reports whether something
-// sent to it until now may have been passed over.
+// CreateDone notes that the runtime knows the container. It reports whether the runtime may
+// have ignored something that was sent before.
 func (c *Copy) CreateDone() (missed bool) {
 	missed = c.maybeIgnored
 	c.CreatePending, c.maybeIgnored = false, false
 	return missed
 }
 
-// UpdateDone notes that the runtime has written the update that was under way, and
-// returns what that was.
+// UpdateDone notes that the runtime has written the pending update, and returns that update.
 func (c *Copy) UpdateDone() Texts {
 	wrote := c.Pending
 	c.Pending = nil
@@ -87,7 +87,7 @@ func (c *Copy) UpdateDone() Texts {
 	return wrote
 }
 
-// Rename takes over what is known of the container under its former id.
+// Rename copies what is known about the container under its former id.
 func (c *Copy) Rename(from *Copy) {
 	if from.Stored != nil {
 		c.Stored = from.Stored
@@ -98,33 +98,31 @@ func (c *Copy) Rename(from *Copy) {
 	}
 }
 
-// KernelOnly reports whether a value is kept from the runtime's copy: a
-// container without CPUs of its own in that copy is narrowed in the kernel
-// alone, where no update of the runtime undoes it. So the runtime's copy stays
-// what was asked for, and a restart finds it so.
+// KernelOnly reports whether a value must not be in the runtime's copy. If a container has no
+// list of CPUs in that copy, it is narrowed only in the kernel, where no update of the runtime
+// undoes it. So the runtime's copy keeps the request, and a restart finds it there.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.HookServerName && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 
-// StaysOut reports whether a value is written to the kernel and kept from the
-// runtime's copy for as long as nobody updates the container: it was computed
-// from that copy, and without a record the copy alone tells a later start what
-// was asked for.
+// KeptFromCopy reports whether a value is written only to the kernel until the next update of
+// the container. It was computed from the runtime's copy, and without a record only the copy
+// shows a later start what was requested.
 func (c *Copy) KeptFromCopy(ctr *engine.Container, v lifecycle.Value) bool {
 	return c.KernelOnly(ctr, v) || v.Scaled && !c.Recorded
 }
 
-// Differs reports whether the runtime's copy is to have a value and lacks it.
+// Differs reports whether the runtime's copy should have a value and lacks it.
 func (c *Copy) Differs(ctr *engine.Container, v lifecycle.Value) bool {
 	return route.Copied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
 }
 
-// Lacks returns those of a container's values that its copy lacks and that can be sent
-// in this phase; contest says why a field is left to others.
+// Lacks returns those of a container's values that its copy lacks and that can be sent in this
+// phase. contest returns why other plugins set a field.
 func (c *Copy) Lacks(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contest func(lifecycle.Field) string) []lifecycle.Value {
 	if c.CreatePending {
-		c.maybeIgnored = true // sent once the runtime knows it
+		c.maybeIgnored = true // sent when the runtime knows it
 		return nil
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {

@@ -1,4 +1,5 @@
-// Package runtimesync is the runtime as a sink of values, beside the kernel (keeper): what the runtime's stored copy of
-// each container has, what it is to have and lacks, and which copies wait until they are sent. It sends nothing and
-// locks nothing: its callers do.
+// Package runtimesync treats the runtime as a sink of values, like the keeper treats the
+// kernel. For each container it has the content of the runtime's stored copy, the values that
+// the copy lacks, and the queue of outdated copies. It sends nothing and takes no lock: its
+// callers do.
 package runtimesync

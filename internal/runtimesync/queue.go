@@ -7,37 +7,35 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Queue holds the copies that are out of date, oldest first. The kernel has their
-// values already.
+// Queue has the outdated copies, oldest first. The kernel has their values already.
 type Queue struct {
 	Waiting []*Copy
-	// Due goes off when a copy may have to be sent: ask Wait then.
+	// Due fires when a copy may have to be sent; then call Wait.
 	Due *time.Timer
-	// Sending: a copy that was taken out is on its way to the runtime.
+	// Sending: a copy from the queue is being sent to the runtime.
 	Sending bool
-	Pace    time.Duration // between two of them
-	Since   time.Time     // when it last had nothing to send, or something was sent
+	Pace    time.Duration // the pause between two copies
+	Since   time.Time     // when the queue was last empty, or a copy was last sent
 
-	postponed map[*Copy]time.Time // which the runtime refused, and when they are tried again
-	paced     time.Time           // until when nothing is sent
+	postponed map[*Copy]time.Time // copies that the runtime refused, and when they are tried again
+	paced     time.Time           // nothing is sent before this time
 	now       func() time.Time
 }
 
-// The runtime's copy of a list of CPUs or memory nodes is never given up: the runtime
-// would write an old one over the kernel's with each update of the kubelet's.
+// A copy of a CPU or memory node list is retried without limit, because the runtime would
+// overwrite the kernel's list with an old one at each update by the kubelet.
 const (
 	firstPause = time.Minute
 	maxPause   = 16 * time.Minute
 )
 
-// An update costs the runtime about 13 ms under its global lock, so a
-// container that refuses is not asked for ever.
+// An update costs the runtime about 13 ms under its global lock, so refused copies are not
+// retried without limit.
 const maxTries = 5
 
-// quiet is how long nothing must have happened before a copy is sent; MostWait is
-// how long that is waited for on a node that is never quiet. There one goes with an
-// answer every piggybackPace, where answers can take it, so that the runtime's lock is
-// not held much longer than without us.
+// quiet is how long the node must be idle before a copy is sent. MaxWait limits the wait for
+// that. On a node that is never idle, one copy goes with an answer every piggybackPace, if
+// answers can carry copies. So the agent holds the runtime's lock only a little longer.
 const (
 	quiet         = time.Second
 	MaxWait       = 30 * time.Second
@@ -49,7 +47,7 @@ func NewQueue(now func() time.Time, pace time.Duration) *Queue {
 	return &Queue{Pace: pace, Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
 }
 
-// Add queues a copy that is out of date.
+// Add queues an outdated copy.
 func (q *Queue) Add(c *Copy) {
 	c.piggybacked = false
 	if len(q.Waiting) == 0 {
@@ -62,7 +60,7 @@ func (q *Queue) Add(c *Copy) {
 	}
 }
 
-// Drop takes a copy out that is sent no more.
+// Drop removes a copy from the queue.
 func (q *Queue) Drop(c *Copy) {
 	if c.waits {
 		q.Waiting = slices.DeleteFunc(q.Waiting, func(other *Copy) bool { return other == c })
@@ -71,10 +69,10 @@ func (q *Queue) Drop(c *Copy) {
 	c.waits, c.piggybacked, c.tries, c.pause = false, false, 0, 0
 }
 
-// Wait returns how long until a copy is sent, where one waits. An update that meets a
-// grant would widen what the grant has just narrowed, until it is settled after it: so
-// the node is to be quiet, unless it never is and answers cannot take copies. idle is
-// how long nothing has happened.
+// Wait returns how long to wait before sending the next copy. An update that races with a grant
+// could give CPUs back that the grant has just taken, until the next update. So the node must
+// be idle, unless it never is and answers cannot carry copies. idle is for how long no event
+// has been handled.
 func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
 	wait := q.paced.Sub(q.now())
 	if piggybacks || !q.Overdue() {
@@ -83,10 +81,10 @@ func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
 	return max(wait, 0)
 }
 
-// Overdue reports whether copies have waited for too long.
+// Overdue reports whether copies have waited longer than MaxWait.
 func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MaxWait }
 
-// Next takes out the oldest copy, of some.
+// Next removes and returns the oldest copy.
 func (q *Queue) Next() *Copy {
 	c := q.Waiting[0]
 	q.Waiting = q.Waiting[1:]
@@ -95,14 +93,14 @@ func (q *Queue) Next() *Copy {
 	return c
 }
 
-// Piggyback finds the oldest copy of which something goes with an answer, on a node
-// that is never quiet. lacks reports what can be sent of a copy. The copy is sent again
-// when the node is quiet.
+// Piggyback finds the oldest copy with values that can go with an answer, on a node that is
+// never idle. lacks returns the values of a copy that can be sent. The copy is sent again when
+// the node is idle.
 func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
 	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil
 	}
-	q.Since = q.now().Add(piggybackPace - MaxWait) // also where nothing is found: the search is on a request's path
+	q.Since = q.now().Add(piggybackPace - MaxWait) // also if nothing is found, since the search delays a request
 	for i, c := range q.Waiting {
 		if c.piggybacked || c.Pending != nil || c.CreatePending {
 			continue
@@ -120,11 +118,11 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 	return "", nil
 }
 
-// Sent ends the sending of a copy; nothing is sent for a pause.
+// Sent notes that sending a copy has ended. Nothing is sent during the pause that follows.
 func (q *Queue) Sent() { q.Sending, q.paced = false, q.now().Add(q.Pace) }
 
-// Refused notes that the runtime refused a copy, or gave no answer. It is tried again
-// soon, unless that was so too often.
+// Refused notes that the runtime refused a copy, or did not answer. The copy is tried again
+// soon, unless it has failed too often.
 func (q *Queue) Refused(c *Copy) (givenUp bool) {
 	if c.tries++; c.tries < maxTries {
 		q.Add(c)
@@ -134,7 +132,7 @@ func (q *Queue) Refused(c *Copy) (givenUp bool) {
 	return true
 }
 
-// Took notes what the runtime has taken.
+// Accepted notes what the runtime has accepted.
 func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
 	c.tries, c.pause = 0, 0
 	delete(q.postponed, c)
@@ -143,15 +141,15 @@ func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
 	}
 }
 
-// Postpone has a copy that was given up tried again after a while, and returns after
-// which.
+// Postpone schedules a copy that was given up for another try, and returns the pause until
+// then.
 func (q *Queue) Postpone(c *Copy) time.Duration {
 	c.pause = min(max(2*c.pause, firstPause), maxPause)
 	q.postponed[c] = q.now().Add(c.pause)
 	return c.pause
 }
 
-// Retry queues what was postponed until now, for one try each.
+// Retry queues the postponed copies that are due, for one try each.
 func (q *Queue) Retry() {
 	for c, due := range q.postponed {
 		if !q.now().Before(due) {

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Texts are the texts of values by field. A field that is absent is not set.
+// Texts are the texts of values by field. An absent field is not set.
 type Texts map[lifecycle.Field]string
 
 // Of reads the texts of a container's resources as the runtime reports them.
@@ -25,7 +25,8 @@ func Of(r *lifecycle.Resources) Texts {
 	return out
 }
 
-// Requested reads what an update requests; what it leaves out the runtime keeps.
+// Requested returns the texts of an update's request. The runtime keeps the values of absent
+// fields.
 func Requested(r *lifecycle.Resources) Texts {
 	if r == nil {
 		return Texts{}

@@ -1,5 +1,5 @@
-// Package socket opens Unix sockets that have their mode before anybody can reach
-// them. It owns no path: the caller decides about a file that is in the way.
+// Package socket makes Unix sockets that have their mode before other processes can connect. It
+// owns no path: the caller decides about a file that exists already.
 package socket
 
 import (
@@ -12,10 +12,9 @@ import (
 	"syscall"
 )
 
-// Listen opens a Unix socket with a mode. Linux makes the socket file with the mode
-// that the socket has when it is bound, less the umask (net/unix/af_unix.c,
-// unix_bind_bsd), so others can connect at no moment. Listen adds afterwards what
-// the umask took.
+// Listen makes a Unix socket with a mode. Linux makes the socket file with the mode that the
+// socket has when it is bound, less the umask (net/unix/af_unix.c, unix_bind_bsd), so other
+// users cannot connect too early. Listen adds the bits of the umask afterwards.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	mode = mode.Perm()
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

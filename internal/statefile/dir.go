@@ -17,22 +17,21 @@ type Dir struct {
 	path string // for messages
 }
 
-// New returns the directory that fs makes the calls of. path names it in
-// messages.
+// New returns a directory on a file system. path names it in messages.
 func New(fs FS, path string) *Dir { return &Dir{fs: fs, path: path} }
 
-// Path names a file for people.
+// Path returns a file's path for messages.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Damaged is the end of the name of a file that was put aside.
+// DamagedSuffix is the suffix of files that were renamed because they cannot be used.
 const DamagedSuffix = ".damaged"
 
-// maxSize limits what is read of one file. A node's state is some megabytes.
+// maxSize limits the size of a file that is read. A node's state has some megabytes.
 const maxSize = 256 << 20
 
-// Prepare makes the directory if it is missing, and reports whether others could
-// put files into it. It removes half-written copies of the named files, which an
-// earlier agent left when it was killed.
+// Prepare makes the directory if it is missing, and reports whether others could put files into
+// it. It removes half-written copies of the named files, which an earlier agent left when it
+// was killed.
 func (d *Dir) Prepare(names ...string) error {
 	if err := d.fs.Make(); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
@@ -62,8 +61,8 @@ func (d *Dir) Prepare(names ...string) error {
 	return nil
 }
 
-// Open opens a file for reading and writing, and makes it where it is missing.
-// One that others may have written is refused with ErrUntrusted.
+// Open opens a file for reading and writing, and makes it if it is missing. It refuses a file
+// that others may have written with ErrUntrusted.
 func (d *Dir) Open(name string) (File, error) { return d.open(name, os.O_RDWR|os.O_CREATE) }
 
 func (d *Dir) open(name string, flag int) (File, error) {
@@ -84,11 +83,11 @@ func (d *Dir) open(name string, flag int) (File, error) {
 	return f, nil
 }
 
-// Read returns what a file holds. One that others may have written is refused
-// with ErrUntrusted.
+// Read returns a file's content. It refuses a file that others may have written with
+// ErrUntrusted.
 func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 
-// ReadSecret is Read of a file that others must not have read either.
+// ReadSecret is Read for a file that others must not have read either.
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
 func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) {
@@ -126,12 +125,11 @@ func readAll(f io.Reader, path string) ([]byte, error) {
 	return data, nil
 }
 
-// Write replaces the content of a file, so that a crash leaves the old content or
-// the new, and makes the directory if it has been removed. Only its owner can
-// read the file.
+// Write replaces the content of a file atomically: after a crash it has the old or the new
+// content. It makes the directory if that was removed. Only the owner can read the file.
 func (d *Dir) Write(name string, data []byte) error { return d.write(name, data, 0o600) }
 
-// WriteShared is Write of a file that all may read.
+// WriteShared is Write for a file that everybody may read.
 func (d *Dir) WriteShared(name string, data []byte) error { return d.write(name, data, 0o644) }
 
 func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
@@ -154,8 +152,8 @@ func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// replace has fill write a new file, renames it to the old one's name and returns
-// it, still open. If that fails the old file stays.
+// replace writes a new file with fill, renames it to the old name and returns it, still open.
+// If that fails, the old file stays.
 func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	f, err := d.replaceOnce(name, fill)
 	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
@@ -197,8 +195,8 @@ func (d *Dir) syncSelf() error {
 	return errors.Join(self.Sync(), self.Close())
 }
 
-// PutAside renames a file that must not be used, in place of one renamed before,
-// and returns its new name.
+// PutAside renames a file that must not be used, overwriting one that was renamed before, and
+// returns the new name.
 func (d *Dir) PutAside(name string) (string, error) {
 	err := d.fs.Rename(name, name+DamagedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

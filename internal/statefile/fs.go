@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS makes the calls of one directory's files. Names have no directory part; "."
-// is the directory itself.
+// FS makes the file system calls for one directory. Names have no directory part; "." is the
+// directory itself.
 type FS interface {
-	// Open opens a file; if it makes one, only the owner can read it. It refuses a
-	// symbolic link.
+	// Open opens a file. If it makes one, only the owner can read it. It refuses a symbolic
+	// link.
 	Open(name string, flag int) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error
-	// Make makes the directory where it is missing.
+	// Make makes the directory if it is missing.
 	Make() error
-	// Names lists what is in the directory.
+	// Names lists the directory.
 	Names() ([]string, error)
 }
 
@@ -30,8 +30,8 @@ type File interface {
 	Sync() error
 	Stat() (fs.FileInfo, error)
 	Chmod(mode fs.FileMode) error
-	// Lock takes the file's lock, which ends with the process. It reports false
-	// where another holds it.
+	// Lock takes the file's lock, which ends with the process. It returns false if another
+	// process has the lock.
 	Lock() (bool, error)
 }
 
@@ -41,16 +41,14 @@ type disk struct {
 	mode fs.FileMode // of the directory, if it is made
 }
 
-// Disk returns a directory of this machine. If it has to be made, only the owner
-// can read it.
+// Disk returns a directory of this machine. If it is made, only the owner can read it.
 func Disk(dir string) FS { return disk{dir, 0o700} }
 
-// SharedDisk returns a directory of this machine. One that has to be made can be
-// read by all.
+// SharedDisk returns a directory of this machine. If it is made, everybody can read it.
 func SharedDisk(dir string) FS { return disk{dir, 0o755} }
 
 func (d disk) Open(name string, flag int) (File, error) {
-	// Opening must not wait: the file may be a pipe.
+	// O_NONBLOCK, since the file may be a pipe.
 	f, err := os.OpenFile(filepath.Join(d.dir, name), flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err

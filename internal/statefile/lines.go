@@ -9,30 +9,27 @@ import (
 	"sync"
 )
 
-// ErrClosed is why lines cannot be added: the file is not open, since that failed
-// before.
+// ErrClosed is why lines cannot be added: the file is not open, since opening it failed.
 var ErrClosed = errors.New("the file is not open")
 
-// Lines is a file of lines below a first line that says what they are about. It
-// does not wait for the disk: what a dead process has written is there, and lines
-// of another boot are not wanted.
+// Lines is a file of lines below a header line. It is not synced to the disk: what a dead
+// process has written is there, and lines from before a reboot are not used.
 type Lines struct {
 	dir        *Dir
 	name, head string
 
 	mu   sync.Mutex
-	file File // nil: it could not be opened
-	torn bool // the last line may not be whole
-	// unread: an earlier process left a file that could not be read. It is renamed
-	// before anything takes its place.
+	file File // nil if it could not be opened
+	torn bool // the last line may be incomplete
+	// unread: an earlier process left a file that could not be read. It is renamed before it is
+	// replaced.
 	unread bool
 }
 
-// OpenLines opens a file of lines, and returns those that an earlier process left
-// below the same first line: nil if there was no file or none that can be read,
-// empty if they are below another first line. alone reports whether no other
-// process holds the file. After an error Lines can still be used: Replace opens the
-// file again.
+// OpenLines opens a file of lines, and returns the lines that an earlier process left below the
+// same header. They are nil if there was no readable file, and empty if the header differs.
+// alone reports whether no other process has locked the file. After an error Lines can still be
+// used: Replace opens the file again.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
 	err = readWithRetries(func() (err error) {
@@ -40,7 +37,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
-		// A failed write to the disk must not lose a file that can still be read.
+		// A failed write must not lose a file that can still be read.
 		again := readWithRetries(func() (err error) {
 			earlier, alone, err = l.open(os.O_RDONLY)
 			return err
@@ -81,7 +78,7 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	if ours && flag != os.O_RDONLY {
 		l.file, l.torn = f, all[len(all)-1] != '\n'
 	} else {
-		_ = f.Close() // read, and not written to
+		_ = f.Close() // opened for reading only
 	}
 	switch {
 	case ours:
@@ -114,8 +111,7 @@ func (l *Lines) Append(lines []byte) error {
 	return err
 }
 
-// Replace writes lines in place of all earlier ones, and opens the file if that
-// failed before.
+// Replace replaces all lines, and opens the file if that failed before.
 func (l *Lines) Replace(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,13 +131,13 @@ func (l *Lines) Replace(lines []byte) error {
 		return fmt.Errorf("write %s: %w", l.dir.Path(l.name), err)
 	}
 	if l.file != nil {
-		_ = l.file.Close() // of a file without a name
+		_ = l.file.Close() // of a file that has no name any more
 	}
 	l.file, l.torn = f, false
 	return nil
 }
 
-// Close closes the file; what is in it stays.
+// Close closes the file and keeps its content.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

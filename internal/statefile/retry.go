@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// The pauses before something that could not be saved is saved again.
+// The shortest and the longest pause before a failed save is tried again.
 const (
 	firstPause = time.Second
 	maxPause   = time.Minute
 )
 
-// Retry says when a failed save is tried again: after a second, then after twice as
-// long each time, and every minute in the end. The zero value has no failure. It is
-// for one goroutine.
+// Retry schedules the next try after a failed save: after a second, then after twice as long
+// each time, and at most a minute. The zero value has no failure. Only one goroutine may use
+// it.
 type Retry struct {
 	pause time.Duration
 	at    time.Time
@@ -36,18 +36,18 @@ func (r *Retry) Resting(now time.Time) bool { return r.pause > 0 && now.Before(r
 // Failed reports whether the last save failed.
 func (r *Retry) Failed() bool { return r.pause > 0 }
 
-// Wait is the time until a failed save is tried again.
+// Wait returns the time until the next try.
 func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }
 
-// A failed read is tried again at once, since a file that cannot be read is
-// renamed: a short failure of the disk must not cause that.
+// A failed read is tried again at once. A file that cannot be read is renamed, and a short
+// failure of the disk must not cause that.
 const (
 	readTries = 5
-	readPause = 10 * time.Millisecond // at first
+	readPause = 10 * time.Millisecond // the first pause
 )
 
-// patiently reads until that succeeds, or fails for a reason that another try does
-// not change.
+// readWithRetries reads until that succeeds, or fails for a reason that another try does not
+// change.
 func readWithRetries(read func() error) error {
 	pause := readPause
 	for try := 1; ; try++ {

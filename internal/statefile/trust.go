@@ -13,14 +13,13 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is why a file or directory is not used: another user could have
-// written it.
+// ErrUntrusted is why a file or directory is not used: another user could have written it.
 var ErrUntrusted = errors.New("not trusted")
 
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 
-// trusted says why a file is not trusted: it is no plain file of ours, or its mode
-// has bits that it must not have.
+// trusted returns why a file is not trusted: it is not a regular file, the agent does not own
+// it, or its mode has forbidden bits.
 func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is no regular file", ErrUntrusted)
@@ -34,8 +33,8 @@ func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	return nil
 }
 
-// trustedDir says why others could have put files into a directory. A group may
-// write to it if the group is ours or root's, as a umask of 002 allows.
+// trustedDir returns why others could have put files into a directory. A group may write to it
+// if the group is the agent's or root's, as a umask of 002 allows.
 func trustedDir(info fs.FileInfo) error {
 	uid, gid := ownerOf(info)
 	mode := info.Mode().Perm()
@@ -63,19 +62,18 @@ func isRemoved(info fs.FileInfo) bool {
 	return ok && s.Nlink == 0
 }
 
-// sealMark stands before the code, which is the last member of an object: other
-// readers of JSON ignore it.
+// sealMark begins the signature, which is the last member of a JSON object. Other readers of
+// JSON ignore it.
 const sealMark = `,"mac":"`
 
-// Seal adds a code to a JSON object that has members. The code covers the text and
-// the name of its file, and only a process with the key can make it.
+// Seal adds a signature to a JSON object that has members. It covers the text and the name of
+// its file, and only a process with the key can make it.
 func Seal(key []byte, name string, object []byte) []byte {
 	body := object[:len(object)-1]
 	return append(append(slices.Clip(body), sealMark+codeOf(key, name, body)...), `"}`...)
 }
 
-// CheckSeal reports why an object is not one that Seal made with this key for
-// this file.
+// CheckSeal returns an error unless Seal signed an object with this key for this file.
 func CheckSeal(key []byte, name string, object []byte) error {
 	at := bytes.LastIndex(object, []byte(sealMark))
 	if at < 0 {

@@ -53,8 +53,8 @@ type Want struct {
 	// Cores says how the threads of a core may be divided. A core is whole if all its online
 	// threads are in From.
 	Cores Cores
-	// Beside are CPUs the chosen ones will be used together with: groups that
-	// have more of them are preferred to anything but preferences.
+	// UsedWith are CPUs that the chosen ones will be used together with. Groups with more of
+	// them are preferred; only preferences come before that.
 	UsedWith topology.Set
 	// Shared are CPUs on which others run that can run elsewhere. Of otherwise equal choices,
 	// the one with the fewest of them is taken.

@@ -1,6 +1,6 @@
-// Package kubelet is the placement policy of a node on which the kubelet's static CPU
-// and memory managers say who owns what: the agent keeps everybody else off that, shapes
-// the rest by another policy, and grants nobody CPUs itself.
+// Package kubelet is the placement policy for a node where the kubelet's static CPU and memory
+// managers decide who owns CPUs. The agent keeps all other containers off these CPUs, places
+// those by another policy, and grants no CPUs itself.
 package kubelet
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is authority: kubelet, over the policy of the rest.
+// Policy is authority: kubelet. It uses another policy for containers that own no CPUs.
 type Policy struct{ placement.Policy }
 
-// errOwns is why nobody else lets containers own CPUs.
+// errOwns is why the agent grants no CPUs.
 var errOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
 
-// Terms are those of the rest, but nothing is granted here: what the kubelet gave the
-// container is its own. What it says of that by its PodResources API counts; where it
-// does not, what it asks of the runtime reports.
+// Terms returns those of the other policy, but the agent grants nothing: the container owns
+// what the kubelet gave it, by its PodResources API, or by its request to the runtime if the
+// API does not say.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s)
 	if t.DecidedElsewhere = errOwns; t.Pays == placement.WholeCPUs {
@@ -32,7 +32,7 @@ func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms 
 	return t
 }
 
-// Share keeps to the nodes that the container's memory is on by the kubelet's word.
+// Share keeps containers on the nodes to which the kubelet's memory manager bound their memory.
 func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	s.Only = mems(s)
 	return p.Policy.Share(v, s)
@@ -42,13 +42,13 @@ func given(m *topology.Machine, s placement.Subject) placement.ExternalGrant {
 	asked := s.Requested.CPU.CPUs
 	g := placement.ExternalGrant{
 		CPUs: placement.Pinned(m, s.Intent, s.Requested), Offline: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
-		Why: "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many",
+		Why: "owned because of the kubelet: its request is whole CPUs, and its cpuset has as many",
 	}
 	if !s.KubeletGrant.Reported {
 		return g
 	}
 	inferred := g.CPUs
-	g.CPUs, g.Why = m.OnlineIDs(s.KubeletGrant.CPUs), "owned by the kubelet's word, which its PodResources API tells"
+	g.CPUs, g.Why = m.OnlineIDs(s.KubeletGrant.CPUs), "owned because of the kubelet, by its PodResources API"
 	g.Offline = m.PlacesOf(topology.FormatList(s.KubeletGrant.CPUs)).Minus(m.Online())
 	tell := func(reason, then string) {
 		g.Problems = []lifecycle.Problem{{Key: "authority", Value: m.Format(m.OnlineOf(asked)), Warning: true, Reason: reason, Then: then}}
@@ -64,7 +64,7 @@ func given(m *topology.Machine, s placement.Subject) placement.ExternalGrant {
 	return g
 }
 
-// mems lists the memory nodes that the kubelet's memory manager bound a container to.
+// mems lists the memory nodes to which the kubelet's memory manager bound a container.
 func mems(s placement.Subject) []int {
 	if len(s.KubeletGrant.Mems) > 0 || s.Requested == nil {
 		return s.KubeletGrant.Mems

@@ -1,5 +1,5 @@
-// Package none is the placement policy that chooses nothing: containers own CPUs that a
-// scheduler assigned them, and the pools are as they are configured.
+// Package none is the placement policy that chooses no CPUs: containers own the CPUs that a
+// scheduler assigned to them, and pools are as configured.
 package none
 
 import (
@@ -12,10 +12,10 @@ import (
 // Policy is placement.policy: none.
 type Policy struct{}
 
-// Terms lets nobody own CPUs that were not assigned.
+// Terms lets containers own only CPUs that were assigned.
 func (Policy) Terms(*topology.Machine, placement.Subject) placement.Terms { return placement.Terms{} }
 
-// Choose chooses nothing: whoever owns CPUs by an earlier policy keeps them.
+// Choose chooses nothing. Containers that own CPUs because of an earlier policy keep them.
 func (Policy) Choose(_ placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	return placement.Assignment{CPUs: w.Have}, errors.New("the policy none chooses no CPUs")
 }
@@ -25,5 +25,5 @@ func (Policy) Share(v placement.View, s placement.Subject) placement.Assignment 
 	return placement.ShareByClass(v, s)
 }
 
-// Layout leaves the pools as they are configured, without owned CPUs.
+// Layout returns the pools as configured, without owned CPUs.
 func (Policy) Layout(p *placement.Pools, d placement.Demand) *placement.Layout { return p.Lay(d) }

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// bind chooses NUMA nodes and, on these, CPUs.
+// bind chooses NUMA nodes, and CPUs on these.
 func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memory placement.Memory) (topology.Set, []choose.Reason, error) {
 	numa := s.Intent.NUMA.V
 	if err := absent(v.Machine, numa.IDs); err != nil {
@@ -40,7 +40,8 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 	}
 	chosen, err := p.Tree.Choose(w)
 	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.Count(topology.NodeLevel, chosen.CPUs) < len(ids) {
-		// So many nodes, or these, were asked for: its memory is on those of its CPUs.
+		// The number of nodes, or their ids, were requested, so its memory is on the nodes of
+		// its CPUs.
 		w.Spread = []topology.Level{topology.NodeLevel}
 		if over, err := p.Tree.Choose(w); err == nil {
 			chosen = over
@@ -49,8 +50,9 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
-// bindLeaving chooses NUMA nodes. What pools that are bound to a node need there is the last to
-// be taken, but an owner is not spread over more nodes for it: pools come and go, it stays.
+// bindReserving chooses NUMA nodes. It leaves CPUs that pools bound to a node need there, if
+// possible. It does not spread an owner over more nodes for that, since pools change and owners
+// stay.
 func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason, err error) {
 	ids, why, err = p.Tree.Bind(q)
 	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {
@@ -74,14 +76,14 @@ func absent(m *topology.Machine, ids []int) error {
 	if len(none) == 0 {
 		return nil
 	}
-	return fmt.Errorf("NUMA nodes %s are wanted, and %s is not there: this machine has %s",
+	return fmt.Errorf("NUMA nodes %s are requested, and %s does not exist: this machine has %s",
 		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
 }
 
-// nodes are the ids of the NUMA nodes a bound pod may have.
+// nodes returns the ids of the NUMA nodes that a bound pod may have.
 func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	numa, chosen := s.Intent.NUMA.V, s.Intent.Nodes
-	out := []int{} // none, which is not all
+	out := []int{} // no nodes; nil would mean all
 	for _, n := range v.Machine.Nodes {
 		switch {
 		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
@@ -94,8 +96,8 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	return out
 }
 
-// untouched reports whether nobody owns a CPU of a NUMA node and no pool is bound
-// to it, so that one pod can have it alone.
+// untouched reports whether no CPU of a NUMA node has an owner and no pool is bound to it, so
+// that one pod can have it exclusively.
 func untouched(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false

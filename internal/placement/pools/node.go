@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/choose"
 )
 
-// Share puts containers into the pools of their classes, those of a pod that is bound to
-// NUMA nodes into the pool of one of them, or of all that a scheduler chose.
+// Share assigns containers to the pools of their classes. A pod that is bound to NUMA nodes
+// gets the pool of one of them, or of all nodes that a scheduler chose.
 func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	in := s.Intent
 	class := in.Class.V
@@ -35,8 +35,8 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	return a
 }
 
-// poolNode finds the NUMA node of a pod that shares one. All containers of a pod are on one
-// node. The error is a sentence for people.
+// poolNode chooses the NUMA node of a pod that shares CPUs of one node. All containers of a pod
+// are on the same node. The error is a sentence for users.
 func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
 	if !s.RunsOn.Empty() {
 		for _, n := range v.Machine.Nodes {
@@ -70,8 +70,8 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	return lifecycle.Some(id), []choose.Reason{reason}, nil
 }
 
-// room is what the pools of a NUMA node leave of its CPUs, in milli-CPUs; open is false
-// where no other pool may come onto it.
+// room returns how many milli-CPUs of a NUMA node its pools leave free. open is false if other
+// pools may not use the node.
 func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	node, _ := v.Machine.Node(id)
 	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU

@@ -1,6 +1,6 @@
-// Package pools is the placement policy with which the agent chooses CPUs by itself:
-// for containers that ask for CPUs of their own, and for shared pools, which are as large
-// as what their containers request.
+// Package pools is the placement policy with which the agent chooses CPUs itself: for
+// containers that ask to own CPUs, and for shared pools, which are as large as the requests of
+// their containers.
 package pools
 
 import (
@@ -16,34 +16,31 @@ import (
 // Policy is placement.policy: pools.
 type Policy struct {
 	Tree *choose.Tree // of the machine
-	// Sizing makes shared pools as large as their containers' requests; nil leaves
-	// them as they are configured.
+	// Sizing makes shared pools as large as their containers' requests; nil leaves them as
+	// configured.
 	Sizing *Sizing
-	// Whole says which containers without a class own CPUs: those that ask for
-	// whole ones, with equal request and limit.
+	// Whole says which containers without a class own CPUs: those that request whole CPUs, with
+	// equal request and limit.
 	Whole WholeCPUs
 	// Lend lets reclaimed containers use the CPUs of LSR pods.
 	Lend bool
-	// Roomy prefers the emptiest part of the machine to the fullest that holds
-	// what is wanted.
+	// PreferEmptiest prefers the emptiest part of the machine with enough CPUs to the fullest.
 	PreferEmptiest bool
-	// NearDevices prefers CPUs of the NUMA nodes that a container's devices are at.
+	// NearDevices prefers CPUs of the NUMA nodes of a container's devices.
 	NearDevices bool
-	// CoreKind is the kind of cores that is preferred where a pod does not say;
-	// PlainCore for none.
+	// CoreKind is the preferred kind of cores if a pod does not say; PlainCore for none.
 	CoreKind topology.CoreKind
-	// Isolated says who rather owns CPUs that the kernel's scheduler leaves out,
-	// where a pod does not say.
+	// Isolated says which owners prefer isolated CPUs (isolcpus) if a pod does not say.
 	Isolated IsolatedCPUs
 }
 
-// IsolatedCPUs says which containers rather own isolated CPUs.
+// IsolatedCPUs says which containers prefer to own isolated CPUs.
 type IsolatedCPUs int
 
-// The choices. Nothing spreads threads over isolated CPUs: a container of one
-// thread has one for itself, and one of several may find all on the first.
+// The choices. The kernel does not balance threads over isolated CPUs: a container with one
+// thread has one for itself, but all threads of a larger container may run on the first CPU.
 const (
-	IsolatedSingle IsolatedCPUs = iota // those that own one CPU
+	IsolatedSingle IsolatedCPUs = iota // only owners of one CPU
 	IsolatedPreferred
 	IsolatedAvoided
 )
@@ -54,12 +51,12 @@ type WholeCPUs int
 // The choices.
 const (
 	WholeNowhere    WholeCPUs = iota
-	WholeGuaranteed           // as the kubelet's static CPU manager
-	WholeAnywhere             // in Burstable pods, too
+	WholeGuaranteed           // like the kubelet's static CPU manager
+	WholeAnywhere             // also in Burstable pods
 )
 
-// Terms has pods of class dedicated own CPUs, and containers of pods without a class
-// that ask for whole ones.
+// Terms lets pods of class dedicated own CPUs, and containers of pods without a class that
+// request whole CPUs.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	in := s.Intent
 	t := placement.Terms{
@@ -76,7 +73,7 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	return t
 }
 
-// Layout divides the CPUs nobody owns among the pools.
+// Layout divides the CPUs without an owner among the pools.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	if p.Sizing == nil {
 		return pools.Lay(d)
@@ -84,7 +81,7 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 	return p.Sizing.lay(pools, d)
 }
 
-// Choose chooses CPUs that are close to each other, and close to what the pod wants.
+// Choose chooses CPUs that are close to each other, and close to what the pod asks for.
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	var cpus topology.Set
 	var why []choose.Reason
@@ -106,7 +103,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
 }
 
-// question asks for n CPUs that a container of a pod could come to own.
+// question makes a request for n CPUs that a container of a pod could own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
 	w := choose.Want{
 		N: n, From: v.Free, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
@@ -118,7 +115,7 @@ func (p *Policy) question(v placement.View, s placement.Subject, n int, passed t
 	return w
 }
 
-// cores says how the threads of cores may be divided.
+// cores returns how the threads of cores may be divided.
 func cores(in *intent.Pod) choose.Cores {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
@@ -131,10 +128,10 @@ func cores(in *intent.Pod) choose.Cores {
 	return choose.AnyThread
 }
 
-// words puts reasons into one line.
+// words formats reasons in one line.
 func words(reasons []choose.Reason) string {
 	if len(reasons) == 0 {
-		return "there was no choice"
+		return "there was only one choice"
 	}
 	parts := make([]string, len(reasons))
 	for i, r := range reasons {
@@ -143,8 +140,8 @@ func words(reasons []choose.Reason) string {
 	return strings.Join(parts, "; ")
 }
 
-// among chooses CPUs, those its pod has already before all others: where they are not
-// enough, more beside them.
+// among chooses CPUs, first those that its pod has already. If these are not enough, it adds
+// others near them.
 func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choose.Reason, error) {
 	if n := passed.Len(); n > 0 && n < w.N {
 		more := w
@@ -158,8 +155,8 @@ func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choo
 	return got.CPUs, got.Why, err
 }
 
-// more chooses CPUs beside those an owner has. One that is bound to NUMA nodes gets
-// them there: its memory does not move.
+// more chooses CPUs in addition to those of an owner. An owner that is bound to NUMA nodes gets
+// them there, because its memory does not move.
 func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := p.question(v, s, w.N-w.Held.Len(), topology.Set{})
 	q.UsedWith = w.Have
@@ -176,7 +173,7 @@ func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequ
 	return w.Have.Union(got.CPUs), err
 }
 
-// fewer chooses the best part of what an owner has.
+// fewer chooses the best part of an owner's CPUs.
 func (p *Policy) fewer(s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := choose.Want{N: w.N, From: w.Have}
 	if !w.AnyCPUs {

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// preferences are what a choice of n CPUs keeps to where that leaves enough, the
-// most important first.
+// preferences returns the preferences for n CPUs, the most important first. A preference is
+// skipped if it would leave too few CPUs.
 func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []choose.Preference {
 	var out []choose.Preference
 	prefer := func(name string, cpus topology.Set, avoid bool) {
@@ -50,10 +50,10 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	return out
 }
 
-// shared are the CPUs that shared pools have and reclaimed containers have not. A pool
-// can have others, so where an owner is best off comes first.
+// shared returns the CPUs that shared pools have and reclaimed containers do not. An owner
+// takes them last, because a pool can have other CPUs.
 func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
-	if p.Sizing == nil || p.Sizing.Expand { // a pool of all that is left
+	if p.Sizing == nil || p.Sizing.Expand { // a pool of all remaining CPUs
 		return cpus
 	}
 	for _, s := range l.Shared {
@@ -62,7 +62,8 @@ func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
 	return cpus.Minus(l.Reclaimed)
 }
 
-// needed is what pools need that are bound to a NUMA node: they can have no others.
+// needed returns what pools need that are bound to a NUMA node, because they cannot use other
+// nodes.
 func (p *Policy) needed(v placement.View) (out []choose.Left) {
 	if p.Sizing == nil {
 		return nil
@@ -75,7 +76,7 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 			case w.ExclusiveNode:
 				need += n.CPUs.Len()
 			default:
-				of := int64(len(w.On())) * milliOfCPU // one on several nodes has a part on each
+				of := int64(len(w.On())) * milliOfCPU // a pool on several nodes has a part on each
 				need += max(1, int((milli+of-1)/of))
 			}
 		}
@@ -87,8 +88,7 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 	return out
 }
 
-// avoidsIsolated reports whether an owner of n CPUs rather has none that are
-// isolated.
+// avoidsIsolated reports whether an owner of n CPUs prefers CPUs that are not isolated.
 func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
 	switch how := p.Isolated; {
 	case in.Isolated.IsSet():
@@ -107,17 +107,16 @@ func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
 	return p.CoreKind
 }
 
-// deviceList collects devices whose place is known: the CPUs near them, and what
-// they are called.
+// deviceList collects devices with a known place: the CPUs near them, and their names.
 type deviceList struct {
 	machine *topology.Machine
 	cpus    topology.Set
 	names   []string
 }
 
-// devices finds the devices of a subject whose place is known: those it has, and the
-// functions of cards that a scheduler allocated. Whether a container gets them is not
-// decided here; CPUs near them are no more than others.
+// devices returns the devices of a subject with a known place: its granted devices, and the
+// functions of cards that a scheduler allocated. It does not decide whether a container gets
+// them; CPUs near them give no access.
 func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 	l := &deviceList{machine: v.Machine}
 	if !p.NearDevices || len(v.Machine.Nodes) < 2 {
@@ -134,8 +133,8 @@ func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 	return l
 }
 
-// granted adds devices of a grant: by the NUMA nodes told of them, by PCI address,
-// and by the number of a device node.
+// granted adds the devices of a grant: by their reported NUMA nodes, by PCI address, and by the
+// number of a device node.
 func (l *deviceList) granted(g lifecycle.DeviceGrant) {
 	for resource, nodes := range g.NUMA {
 		for _, id := range nodes {
@@ -160,7 +159,7 @@ func (l *deviceList) granted(g lifecycle.DeviceGrant) {
 	}
 }
 
-// function adds the function of a card at a PCI address, if that is what it is.
+// function adds the function of a card at a PCI address, if address is one.
 func (l *deviceList) function(address string) {
 	if !intent.IsPCIAddress(address) {
 		return
@@ -177,10 +176,10 @@ func (l *deviceList) add(name string, near topology.Set) {
 	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
 }
 
-// mostNamed is how many devices are given by name.
+// mostNamed is how many devices a reason names.
 const mostNamed = 3
 
-// near returns the CPUs near the devices, and what these are called.
+// near returns the CPUs near the devices, and the devices' names.
 func (l *deviceList) near() (topology.Set, string) {
 	names := strings.Join(l.names[:min(mostNamed, len(l.names))], ", ")
 	if more := len(l.names) - mostNamed; more > 0 {

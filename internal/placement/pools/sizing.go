@@ -11,28 +11,28 @@ import (
 
 // Sizing makes shared pools as large as the requests of their containers.
 //
-// Pools take CPUs in a fixed order, whole cores in turn from each NUMA node:
-// those bound to a node first, on their node, and then those bound to several; then the default pool from the
-// front and pools with names from the back, by name. What nobody took is the
-// reclaimed pool's. So a pool that grows keeps what it has, and CPUs that
-// become owned in the middle move no pool. Pools that request less than a
-// CPU have none of their own (isGuest).
+// Pools take CPUs in a fixed order, whole cores in turn from each NUMA node. Pools bound to one
+// node come first, on their node, and then those bound to several. Then the default pool takes
+// CPUs from the front of the order, and named pools from the back, sorted by name. The
+// remaining CPUs are the reclaimed pool. So a growing pool keeps its CPUs, and CPUs in the
+// middle can become owned without moving a pool. Pools that request less than one CPU use the
+// default pool's (isGuest).
 type Sizing struct {
 	order []int
 	nodes map[int]topology.Set
-	// Expand lets shared pools grow over all CPUs nobody owns; the reclaimed
-	// pool then overlaps with them.
+	// Expand lets shared pools grow over all CPUs without an owner; the reclaimed pool then
+	// overlaps with them.
 	Expand bool
-	// Together lets all shared pools use what none of them needs, beside the reclaimed
-	// pool, which has it. It means nothing with Expand.
+	// ShareUnused lets all shared pools use CPUs that none of them needs, together with the
+	// reclaimed pool. It has no effect with Expand.
 	ShareUnused bool
-	// Least is how many CPUs the reclaimed pool has at least. Where fewer are
-	// left over it overlaps with the default pool.
+	// MinReclaimed is the minimum number of CPUs of the reclaimed pool. If fewer are left over,
+	// it overlaps with the default pool.
 	MinReclaimed int
 }
 
-// NewSizing returns the sizing of a machine's pools. CPUs the kernel's scheduler
-// leaves out (isolcpus) are in no pool, unless there are no others.
+// NewSizing returns the sizing of a machine's pools. Isolated CPUs (isolcpus) belong to no
+// pool, unless all CPUs are isolated.
 func NewSizing(m *topology.Machine) *Sizing {
 	s := &Sizing{nodes: map[int]topology.Set{}, MinReclaimed: 1}
 	queues := make([][]topology.Set, len(m.Nodes))
@@ -59,8 +59,8 @@ func NewSizing(m *topology.Machine) *Sizing {
 	return s
 }
 
-// first returns up to n CPUs of a set in the order pools take them, or, where
-// n is negative, in the opposite order.
+// first returns up to n CPUs of a set in the order in which pools take them, or, if n is
+// negative, in the opposite order.
 func (s *Sizing) first(from topology.Set, n int) topology.Set {
 	var out topology.Set
 	for i := range s.order {
@@ -79,7 +79,7 @@ func (s *Sizing) first(from topology.Set, n int) topology.Set {
 	return out
 }
 
-// on are the CPUs of the NUMA nodes that a pool is bound to.
+// on returns the CPUs of the NUMA nodes to which a pool is bound.
 func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
 	for _, id := range w.On() {
 		cpus = cpus.Union(s.nodes[id])
@@ -87,7 +87,8 @@ func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
 	return cpus
 }
 
-// open are those of the NUMA nodes that no other pool has alone; all where others have all.
+// open returns those of the NUMA nodes that no other pool has exclusively; all if others have
+// all of them.
 func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set) {
 	for _, id := range w.On() {
 		if !isAlone(l, id) {
@@ -102,19 +103,19 @@ func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set
 
 func (s *Sizing) usable() topology.Set { return topology.SetOf(s.order...) }
 
-// lay makes the layout of a demand.
+// lay makes the layout for a demand.
 func (s *Sizing) lay(p *placement.Pools, d placement.Demand) *placement.Layout {
 	l := p.Lay(d)
 	s.size(l)
 	return l
 }
 
-// size divides the CPUs nobody owns among the pools.
+// size divides the CPUs without an owner among the pools.
 func (s *Sizing) size(l *placement.Layout) {
 	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
 	l.Shared = make(map[placement.Which]topology.Set, len(l.Demand.Needs)+1)
 	rest := free
-	var open, wide, guests []placement.Which // pools that are not bound, on several nodes, and that have no CPUs of their own
+	var open, wide, guests []placement.Which // pools that are unbound, bound to several nodes, and without CPUs of their own
 	byNode := map[int][]placement.Which{}
 	for _, w := range slices.SortedFunc(maps.Keys(l.Demand.Needs), placement.Which.Compare) {
 		if isGuest(w, l.Demand.Needs[w]) {
@@ -138,16 +139,16 @@ func (s *Sizing) size(l *placement.Layout) {
 	}
 	for _, w := range wide {
 		s.divide(l, rest.And(s.on(w)), []placement.Which{w}, s.Expand)
-		if l.Shared[w].Empty() { // other pools have all there
+		if l.Shared[w].Empty() { // other pools have all CPUs of the node
 			l.Shared[w] = free.And(s.open(l, w))
 		}
 		rest = rest.Minus(l.Shared[w])
 	}
-	if rest.Empty() { // bound pools have everything
+	if rest.Empty() { // bound pools have all CPUs
 		rest = free
 	}
 	if len(open) == 0 || open[0] != (placement.Which{}) {
-		open = append([]placement.Which{{}}, open...) // there always is a default pool
+		open = append([]placement.Which{{}}, open...) // there is always a default pool
 	}
 	s.divide(l, rest, open, s.Expand)
 	s.leave(l)
@@ -157,8 +158,8 @@ func (s *Sizing) size(l *placement.Layout) {
 	s.assignGuests(l, guests)
 }
 
-// share lets shared pools use the CPUs that none of them needs, each on its node where it
-// is bound to one. A default pool without containers needs none.
+// share lets shared pools use CPUs that none of them needs, a bound pool only on its node. A
+// default pool without containers needs none.
 func (s *Sizing) share(l *placement.Layout, guests bool) {
 	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
 	for w, cpus := range l.Shared {
@@ -175,20 +176,20 @@ func (s *Sizing) share(l *placement.Layout, guests bool) {
 	}
 }
 
-// isGuest reports whether a pool, of which the containers request so many milli-CPUs, is
-// a guest of the default pool: with less than a CPU it takes none from others. Its
-// requests count in the default pool, as they would without a name or a bond. So names
-// and bonds cost nobody a CPU that is not paid for. A pool that lets no other onto its
-// node is authorised by a kind of its own.
+// isGuest reports whether a pool is a guest of the default pool: its containers request less
+// than one CPU, given in milli-CPUs, so it takes none from others. Its requests count in the
+// default pool, as they would without a name or a binding. So a name or binding gets no CPU
+// that is not paid for. A pool with an exclusive node is never a guest; it needs its own
+// authorisation.
 func isGuest(w placement.Which, milli int64) bool {
 	return w != placement.Which{} && !w.ExclusiveNode && milli < milliOfCPU
 }
 
 const milliOfCPU = 1000
 
-// seatGuests gives guests the CPUs of the default pool: one that is bound to a node
-// those on its node, else what is left there, else those of the pools that are bound there, else
-// of all others.
+// assignGuests gives guests the CPUs of the default pool. A guest bound to a node gets those on
+// its node, or else what is left there, or else those of the pools bound there, or else all
+// others.
 func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	var bound, others topology.Set
 	for o, cpus := range l.Shared {
@@ -205,7 +206,7 @@ func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	for _, w := range guests {
 		cpus := l.Shared[placement.Which{}]
 		near := cpus
-		if s.ShareUnused && !s.Expand { // what is left is for all
+		if s.ShareUnused && !s.Expand { // all pools may use what is left
 			near = near.Union(left)
 		}
 		for _, from := range []topology.Set{near, left, bound, others} {
@@ -218,8 +219,8 @@ func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	}
 }
 
-// need is what a pool's containers request, in milli-CPUs; of the default pool with
-// those of its guests.
+// need returns what a pool's containers request, in milli-CPUs. The default pool's need
+// includes its guests.
 func need(l *placement.Layout, w placement.Which) int64 {
 	sum := l.Demand.Needs[w]
 	if w != (placement.Which{}) {
@@ -233,14 +234,14 @@ func need(l *placement.Layout, w placement.Which) int64 {
 	return sum
 }
 
-// leave makes the reclaimed pool of what no shared pool took.
+// leave makes the reclaimed pool from the CPUs that no shared pool took.
 func (s *Sizing) leave(l *placement.Layout) {
 	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usable())
 	left := free
 	for w := range l.Shared {
 		left = left.Minus(l.Shared[w])
 	}
-	// The back of the default pool is the last to be missed.
+	// The back of the default pool is used last.
 	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
 		left = left.Union(s.last(l, free.Minus(left), 1))
 	}
@@ -252,8 +253,8 @@ func (s *Sizing) leave(l *placement.Layout) {
 	}
 }
 
-// last returns up to n of some CPUs that shared pools have: those of the default pool
-// before others, from its back, where they are the last to be missed.
+// last returns up to n CPUs that shared pools have: first those of the default pool, from its
+// back.
 func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Set {
 	if both := from.And(l.Shared[placement.Which{}]); !both.Empty() {
 		from = both
@@ -261,7 +262,7 @@ func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Se
 	return s.first(from, -n)
 }
 
-// isAlone reports whether a pool has a NUMA node alone.
+// isExclusiveNode reports whether a pool has a NUMA node exclusively.
 func isAlone(l *placement.Layout, node int) bool {
 	for w := range l.Demand.Needs {
 		if w.ExclusiveNode && w.Node == node {
@@ -294,11 +295,10 @@ func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placemen
 	}
 }
 
-// Sizes divides a number of CPUs among pools by what each needs, all above 0:
-// as much as it needs where that fits, or in the same proportion over all CPUs
-// where pools expand; in proportion and at least one each where it does not fit.
-// ok is false where there is not even one for each (Katalyst 0.5, cpu region
-// regulatePoolSizes).
+// Sizes divides a number of CPUs among pools by their needs, which are all above 0. Each pool
+// gets what it needs if that fits, or a proportional part of all CPUs if pools expand. If it
+// does not fit, the parts are proportional, with at least one CPU each. ok is false if there
+// are fewer CPUs than pools (Katalyst 0.5, cpu region regulatePoolSizes).
 func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	sum := 0
 	for _, n := range needs {
@@ -327,8 +327,8 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	return sizes, true
 }
 
-// moreGenerous reports whether a pool has more for what it needs than another,
-// or as much and is larger.
+// moreGenerous reports whether a pool has more CPUs in relation to its need than another, or as
+// many and is larger.
 func moreGenerous(size, need, otherSize, otherNeed int) bool {
 	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
 }
