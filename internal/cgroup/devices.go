@@ -4,8 +4,7 @@ import "strings"
 
 // This file reads and writes files that hold one line for each device.
 
-// part returns what is a setting's own of a file's text, in the form Encode
-// makes.
+// part returns a setting's own part of a file's text, in Encode's form.
 func (s *Setting) part(v Version, text string) string {
 	switch s.Kind {
 	case Default:
@@ -17,8 +16,8 @@ func (s *Setting) part(v Version, text string) string {
 	return text
 }
 
-// ofDevice finds the number of the setting's device. A device that is not in
-// the file, or is 0 in version 1, has no limit.
+// ofDevice finds the number for the setting's device. A device that is missing in the file, or
+// is 0 in version 1, has no limit.
 func (s *Setting) ofDevice(v Version, text string) string {
 	disk, direction, _ := strings.Cut(s.Key, " ")
 	for line := range strings.Lines(text) {
@@ -41,7 +40,7 @@ func (s *Setting) ofDevice(v Version, text string) string {
 	return unlimited
 }
 
-// line is the text to write for a setting's own part of a file.
+// line returns the text to write for a setting's part of a file.
 func (s *Setting) line(v Version, part string) string {
 	if s.Kind != PerDevice {
 		return part

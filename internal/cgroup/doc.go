@@ -1,12 +1,11 @@
-// Package cgroup owns the kernel's control-group files: what they are called in
-// version 1 and version 2, which units and text they take, what they refuse and
-// why, in which order parents and children must be written, and who besides us
-// writes them. It decides no value and remembers none; what is kept is the
-// business of package keeper.
+// Package cgroup knows the kernel's control-group files: their names in version 1 and version
+// 2, their units and text, what they refuse and why, in which order parents and children must
+// be written, and which other programs write them. It decides no value and stores none; package
+// keeper does.
 //
 // A Watcher reports changes of a tree, by inotify.
 //
-// All access goes through the three methods of FS. Real is the machine's tree,
-// held by an os.Root so that nothing leaves it; package sim/kernel has a tree in
-// memory that refuses what the kernel refuses.
+// All access uses the three methods of FS. Real is the machine's tree, opened by an os.Root so
+// that no path leaves it. Package sim/kernel has a tree in memory that refuses what the kernel
+// refuses.
 package cgroup

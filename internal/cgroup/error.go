@@ -9,17 +9,16 @@ import (
 	"syscall"
 )
 
-// Error is an access to a cgroup file that failed. It keeps the evidence: what
-// was done, where, with which text, and the kernel's answer.
+// Error is a failed access to a cgroup file: the operation, the path, the text, and the
+// kernel's error.
 type Error struct {
 	Op    string // "read", "write", "encode", "verify"
 	Path  string
-	Value string // what was to be written, "" for a read
+	Value string // the text to write; "" for a read
 	Err   error
 }
 
-// Error names path, value and cause, and for refusals that are well known what
-// is behind them.
+// Error names path, value and cause, and explains well-known refusals.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op + " " + e.Path)
@@ -36,8 +35,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says in a few words what the kernel usually means by this refusal, "" if
-// there is nothing to add.
+// Hint explains what the kernel usually means by this refusal; "" if there is nothing to add.
 func (e *Error) Hint() string {
 	var errno syscall.Errno
 	if !errors.As(e.Err, &errno) {
@@ -52,7 +50,7 @@ func (e *Error) Hint() string {
 	return ""
 }
 
-// hints are tried in order; the first that fits is taken.
+// hints are tried in order; the first match counts.
 var hints = []struct {
 	errno      syscall.Errno
 	op, prefix string // of the file name
@@ -83,21 +81,20 @@ var hints = []struct {
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }
 
-// Gone reports whether an error says that a cgroup or its file does not exist,
-// before it was made or after it was removed.
+// Gone reports whether an error says that a cgroup or its file does not exist, yet or any more.
 func Gone(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
 }
 
-// RuntimeOnly reports whether a write failed because the cgroup is the root of this
-// process's cgroup namespace: where the hierarchy is mounted with nsdelegate, the
-// kernel lets only programs outside of that namespace write there.
+// RuntimeOnly reports whether a write failed because the cgroup is the root of this process's
+// cgroup namespace. If the hierarchy is mounted with nsdelegate, the kernel lets only programs
+// outside of that namespace write there.
 func RuntimeOnly(err error) bool {
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
-// cause leaves out the path an fs.PathError would repeat.
+// cause leaves out the path, which an fs.PathError would repeat.
 func cause(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -5,28 +5,27 @@ import (
 	"strings"
 )
 
-// Gone reports whether a cgroup does not exist in the tree that it would be in: the
-// one that has the cgroup above all pods. A tree without that one is another tree, of
-// which the absence of a cgroup shows nothing. Nor does it show that a cgroup
-// was ever there.
+// Gone reports whether a cgroup does not exist in its tree. The tree must have the cgroup above
+// all pods: in another tree, a missing cgroup means nothing. Gone does not mean that the cgroup
+// ever existed.
 func (t *Tree) Gone(dir string) bool {
 	return !t.Has(dir) && t.Has(Top(dir))
 }
 
-// existence is the controller whose hierarchy shows in version 1 what exists: runtimes
-// make a cgroup there first.
+// existence is the controller whose hierarchy shows in version 1 which cgroups exist, because
+// runtimes make a cgroup there first.
 const existence = "cpuset"
 
 // Has reports whether a cgroup exists.
 func (t *Tree) Has(dir string) bool { return t.Exists(dir, existence) }
 
-// Top is the cgroup below the root that dir is in.
+// Top returns the first component of dir, the cgroup directly below the root.
 func Top(dir string) string {
 	first, _, _ := strings.Cut(dir, "/")
 	return first
 }
 
-// Find returns where in a pod's cgroup that of a container is, by its id.
+// Find returns the cgroup of a container, by its id, in a pod's cgroup.
 func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
 	names, err := t.Children(podDir, existence)
 	if err != nil {
@@ -40,8 +39,8 @@ func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
 	return "", false
 }
 
-// FindPod returns the cgroup of a pod by its UID, below the directories named
-// kubepods that are above some known ones, and where a kubelet puts its own.
+// FindPod returns the cgroup of a pod by its UID. It searches below directories named kubepods
+// above some known ones, and where a kubelet makes its own.
 func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 	tops := map[string]bool{"kubepods": true, "kubepods.slice": true}
 	for _, dir := range known {

@@ -9,29 +9,29 @@ import (
 	"syscall"
 )
 
-// FS is a tree of cgroup files. Paths are relative to the directory the
-// hierarchies are mounted in: "cpuset/kubepods/podX/cpuset.cpus" in version 1,
-// "kubepods.slice/…/cpu.max" in version 2.
+// FS is a tree of cgroup files. Paths are relative to the directory where the hierarchies are
+// mounted: "cpuset/kubepods/podX/cpuset.cpus" in version 1, "kubepods.slice/…/cpu.max" in
+// version 2.
 type FS interface {
 	// ReadFile returns the file's text.
 	ReadFile(path string) ([]byte, error)
-	// WriteFile writes data in one write, which is one transaction to the
-	// kernel. It never creates a file.
+	// WriteFile writes data in one write, which the kernel treats as one transaction. It never
+	// creates a file.
 	WriteFile(path string, data []byte) error
 	// List returns the names of the directories directly below dir.
 	List(dir string) ([]string, error)
 }
 
-// maxFile bounds what is read of one file. Control files are far smaller; only
-// lists of processes come near it.
+// maxFile limits what is read of one file. Control files are far smaller; only lists of
+// processes may be large.
 const maxFile = 1 << 20
 
-// Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out
-// of it; relative links inside, as cpu -> cpu,cpuacct, are followed.
+// Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out of it; relative
+// links inside, such as cpu -> cpu,cpuacct, are followed.
 type Real struct {
 	root *os.Root
 	dir  *os.File // the same directory
-	// beneath opens by openat2 where the kernel has it; tests switch it off.
+	// beneath uses openat2 if the kernel has it; tests switch it off.
 	beneath bool
 }
 
@@ -58,7 +58,7 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// Control files answer whole in one read; the size stat reports is 0.
+	// Control files return all text in one read; the size of stat is 0.
 	buf := make([]byte, 256)
 	n := 0
 	for n < maxFile {
@@ -77,8 +77,8 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 	return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("file is too large")}
 }
 
-// WriteFile writes data in one write. The file must exist: neither created nor
-// truncated, which kernel files do not need.
+// WriteFile writes data in one write. The file must exist. It is neither created nor truncated,
+// which kernel files do not need.
 func (r *Real) WriteFile(path string, data []byte) error {
 	f, err := r.open(path, os.O_WRONLY)
 	if err != nil {
@@ -90,13 +90,13 @@ func (r *Real) WriteFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// LookDir reports why path is no directory, or cannot be looked at.
+// StatDir returns why path is no directory, or cannot be read.
 func (r *Real) StatDir(path string) error {
 	f, err := r.open(path, os.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
-	_ = f.Close() // it is there
+	_ = f.Close() // it exists
 	return nil
 }
 
@@ -127,9 +127,9 @@ const (
 // String returns "v1" or "v2".
 func (v Version) String() string { return fmt.Sprintf("v%d", int(v)) }
 
-// Detect reports which version a tree is. A hybrid host, with one directory per
-// version 1 controller and version 2 beside them in "unified", is V1: there the
-// controllers that matter are version 1.
+// Detect returns the version of a tree. A hybrid host, with one directory per version 1
+// controller and version 2 in "unified", is V1, because there the controllers that matter are
+// in version 1.
 func Detect(tree FS) (Version, error) {
 	if _, err := tree.ReadFile("cgroup.controllers"); err == nil {
 		return V2, nil

@@ -7,21 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Handle is a setting of one cgroup, resolved once: reading and writing it looks
-// nothing up.
+// Handle is a setting of one cgroup with its resolved file path.
 type Handle struct {
-	// Dir is the cgroup. Path is that of the setting's file, "" where there is none.
+	// Dir is the cgroup. Path is the path of the setting's file; "" if there is none.
 	Dir, Path string
 
 	tree       *Tree
-	set        *Setting // nil of what is no setting
+	set        *Setting // nil if it is no setting
 	controller string
 	err        error // why there is no file
 }
 
-// Resolve finds the file that holds a setting of dir. What is no setting, or has no
-// file in this version, or is in no cgroup's directory, is refused at each use of the
-// handle.
+// Resolve finds the file of a setting of dir. If it is no setting, has no file in this version,
+// or dir is no cgroup directory, every use of the handle returns an error.
 func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	h := Handle{tree: t, Dir: dir}
 	if h.set, h.err = Find(field, key); h.err != nil {
@@ -37,7 +35,7 @@ func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	return h
 }
 
-// Name is the path of the file, or the directory where there is none.
+// Name returns the path of the file, or the directory if there is none.
 func (h Handle) Name() string {
 	if h.err != nil {
 		return h.Dir
@@ -45,13 +43,12 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
-// Refuse is the error of something that was not done to the file.
+// Refuse makes the error of an operation that was not done.
 func (h Handle) Refuse(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode is the function Encode, for the handle's setting. Not only the value must
-// make sense, the directory must too.
+// Encode is the function Encode for the handle's setting. It also checks the directory.
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	if h.set == nil {
 		return "", h.err
@@ -66,8 +63,8 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 // Same reports whether two kernel texts of the setting mean the same.
 func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.same(a, b) }
 
-// Compare orders two kernel texts of a setting whose values have an order, no limit
-// above all; 0 of what is no setting.
+// Compare orders two kernel texts of a setting; no limit is above all. It returns 0 for what is
+// no setting.
 func (h Handle) Compare(a, b string) int {
 	if h.set == nil {
 		return 0
@@ -75,11 +72,10 @@ func (h Handle) Compare(a, b string) int {
 	return h.set.compare(a, b)
 }
 
-// Free reports whether the kernel may show the text in another form than it was
-// written in.
+// Free reports whether the kernel may show the text in another form than it was written in.
 func (h Handle) Free() bool { return h.set == nil || h.set.Kind == Text }
 
-// Read returns the kernel's text. Of cpu.max it is the part that is the field's.
+// Read returns the kernel's text; for cpu.max the field's part of it.
 func (h Handle) Read() (string, error) {
 	if h.err != nil {
 		return "", h.Refuse("read", "", h.err)
@@ -104,7 +100,7 @@ func (h Handle) Write(text string) error {
 	case h.err != nil:
 		return h.Refuse("write", text, h.err)
 	case text == "" && h.set.Kind != List:
-		// To the kernel an empty limit of memory or of huge pages is 0.
+		// For the kernel, an empty limit of memory or huge pages is 0.
 		return h.Refuse("write", "", errors.New("nothing to write"))
 	case h.tree.Version == V2 && h.set.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
@@ -116,8 +112,8 @@ func (h Handle) Write(text string) error {
 	return h.tree.write(h.Path, text)
 }
 
-// Missing reports whether the setting's cgroup does not exist and may come: a file
-// that is missing in a cgroup never comes, nor does a hierarchy that is not mounted.
+// Missing reports whether the setting's cgroup does not exist and may be made later. A file
+// that is missing in a cgroup is never made, nor is a hierarchy that is not mounted.
 func (h Handle) Missing() bool {
 	controller := ""
 	if h.tree.Version == V1 {

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Sort is what the name of a cgroup below a kubelet's says it is.
+// NameKind is the kind of a cgroup below a kubelet's, by its name.
 type NameKind int
 
-// The sorts of cgroups. Anything may carry such a name: only the runtime knows.
+// The kinds of cgroups. Any program may use such a name: only the runtime knows the kind for
+// certain.
 const (
 	Other         NameKind = iota
-	PodDir                 // of a pod
-	ContainerDir           // of a container, or of a pod's sandbox
+	PodDir                 // a pod's
+	ContainerDir           // a container's, or a pod sandbox's
 	KubepodsDir            // above all pods
-	QoSDir                 // above the pods of a class
-	ForeignHelper          // of a runtime's own helper beside a container
+	QoSDir                 // above the pods of a QoS class
+	ForeignHelper          // that of a runtime's helper beside a container
 )
 
-// Name is what a cgroup's name reports.
+// Name is what a cgroup's name says.
 type Name struct {
 	Kind NameKind
-	// ID is the UID of a pod or the id of a container, as the runtime spells it.
+	// ID is the UID of a pod or the id of a container, as the runtime writes it.
 	ID string
 }
 
-// maxID bounds ids taken from names. Kubernetes' UIDs have 36 letters, static
-// pods' 32, runtimes' ids 64.
+// maxID limits ids in names. Kubernetes' UIDs have 36 letters, static pods' 32, runtimes' ids
+// 64.
 const maxID = 128
 
-// Named reads the last part of a directory as kubelet and runtimes write it:
-// "podUID" and "ID" (cgroupfs driver), "…-podUID.slice" with underscores for
-// dashes and "prefix-ID.scope" (systemd driver). It is the inverse of Path and
-// PodPath for one part.
+// ParseName parses the last part of a directory as kubelet and runtimes write it: "podUID" and
+// "ID" (cgroupfs driver), "…-podUID.slice" with underscores for dashes and "prefix-ID.scope"
+// (systemd driver). It is the inverse of Path and PodPath for one part.
 func ParseName(dir string) Name {
 	name := path.Base(dir)
 	switch base, isSlice := strings.CutSuffix(name, slice); {
@@ -94,8 +94,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// isID reports whether text can be part of an id: letters that neither a path
-// nor a filter gives a meaning.
+// isID reports whether text can be part of an id: it has no letters with a meaning in paths or
+// patterns.
 func isID(text string) bool {
 	if text == "" || len(text) > maxID {
 		return false
@@ -103,8 +103,8 @@ func isID(text string) bool {
 	return onlyOf(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
 }
 
-// isContainerID is stricter: without a prefix any directory would do. Runtimes
-// that serve a kubelet use 64 hexadecimal digits.
+// isContainerID is stricter, since without a prefix any directory would match. Runtimes that
+// serve a kubelet use 64 hexadecimal digits.
 func isContainerID(text string) bool {
 	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
 }

@@ -12,13 +12,13 @@ import (
 // errNoOpenat2 means that the caller must open the file through os.Root.
 var errNoOpenat2 = errors.New("openat2 cannot be used here")
 
-// openBeneath opens a path below a directory in one system call, where os.Root
-// makes one for each directory on the way. The kernel refuses with EXDEV what
-// would leave the directory: "..", absolute paths and links outside.
+// openBeneath opens a path below a directory in one system call; os.Root makes one for each
+// directory of the path. The kernel refuses with EXDEV what would leave the directory: "..",
+// absolute paths and links to the outside.
 //
-// It answers errNoOpenat2 where openat2 does not exist (before Linux 5.6), is
-// forbidden by a seccomp filter, or could not exclude that a rename under way
-// leads outside (EAGAIN, openat2(2)).
+// It returns errNoOpenat2 if openat2 does not exist (before Linux 5.6), a seccomp filter
+// forbids it, or it could not exclude that a concurrent rename leads outside (EAGAIN,
+// openat2(2)).
 func openBeneath(dir int, path string, flags int) (int, error) {
 	if path == "" {
 		return -1, unix.ENOENT
@@ -38,8 +38,8 @@ func openBeneath(dir int, path string, flags int) (int, error) {
 	}
 }
 
-// file is an open cgroup file: a descriptor, or what os.Root gives. A plain
-// descriptor spares what os.File keeps for waiting and closing.
+// file is an open cgroup file: a descriptor, or an os.File of os.Root. A plain descriptor
+// avoids the cost of os.File's poller and finalizer.
 type file struct {
 	fd   int
 	file *os.File
@@ -70,7 +70,7 @@ func (f file) Read(p []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// Write writes at once what a kernel file takes as one transaction.
+// Write writes in one call, which a kernel file treats as one transaction.
 func (f file) Write(p []byte) (int, error) {
 	if f.file != nil {
 		return f.file.Write(p)
@@ -89,7 +89,7 @@ func (f file) Close() error {
 	return unix.Close(f.fd)
 }
 
-// retried repeats a call a signal interrupted, as package os does.
+// retried repeats a call that a signal interrupted, as package os does.
 func retried(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {

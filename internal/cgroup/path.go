@@ -14,12 +14,10 @@ const (
 	maxComponent = 255
 )
 
-// Path returns the directory of a container from its OCI cgroupsPath, in either
-// notation: a path ("/kubepods/burstable/podX/ID", the cgroupfs driver) or
-// slice:prefix:name ("kubepods-podX.slice:cri-containerd:ID", the systemd
-// driver). Parent is the pod's cgroup parent; it is used where cgroupsPath does
-// not say for itself (an empty slice, a path that is not absolute) and may be
-// empty.
+// Path returns the directory of a container from its OCI cgroupsPath, in either notation: a
+// path ("/kubepods/burstable/podX/ID", the cgroupfs driver) or slice:prefix:name
+// ("kubepods-podX.slice:cri-containerd:ID", the systemd driver). parent is the pod's cgroup
+// parent. It is used if cgroupsPath has an empty slice or is a relative path, and may be empty.
 func Path(parent, cgroupsPath string) (string, error) {
 	if err := plain(cgroupsPath); err != nil {
 		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
@@ -53,8 +51,8 @@ func containerDir(parent, cgroupsPath string) (string, error) {
 	return path.Join(above, dir), nil
 }
 
-// scopeDir places slice:prefix:name as runc and crun do: in a scope named
-// prefix-name, or, where the name itself is that of a slice, in that.
+// scopeDir converts slice:prefix:name as runc and crun do: to a scope named prefix-name or, if
+// the name is that of a slice, to that slice.
 func scopeDir(parent string, parts []string) (string, error) {
 	unit := parts[1] + "-" + parts[2] + ".scope"
 	switch {
@@ -74,7 +72,7 @@ func scopeDir(parent string, parts []string) (string, error) {
 	case parent != "":
 		above, err = PodPath(parent)
 	default:
-		above = "system.slice" // as both runtimes default
+		above = "system.slice" // the default of both runtimes
 	}
 	if err != nil {
 		return "", err
@@ -82,8 +80,8 @@ func scopeDir(parent string, parts []string) (string, error) {
 	return path.Join(above, unit), nil
 }
 
-// PodPath returns the directory of a pod from its cgroup parent: a path, a slice
-// name, or the full path of a slice.
+// PodPath returns the directory of a pod from its cgroup parent: a path, a slice name, or the
+// full path of a slice.
 func PodPath(cgroupParent string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("cgroup parent %q: %w", shorten(cgroupParent), err)
@@ -95,7 +93,7 @@ func PodPath(cgroupParent string) (string, error) {
 	if err != nil {
 		return fail(err)
 	}
-	// A slice lives where its name says, so a name alone is enough.
+	// A slice's name determines its path, so a name alone is enough.
 	if !strings.Contains(dir, "/") && strings.HasSuffix(dir, slice) {
 		if dir, err = expandSlice(dir); err != nil {
 			return fail(err)
@@ -110,8 +108,8 @@ func PodPath(cgroupParent string) (string, error) {
 	return dir, nil
 }
 
-// expandSlice returns where systemd puts a slice: every dash opens a level, and
-// "-.slice" is the root.
+// expandSlice returns the path of a slice in systemd: every dash begins a level, and "-.slice"
+// is the root.
 func expandSlice(name string) (string, error) {
 	base, ok := strings.CutSuffix(name, slice)
 	if !ok || base == "" {
@@ -138,8 +136,7 @@ func expandSlice(name string) (string, error) {
 	return dir.String(), nil
 }
 
-// components checks the parts of a path and returns it without the slashes
-// around it.
+// components checks the parts of a path and returns it without leading and trailing slashes.
 func components(p string) (string, error) {
 	p = strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
 	if p == "" {
@@ -158,7 +155,7 @@ func components(p string) (string, error) {
 	return p, nil
 }
 
-// plain refuses what no runtime writes into a path and no file name should hold.
+// plain refuses text that no runtime writes into a path and no file name should have.
 func plain(p string) error {
 	switch {
 	case p == "":

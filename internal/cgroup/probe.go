@@ -10,23 +10,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// reference is a file every cgroup of a controller has, by controller: where it
-// is, files that are missing are missing because the kernel does not have them.
+// reference is a file that every cgroup of a controller has. If it exists and another file is
+// missing, the kernel lacks that other file.
 var reference = map[string]setting{
 	"cpu": {lifecycle.CPUQuota, ""}, "cpuset": {lifecycle.CPUSetCPUs, ""}, "memory": {lifecycle.MemoryLimit, ""},
 	"io": {lifecycle.IOLimit, anyLimit}, "blkio": {lifecycle.IOLimit, anyLimit},
 }
 
-// setting names a row of the table.
+// setting identifies a row of the table.
 type setting struct {
 	field lifecycle.Field
 	key   string
 }
 
-// Probe reports whether the kernel has a controller ("cpu") or a file, by its
-// version 2 name ("cpu.idle"). It only reads. A file can be looked for only in
-// a cgroup that has its controller, so on a node where nothing was started yet
-// the answer may be that it is unknown.
+// Probe reports whether the kernel has a controller ("cpu") or a file, by its version 2 name
+// ("cpu.idle"). It only reads. A file can be found only in a cgroup with its controller, so the
+// answer may be unknown on a node where nothing has started yet.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -41,8 +40,7 @@ func (t *Tree) Probe(feature string) lifecycle.Finding {
 	return t.probeFile(file)
 }
 
-// FeatureFile returns what a feature is in a version: a file, or, of a
-// controller, its name alone.
+// FeatureFile returns a feature's file in a version; for a controller its name alone.
 func FeatureFile(feature string, v Version) (File, error) {
 	controller, _, isFile := strings.Cut(feature, ".")
 	if !isFile {
@@ -81,8 +79,8 @@ func (t *Tree) probeController(controller string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
-// probeFile looks for a file in the cgroups below the root, which has not all
-// files itself; those of pods first, as the others may not have the controller.
+// probeFile looks for a file in the cgroups below the root, because the root lacks some files.
+// It looks in those of pods first, as others may not have the controller.
 func (t *Tree) probeFile(file File) lifecycle.Finding {
 	names, err := t.Children(".", file.Controller)
 	if err != nil {
@@ -100,7 +98,8 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no " + file.Name}
 		}
 	}
-	// What the root has the kernel has; what it lacks may be below it.
+	// If the root has the file, the kernel has it. If the root lacks it, a cgroup below may
+	// have it.
 	if _, err := t.FS.ReadFile(t.path(file.Controller, ".", file.Name)); err == nil {
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}

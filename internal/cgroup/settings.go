@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// File names a cgroup file. The controller matters in version 1, where it is
-// the directory the file's hierarchy is mounted in.
+// File names a cgroup file. In version 1 the controller is the directory where the file's
+// hierarchy is mounted.
 type File struct{ Controller, Name string }
 
 // Kind is how the text of a file is written and compared.
@@ -19,15 +19,15 @@ type Kind int
 
 // The kinds of text.
 const (
-	Text      Kind = iota // as is
+	Text      Kind = iota // copied unchanged
 	Number                // a decimal number
-	Shares                // cpu.shares in version 1, the weight it maps to in version 2
+	Shares                // cpu.shares in version 1, the corresponding weight in version 2
 	List                  // a kernel list, compared as a set
 	Bytes                 // bytes in whole pages, or unlimited
 	Signed                // a decimal number that may be negative
 	Bandwidth             // µs; quota and period are one file in version 2
 	PerDevice             // numbers by device, one of them ours
-	Default               // a number, after the word default where devices have others
+	Default               // a number, after the word default if devices have numbers of their own
 )
 
 // Order is the rule between a cgroup and its parent.
@@ -35,10 +35,10 @@ type Order int
 
 // The orders.
 const (
-	// Free settings do not depend on those of parents and children.
+	// Free settings do not depend on parents and children.
 	Free Order = iota
-	// GrowParentFirst settings of a child stay within the parent's: what grows
-	// is written parent first, what shrinks child first.
+	// GrowParentFirst: a child's setting stays within the parent's. What grows is written
+	// parent first, what shrinks child first.
 	GrowParentFirst
 )
 
@@ -49,21 +49,21 @@ type Owner struct {
 	When  string
 }
 
-// Setting is what is known of one setting of cgroups.
+// Setting is what is known about one cgroup setting.
 type Setting struct {
 	Field lifecycle.Field
-	Key   string // of Unified, the name of the version 2 file
+	Key   string // for Unified, the name of the version 2 file
 
-	V1, V2 File // the zero File where that version has none
+	V1, V2 File // the zero File if that version has none
 	Kind   Kind
-	// Min and Max bound numbers. Unlimited says that -1 is "no limit".
+	// Min and Max limit numbers. Unlimited says that -1 is "no limit".
 	Min, Max  int64
 	Unlimited bool
 	Order     Order
 	Owners    []Owner
 }
 
-// maxBandwidth is the largest quota in µs the kernel stores (2^44-1).
+// maxBandwidth is the largest quota in µs that the kernel stores (2^44-1).
 const maxBandwidth = 1<<44 - 1
 
 var (
@@ -76,14 +76,14 @@ var (
 	protects = Owner{"kubelet", "pod and container", "with the feature MemoryQoS"}
 )
 
-// The files of a cpuset partition, by which a cgroup has CPUs alone.
+// The files of a cpuset partition, which gives a cgroup exclusive CPUs.
 const (
 	Exclusive = "cpuset.cpus.exclusive"
 	Partition = "cpuset.cpus.partition"
 )
 
-// settings is the one table of what we write. Rows of Unified are the version 2
-// files whose text needs more than copying; other files are plain text.
+// settings is the table of all settings that we write. Rows of Unified are the version 2 files
+// whose text needs conversion; other files are plain text.
 var settings = []Setting{
 	{
 		Field: lifecycle.CPUShares, Kind: Shares, Min: 2, Max: 262144,
@@ -143,7 +143,7 @@ var settings = []Setting{
 		V2: File{"cpuset", Exclusive},
 	},
 	{
-		// What it reads back as says whether the kernel lets it be one, and why not.
+		// It reads back whether the kernel accepts it as a partition, and why not.
 		Field: lifecycle.Unified, Key: Partition, Kind: Text,
 		V2: File{"cpuset", Partition},
 	},
@@ -166,14 +166,13 @@ func protection(name string) Setting {
 	}
 }
 
-// Settings returns the table of settings. It is not to be changed.
+// Settings returns the table of settings. Callers must not change it.
 func Settings() []Setting { return settings }
 
-// Find returns the row of a field. A file of Unified that has no row of its own
-// is plain text and exists in version 2 only. Files that belong to another
-// field, or that are no setting at all (cgroup.procs, cgroup.kill), are refused:
-// a setting has one name, or two owners could fight over one file. The row is not
-// to be changed.
+// Find returns the row of a field. A Unified file without a row is plain text and exists only
+// in version 2. Files that belong to another field, or that are no setting (cgroup.procs,
+// cgroup.kill), are refused: each setting must have one name, or two owners could write one
+// file. Callers must not change the row.
 func Find(field lifecycle.Field, key string) (*Setting, error) {
 	switch field {
 	case lifecycle.Unified:
@@ -191,8 +190,8 @@ func Find(field lifecycle.Field, key string) (*Setting, error) {
 	return nil, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
 }
 
-// hugepages is the row of one size of huge pages, such as "2MB". The kernel
-// keeps whole pages of that size.
+// hugepages returns the row of one size of huge pages, such as "2MB". The kernel stores whole
+// pages of that size.
 func hugepages(size string) (*Setting, error) {
 	if _, err := pageBytes(size); err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func hugepages(size string) (*Setting, error) {
 	}, nil
 }
 
-// pageBytes reads a size of huge pages as cgroup files name them: 64KB, 2MB, 1GB.
+// pageBytes parses a size of huge pages as in cgroup file names: 64KB, 2MB, 1GB.
 func pageBytes(size string) (int64, error) {
 	for i, suffix := range []string{"KB", "MB", "GB"} {
 		digits, ok := strings.CutSuffix(size, suffix)
@@ -215,8 +214,8 @@ func pageBytes(size string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size of huge pages, such as 2MB", shorten(size))
 }
 
-// diskLimits are the directions of a disk's limits by their names in io.max: the
-// file of version 1, and the largest number the kernel keeps.
+// diskLimits are the directions of a disk's limits by their names in io.max, with the file of
+// version 1 and the largest number that the kernel stores.
 var diskLimits = map[string]struct {
 	v1   string
 	most int64
@@ -227,7 +226,7 @@ var diskLimits = map[string]struct {
 	"wiops": {"blkio.throttle.write_iops_device", math.MaxUint32 - 1},
 }
 
-// ioLimit is the row of a limit of one disk in one direction: "8:0 rbps".
+// ioLimit returns the row of a limit of one disk in one direction: "8:0 rbps".
 func ioLimit(key string) (*Setting, error) {
 	disk, direction, ok := strings.Cut(key, " ")
 	limit, known := diskLimits[direction]

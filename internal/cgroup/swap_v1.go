@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// swapV1 is the file that bounds memory and swap together. Version 1 refuses a
-// memory limit above it (EINVAL), and runtimes set it: containerd to the memory
-// limit itself, so that nothing is swapped.
+// swapV1 is the file that limits memory and swap together. Version 1 refuses a memory limit
+// above it (EINVAL). Runtimes set it: containerd to the memory limit, so that nothing is
+// swapped.
 const swapV1 = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1. The limit of memory and swap
-// follows it where both were the same, and is raised where it stands in the way;
-// it is left alone otherwise, and where the kernel does not account for swap.
+// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap equals the
+// old memory limit, it changes with it; if it is too low, it is raised. Otherwise it stays,
+// also if the kernel does not account for swap.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
 	both := t.path("memory", dir, swapV1)
 	wanted, known := limitV1(text)
@@ -43,15 +43,14 @@ func (t *Tree) writeLimitV1(dir, file, text string) error {
 	return nil
 }
 
-// UnlimitedBytes is what the kernel stores for no limit: the largest number of
-// whole pages.
+// UnlimitedBytes is the kernel's value for no limit: the largest number of whole pages.
 func UnlimitedBytes() int64 {
 	size := int64(os.Getpagesize())
 	return math.MaxInt64 / size * size
 }
 
-// limitV1 is a limit of version 1 in bytes; -1 and all that is as good as
-// unlimited are one number.
+// limitV1 parses a limit of version 1 in bytes. -1 and all values that mean no limit give the
+// same number.
 func limitV1(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 // unlimited is the text of "no limit" in version 2.
 const unlimited = "max"
 
-// Encode writes a value as the kernel's text in a version. Quota and period are
-// encoded apart; Tree joins them where they are one file. Values the kernel
-// would refuse or bend (shares are clamped in version 1) are errors, and so is
-// an empty set: a container without CPUs is never what anybody wants.
+// Encode returns the kernel's text for a value. Quota and period are encoded separately; Tree
+// joins them where they are one file. Values that the kernel would refuse or change (version 1
+// clamps shares) are errors, and so is an empty set.
 func Encode(version Version, v lifecycle.Value) (string, error) {
 	s, err := Find(v.Field, v.Key)
 	if err != nil {
@@ -35,7 +34,7 @@ func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	case v.Field.Numeric():
 		return s.encodeInt(version, v.Int)
 	case s.Key == Exclusive && v.Text == "":
-		return "", nil // as in a new cgroup: nothing is had alone
+		return "", nil // as in a new cgroup: no exclusive CPUs
 	case s.Kind == List:
 		return encodeList(v.Text)
 	case s.Kind == Text:
@@ -64,16 +63,16 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// Weight returns the cpu.weight shares become: the linear map of KEP-2254, which
-// the kubelet uses. Newer OCI runtimes use another curve for containers, so a
-// weight never reports which shares were meant.
+// Weight returns the cpu.weight for shares: the linear map of KEP-2254, which the kubelet uses.
+// Newer OCI runtimes use another curve for containers, so a weight does not determine the
+// shares.
 func Weight(shares int64) int64 {
 	return min(max(1+(shares-2)*9999/262142, 1), 10000)
 }
 
-// RuntimeWeight returns the cpu.weight newer OCI runtimes make of shares: a
-// quadratic in log2(shares) that maps 1024, the default, onto the default 100
-// (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value).
+// RuntimeWeight returns the cpu.weight that newer OCI runtimes compute from shares: a quadratic
+// in log2(shares) that maps 1024, the default, to the default 100 (opencontainers/cgroups
+// 0.0.4, ConvertCPUSharesToCgroupV2Value).
 func RuntimeWeight(shares int64) int64 {
 	switch {
 	case shares <= 2:
@@ -104,9 +103,9 @@ func encodeText(text string) (string, error) {
 	return text, nil
 }
 
-// Decode reads kernel text, of one field's part of the file, into a value in
-// lifecycle units and canonical form. Version 2 weights do not say which shares
-// were meant; decoding them is ErrUnsupported.
+// Decode parses kernel text, for one field's part of the file, into a value in lifecycle units
+// and canonical form. A version 2 weight does not determine the shares, so decoding it is
+// ErrUnsupported.
 func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle.Value, error) {
 	v := lifecycle.Value{Field: field, Key: key}
 	s, err := Find(field, key)
@@ -142,7 +141,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 	return v, nil
 }
 
-// parse reads a number of the setting.
+// parse parses a number of the setting.
 func (s *Setting) parse(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == Signed {
@@ -152,8 +151,8 @@ func (s *Setting) parse(text string) (int64, error) {
 	return parseNumber(text, s.Unlimited)
 }
 
-// parseNumber reads a decimal number that is not negative. Where that is
-// allowed, "max" and "-1" are -1, no limit.
+// parseNumber parses a decimal number that is not negative. If none is set, "max" and "-1" are
+// -1, no limit.
 func parseNumber(text string, none bool) (int64, error) {
 	if none && (text == unlimited || text == "-1") {
 		return -1, nil
@@ -168,12 +167,12 @@ func parseNumber(text string, none bool) (int64, error) {
 	return n, nil
 }
 
-// whole rounds bytes down to whole pages, as the kernel does, and makes what
-// version 1 shows for "no limit" (9223372036854771712 with small pages) -1.
+// whole rounds bytes down to whole pages, as the kernel does. The value that version 1 shows
+// for "no limit" (9223372036854771712 with small pages) becomes -1.
 func (s *Setting) whole(n int64) int64 {
 	size := int64(os.Getpagesize())
 	if s.Field == lifecycle.Hugepages {
-		size, _ = pageBytes(s.Key) // of the row, so well formed
+		size, _ = pageBytes(s.Key) // the row's number, so well formed
 	}
 	if n < 0 || n/size >= math.MaxInt64/size {
 		return -1
@@ -181,8 +180,8 @@ func (s *Setting) whole(n int64) int64 {
 	return n / size * size
 }
 
-// Same reports whether two kernel texts of a setting mean the same: "max" and
-// "-1", "0,1" and "0-1", a limit and the limit in whole pages.
+// Same reports whether two kernel texts of a setting mean the same: "max" and "-1", "0,1" and
+// "0-1", a limit and the limit in whole pages.
 func Same(field lifecycle.Field, key, a, b string) bool {
 	if a == b {
 		return true
@@ -208,10 +207,9 @@ func (s *Setting) same(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// compare orders two kernel texts of a setting whose values have an order: -1
-// where a is less than b, 0 where they are the same, 1 where a is more. No limit
-// is more than any limit. Text that cannot be read counts as no limit, so that
-// leaving it counts as shrinking, the side to be careful on.
+// compare orders two kernel texts of a setting: -1 if a is less than b, 0 if they are equal, 1
+// if a is more. No limit is more than any limit. Unreadable text counts as no limit, so that
+// replacing it counts as shrinking, which is written more carefully.
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)

@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Tree is a cgroup tree of a known version. Directories are relative to the
-// root of the hierarchies, as Path and PodPath return them, and the same in both
-// versions. Its methods may be called at once from many goroutines.
+// Tree is a cgroup tree of a known version. Directories are relative to the root of the
+// hierarchies, as Path and PodPath return them, and the same in both versions. Its methods may
+// be called by several goroutines at once.
 type Tree struct {
 	FS      FS
 	Version Version
@@ -53,8 +53,7 @@ func (t *Tree) path(controller, dir, name string) string {
 	return controller + "/" + dir + "/" + name
 }
 
-// Read returns the kernel's text of a setting. Of cpu.max it is the part that is
-// the field's.
+// Read returns the kernel's text of a setting; for cpu.max the field's part of it.
 func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, error) {
 	return t.Resolve(dir, field, key).Read()
 }
@@ -67,7 +66,7 @@ func (t *Tree) read(file string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// splitMax takes the text of cpu.max apart.
+// splitMax splits the text of cpu.max.
 func splitMax(file, text string) (quota, period string, err error) {
 	f := strings.Fields(text)
 	if len(f) != 2 {
@@ -85,10 +84,9 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 	return t.WriteText(dir, v.Field, v.Key, text)
 }
 
-// WriteText sets a setting to kernel text, as Read returned or Encode made it.
-// Empty text clears a list, which only version 2 knows as "what the parent has",
-// and which neither version does to a cgroup with tasks (ENOSPC). Other settings
-// have no empty text.
+// WriteText sets a setting to kernel text, as Read returned or Encode made it. Empty text
+// clears a list. In version 2 an empty list means the parent's list; neither version accepts it
+// for a cgroup with tasks (ENOSPC). Other settings have no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
 	return t.Resolve(dir, field, key).Write(text)
 }
@@ -96,7 +94,7 @@ func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) er
 func (t *Tree) write(file, text string) error {
 	data := []byte(text)
 	if text == "" {
-		// A write of no bytes never reaches the file.
+		// A write of no bytes would not reach the file.
 		data = []byte("\n")
 	}
 	if err := t.FS.WriteFile(file, data); err != nil {
@@ -121,10 +119,9 @@ func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
 	return quota, period, err
 }
 
-// WriteBandwidth sets quota and period together; "" leaves one as it is. In
-// version 2 it is one transaction. In version 1 it is two writes, and the ratio
-// between them may be one that parent, children or burst forbid: the other
-// order is then tried.
+// WriteBandwidth sets quota and period together; "" leaves one unchanged. In version 2 it is
+// one transaction. In version 1 it is two writes. If the parent, the children or the burst
+// forbid the ratio between them, the other order is tried.
 func (t *Tree) WriteBandwidth(dir, quota, period string) error {
 	file, err := t.File(dir, lifecycle.CPUQuota, "")
 	switch {
@@ -178,7 +175,7 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 	return err
 }
 
-// Effective returns what a list, CPUSetCPUs or CPUSetMems, amounts to in dir.
+// Effective returns the effective list of CPUSetCPUs or CPUSetMems in dir.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 	name := effectiveFile(t.Version, field)
 	if name == "" || !fs.ValidPath(dir) {
@@ -187,8 +184,7 @@ func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 	return t.read(t.path("cpuset", dir, name))
 }
 
-// effectiveFile names the file that shows what a list amounts to, "" for fields
-// that are no lists.
+// effectiveFile names the file with the effective list; "" for fields that are no lists.
 func effectiveFile(v Version, field lifecycle.Field) string {
 	names := map[lifecycle.Field][2]string{
 		lifecycle.CPUSetCPUs: {"cpuset.effective_cpus", "cpuset.cpus.effective"},
@@ -200,8 +196,8 @@ func effectiveFile(v Version, field lifecycle.Field) string {
 	return names[1]
 }
 
-// Allowed returns which members of a list, CPUSetCPUs or CPUSetMems, dir allows
-// its children. The root is ".".
+// Allowed returns which members of CPUSetCPUs or CPUSetMems dir allows its children. The root
+// is ".".
 func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	if t.Version == V2 {
 		return t.Effective(dir, field)
@@ -213,9 +209,9 @@ func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	return t.read(t.path(s.V1.Controller, dir, s.V1.Name))
 }
 
-// Exists reports whether dir is there, in version 1 for the given controller. One
-// that cannot be opened counts as there: an agent without descriptors left
-// (EMFILE) must not take running pods for ended.
+// Exists reports whether dir exists, in version 1 for the given controller. One that cannot be
+// opened counts as existing: an agent without free descriptors (EMFILE) must not consider
+// running pods ended.
 func (t *Tree) Exists(dir, controller string) bool {
 	err := t.look(t.path(controller, dir, ""))
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
@@ -229,8 +225,8 @@ func (t *Tree) look(dir string) error {
 	return err
 }
 
-// Threads returns the ids of the threads in dir and in the cgroups below it. In
-// version 1 the hierarchy of the controller cpu is asked.
+// Threads returns the ids of the threads in dir and in the cgroups below it. In version 1 it
+// reads the hierarchy of the controller cpu.
 func (t *Tree) Threads(dir string) ([]int, error) {
 	name := "cgroup.threads"
 	if t.Version == V1 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Usage reads the CPU time that a cgroup has used, and the memory it has in use that
-// is no page cache: what the kernel can take back only by swapping or killing.
+// Usage reads the CPU time that a cgroup has used, and its memory without page cache, which the
+// kernel can free only by swapping or killing.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if !IsDir(dir) {
 		return 0, 0, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}

@@ -16,20 +16,19 @@ type Change int
 // The changes.
 const (
 	Made     Change = iota // a directory appeared
-	Removed                // a directory went
+	Removed                // a directory disappeared
 	Written                // a file was written
-	Overflow               // notices were lost: only a scan of everything shows what changed
+	Overflow               // inotify lost events, so only a full scan shows what changed
 )
 
 // Notice is one change below a watched directory.
 type Notice struct {
 	Change Change
-	Path   string // relative to the tree's root; of a Written, the file's
+	Path   string // relative to the tree's root; for Written, the file's path
 }
 
-// Watcher reports changes in directories of a tree of cgroup files. Paths are
-// relative to its root, as those of FS. A directory that goes is watched no
-// longer.
+// Watcher reports changes in directories of a tree of cgroup files. Paths are relative to its
+// root, as those of FS. A removed directory is not watched any more.
 type Watcher interface {
 	Add(dir string) error
 	Remove(dir string)
@@ -46,7 +45,7 @@ type inotify struct {
 	wait sync.WaitGroup
 }
 
-// queued is how many notices may wait for us; the kernel queues 16384 more.
+// queued is how many notices may wait for the agent; the kernel queues 16384 more.
 const queued = 4096
 
 // Watch watches directories below root, usually /sys/fs/cgroup. Close it.
@@ -63,13 +62,13 @@ func Watch(root string) (Watcher, error) {
 // Add watches a directory.
 func (i *inotify) Add(dir string) error { return i.w.Add(filepath.Join(i.root, dir)) }
 
-// Remove watches it no longer; what is not watched is no error.
+// Remove stops watching a directory. It is no error if the directory is not watched.
 func (i *inotify) Remove(dir string) { _ = i.w.Remove(filepath.Join(i.root, dir)) }
 
-// Notices are in the order in which things happened.
+// Notices are in the order in which the changes happened.
 func (i *inotify) Notices() <-chan Notice { return i.out }
 
-// Close ends it. Notices stays open and silent.
+// Close stops the watcher. Notices stays open, and sends nothing more.
 func (i *inotify) Close() error {
 	close(i.done)
 	err := i.w.Close()

@@ -8,10 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Batch gives batch pods the shares and limits of the batch resources they
-// asked for; to the kubelet they are BestEffort and have none. Formulae:
-// Koordinator 1.7, plugin BatchResource; shares and quota as the kubelet's
-// MilliCPUToShares and MilliCPUToQuota.
+// Batch sets the shares and limits of the batch resources that pods request. For the kubelet
+// these pods are BestEffort and have none. Formulae: Koordinator 1.7, plugin BatchResource;
+// shares and quota as the kubelet's MilliCPUToShares and MilliCPUToQuota.
 type Batch struct{}
 
 // BatchOptions tunes the batch resource hook.
@@ -20,7 +19,7 @@ type BatchOptions struct {
 	Enabled bool `json:"enabled" default:"true"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (BatchOptions) AllOn() Hook { return Batch{} }
 
 // Make makes the hook for a node.
@@ -65,7 +64,7 @@ func (Batch) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "batch", Source: cmp.Or(string(ask.From), in.Intent.Batch.Key)}
-	// What the spec says of the pod as a whole the kubelet has set already.
+	// The kubelet has already set what the spec says about the pod as a whole.
 	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
 		out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"+sums))
 	}
@@ -86,8 +85,8 @@ func with(r lifecycle.Reason, text string) lifecycle.Reason {
 	return r
 }
 
-// sum adds up a pod's containers. A container without a limit makes the pod
-// unlimited; requests that were not said count nothing.
+// sum adds up a pod's containers. If a container has no limit, the pod is unlimited; missing
+// requests count as 0.
 func sum(all map[string]intent.Batch) intent.Batch {
 	var s intent.Batch
 	unlimitedCPU, unlimitedMemory := false, false
@@ -107,8 +106,8 @@ func sum(all map[string]intent.Batch) intent.Batch {
 	return s
 }
 
-// The kernel's and the kubelet's bounds: shares 2..262144, quota at least 1 ms,
-// period 100 ms unless said otherwise.
+// The limits of the kernel and the kubelet: shares 2..262144, quota at least 1 ms, period 100
+// ms by default.
 const (
 	minShares, maxShares = 2, 262144
 	minQuota             = 1000
@@ -126,7 +125,7 @@ func shares(milli int64) int64 {
 }
 
 func quota(milli int64, period int64) int64 {
-	// above a million CPUs nothing is limited, and milli*period would overflow
+	// above a million CPUs there is no limit, and milli*period would overflow
 	if milli <= 0 || milli > 1e9 {
 		return -1
 	}

@@ -7,11 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// ByClass is something each class of pods has its own of; the zero value is
-// left alone.
+// ByClass has a value for each class of pods. The zero value leaves the class alone.
 type ByClass[T comparable] struct{ LSR, LS, BE T }
 
-// Of returns what the pod's class has; pods without one have nothing.
+// Of returns the value for the pod's class; the zero value for pods without a class.
 func (b ByClass[T]) Of(p *intent.Pod) T {
 	switch p.Class.V {
 	case intent.Dedicated:
@@ -25,22 +24,21 @@ func (b ByClass[T]) Of(p *intent.Pod) T {
 	return none
 }
 
-// BlockIO shares out the disks: classes of the runtime's block I/O
-// configuration, weights by class, and limits a pod sets itself. Limits:
-// Koordinator 1.7, strategy BlkIO.
+// BlockIO divides the disks between pods: classes of the runtime's block I/O configuration,
+// weights by class, and limits that a pod requests. Limits: Koordinator 1.7, strategy BlkIO.
 type BlockIO struct {
 	Classes ByClass[string]
 	Weights ByClass[int] // as io.weight, 1 to 10000
-	// WeightFile is the file weights are written to, io.weight or io.bfq.weight.
+	// WeightFile is the file for weights, io.weight or io.bfq.weight.
 	WeightFile string
-	// PodWide says that a limit of the pod's cgroup holds for all that is in it,
-	// as in version 2; else each container is limited.
+	// PodWide says that a limit of the pod's cgroup covers everything in it, as in cgroup v2.
+	// Otherwise each container is limited.
 	PodWide bool
-	// Disks are numbers by name, as lifecycle.Host has them.
+	// Disks has the device numbers by name, as in lifecycle.Host.
 	Disks map[string]string
 }
 
-// The files of weights.
+// The files for weights.
 const (
 	ioWeightFile  = "io.weight"
 	bfqWeightFile = "io.bfq.weight"
@@ -56,9 +54,9 @@ type BlockIOOptions struct {
 	LSWeight int `json:"lsWeight" check:"0..10000"`
 	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
 	BEWeight int `json:"beWeight" check:"0..10000"`
-	// LSRClass is the class of the runtime's block I/O configuration that
-	// containers of LSE and LSR pods are created with; empty, none. The runtime
-	// refuses containers of a class its configuration does not have.
+	// LSRClass is the class of the runtime's block I/O configuration for containers of LSE and
+	// LSR pods; empty for none. The runtime refuses a container whose class its configuration
+	// does not have.
 	LSRClass string `json:"lsrClass" check:"class"`
 	// LSClass is the same for LS pods.
 	LSClass string `json:"lsClass" check:"class"`
@@ -66,7 +64,7 @@ type BlockIOOptions struct {
 	BEClass string `json:"beClass" check:"class"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (BlockIOOptions) AllOn() Hook { return BlockIO{} }
 
 // Make makes the hook for a node.
@@ -140,8 +138,8 @@ func (h BlockIO) weigh(in *Input, out *Output) {
 	out.file(in, h.WeightFile, strconv.Itoa(weight), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"})
 }
 
-// limit sets the limits of every disk the pod names. A disk named twice is a
-// conflict, as of any value set twice; the first counts.
+// limit sets the limits of every disk that the pod names. If it names a disk twice, the first
+// limit counts.
 func (h BlockIO) limit(in *Input, out *Output) {
 	for _, l := range in.Intent.Disks.V {
 		disk, err := h.disk(l.Disk)
@@ -163,7 +161,7 @@ func (h BlockIO) limit(in *Input, out *Output) {
 	}
 }
 
-// disk returns the numbers of a disk, or why it has none.
+// disk returns the device number of a disk, or why it has none.
 func (h BlockIO) disk(name string) (number, problem string) {
 	for disk, n := range h.Disks {
 		if name == disk || name == n {

@@ -8,15 +8,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Burst lets containers use CPU time beyond their quota that they left of it
-// before. Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14,
-// cpu.max.burst. The engine keeps it within the quota that comes out of all hooks.
+// Burst lets containers save unused quota and use it later as CPU time above the quota.
+// Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14, cpu.max.burst. The engine
+// keeps the burst within the final quota of all hooks.
 type Burst struct {
-	// Found says whether the kernel has the file.
+	// KernelSupport says whether the kernel has the file.
 	KernelSupport lifecycle.Finding
 }
 
-// burstFile is the kernel's file, which version 1 calls cpu.cfs_burst_us.
+// burstFile is the kernel's file; cgroup v1 has it as cpu.cfs_burst_us.
 const burstFile = "cpu.max.burst"
 
 // BurstOptions tunes the CPU burst hook.
@@ -25,7 +25,7 @@ type BurstOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (BurstOptions) AllOn() Hook { return Burst{} }
 
 // Make makes the hook for a node.
@@ -80,15 +80,14 @@ func (h Burst) Propose(in *Input, out *Output) {
 		most = limit
 	}
 	if most == 0 && in.Container == "" && ask.V > 0 {
-		return // no container of its has one
+		return // no container of the pod has one
 	}
 	out.file(in, burstFile, strconv.FormatInt(most, 10), why)
 }
 
-// limitMicros is the quota that the spec's CPU limit of a container, or of the
-// pod as a whole, comes to in µs per period (Kubernetes 1.36, cm/helpers_linux.go,
-// MilliCPUToQuota); 0 where the spec says none. The kubelet's request that makes
-// it the quota may be under way.
+// limitMicros is the quota of the CPU limit in the spec of a container or pod, in µs per period
+// (Kubernetes 1.36, cm/helpers_linux.go, MilliCPUToQuota); 0 if the spec has none. The
+// kubelet's request that sets this quota may still be on its way.
 func (in *Input) limitMicros() int64 {
 	if in.Spec == nil {
 		return 0
@@ -108,5 +107,5 @@ func (in *Input) limitMicros() int64 {
 	return max(min(milli, mostMilli)*period/1000, minQuota)
 }
 
-// mostMilli is more CPUs than any machine has; greater numbers would overflow products.
+// mostMilli is more than the CPUs of any machine; larger numbers would overflow products.
 const mostMilli = 1 << 40

@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// CoreSched says whose threads may share a core's hyperthreads at a time:
-// those of one group. Groups: Koordinator 1.7, plugin CoreSched.
+// CoreSched decides which threads may share a core's hyperthreads: those of one group. Groups:
+// Koordinator 1.7, plugin CoreSched.
 type CoreSched struct {
-	// Found says whether the kernel gives cookies.
+	// KernelSupport says whether the kernel has core scheduling cookies.
 	KernelSupport lifecycle.Finding
 }
 
@@ -21,7 +21,7 @@ type CoreSchedOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (CoreSchedOptions) AllOn() Hook { return CoreSched{} }
 
 // Make makes the hook for a node.
@@ -53,7 +53,7 @@ func (CoreSched) Info() Info {
 	}
 }
 
-// expeller ends the names of groups of classes that others make room for.
+// expeller is the suffix of groups of classes that others must yield to.
 const expeller = "-expeller"
 
 // Propose sets a container's group.

@@ -11,18 +11,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// CPUEnv tells containers of their CPUs by environment, for programs that size
-// pools of threads.
+// CPUEnv sets environment variables with a container's CPUs, for programs that size thread
+// pools.
 type CPUEnv struct {
-	// Usual are the variables of a pod that names none.
+	// Usual are the variables for a pod that names none.
 	Usual []intent.CPUVariable
 }
 
-// AfterOthers says that quotas are final when it is asked.
+// AfterOthers marks the hook: it is asked when all quotas are final.
 func (CPUEnv) AfterOthers() {}
 
-// CPUEnvOptions tunes the hook that tells containers of their CPUs by environment,
-// where their pod asks for it (trimtab.io/cpu-env).
+// CPUEnvOptions tunes the hook that sets environment variables with a container's CPUs, if its
+// pod asks for it (trimtab.io/cpu-env).
 type CPUEnvOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
@@ -32,7 +32,7 @@ type CPUEnvOptions struct {
 	Variables []string `json:"variables" default:"TRIMTAB_CPUS=list,TRIMTAB_CPU_COUNT=count" check:"variables"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (CPUEnvOptions) AllOn() Hook { return CPUEnv{} }
 
 // Make makes the hook for a node.
@@ -99,7 +99,7 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 	}
 }
 
-// busy is how many CPUs a container can keep busy at a time, and why so many.
+// busy returns how many CPUs a container can use at a time, and the reason for the number.
 func (in *Input) busy(decided []lifecycle.Value) (count int, by string) {
 	count, by = in.Creation.CPUs, "as many CPUs as it may run on"
 	if in.Creation.Owned != "" {
@@ -117,8 +117,8 @@ func (in *Input) busy(decided []lifecycle.Value) (count int, by string) {
 	return count, by
 }
 
-// quotaCPUs is the quota in whole CPUs, rounded up: as decided, else as asked
-// for; 0 where there is none.
+// quotaCPUs returns the quota in whole CPUs, rounded up, as decided or else as requested; 0 if
+// there is none.
 func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 	var quota, period int64
 	if asked != nil {
@@ -144,7 +144,7 @@ func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 // longestPeriod is the kernel's longest CFS period, in µs.
 const longestPeriod = 1e6
 
-// sets reports whether a container has a variable by itself.
+// sets reports whether a container has a variable in its request.
 func (c *Creation) sets(name string) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool {
 		has, _, _ := strings.Cut(e, "=")

@@ -6,11 +6,11 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// CPUSet turns a container's seat into its cpuset, and lifts the CFS quota of
-// containers that own their CPUs.
+// CPUSet turns a container's CPU group into its cpuset, and lifts the CFS quota of containers
+// that own their CPUs.
 type CPUSet struct {
-	// UnsetQuota lifts the quota of containers that own their CPUs, where their
-	// pod does not say otherwise.
+	// UnsetQuota lifts the quota of containers that own their CPUs, unless their pod says
+	// otherwise.
 	UnsetQuota bool
 }
 
@@ -30,7 +30,7 @@ type CPUSetOptions struct {
 	ReclaimedByNUMA bool `json:"reclaimedByNUMA"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (CPUSetOptions) AllOn() Hook { return CPUSet{} }
 
 // Make makes the hook for a node.

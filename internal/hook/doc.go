@@ -1,4 +1,4 @@
-// Package hook holds the policies: small units that propose values for a
-// container or pod from what was asked and where it sits. One file per hook. A
-// hook performs no I/O and keeps nothing between calls.
+// Package hook has the hooks: small units of policy that propose values for a container or pod,
+// from its intent and its CPUs. Each hook has its file. A hook does no I/O and keeps no state
+// between calls.
 package hook

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Effective reports whether the hook can take effect on a node, by what is found
-// there of each feature it needs. Of alternatives, "a|b", one is enough.
+// Effective reports whether the hook can take effect on a node, by the features that the node
+// has. Of alternatives, "a|b", one is enough.
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
@@ -23,8 +23,8 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
-// Undecided reports whether it is unknown yet what the hook does: of alternative
-// features it uses the first that the node has.
+// Undecided reports whether it is not known yet what the hook does, because it uses the first
+// of several alternative features that the node has.
 func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	for _, need := range i.Kernel {
 		for name := range strings.SplitSeq(need, "|") {

@@ -10,28 +10,27 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// GPUDevices is how a container gets its GPUs.
+// GPUDevices is the way in which a container gets its GPUs.
 type GPUDevices int
 
-// The ways. ByEnv leaves the device nodes to the runtime's own GPU support.
+// The ways. With ByEnv the runtime's own GPU support adds the device nodes.
 const (
 	ByEnv GPUDevices = iota
 	ByNode
 	ByCDI
 )
 
-// GPU gives a pod's containers the GPUs a scheduler allocated to it, and the
-// HAMi-core library its part of a shared one. Names and values: Koordinator
-// 1.7, plugin GPUEnvInject.
+// GPU gives a pod's containers the GPUs that a scheduler allocated to it, and the HAMi-core
+// library to a container with a part of a GPU. Names and values: Koordinator 1.7, plugin
+// GPUEnvInject.
 type GPU struct {
-	// HAMiLibrary is the host path of libvgpu.so; "" where there is none.
+	// HAMiLibrary is the host path of libvgpu.so; "" if there is none.
 	HAMiLibrary string
-	// HAMiLock is the host's directory for HAMi-core's lock, NoLock why there is
-	// none.
+	// HAMiLock is the host's directory for HAMi-core's lock. NoLock is why there is none.
 	HAMiLock string
 	NoLock   string
 	Devices  GPUDevices
-	// ByUUID names GPUs by UUID, else by index.
+	// ByUUID names GPUs by UUID instead of index.
 	ByUUID bool
 	// Nodes are the host's device nodes by path.
 	Nodes map[string]lifecycle.Device
@@ -57,7 +56,7 @@ type GPUOptions struct {
 	Name string `json:"name" default:"index" check:"index|uuid"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (GPUOptions) AllOn() Hook { return GPU{} }
 
 // Make makes the hook for a node.
@@ -101,15 +100,15 @@ func (h GPU) Info() Info {
 	}
 }
 
-// vgpuLock is the directory in which HAMi-core's processes make their lock: those
-// of all containers that share a GPU the same one, since each finds itself among
-// the GPU's processes by being the only one that begins.
+// vgpuLock is the directory of the lock of HAMi-core's processes. All containers that share a
+// GPU must have the same one: a process finds itself among the GPU's processes because only one
+// starts at a time.
 const vgpuLock = "/tmp/vgpulock"
 
-// cdiGPU is the kind of GPUs in the CDI specifications of the vendor's toolkit.
+// cdiGPU is the CDI kind of GPUs in the specifications of NVIDIA's toolkit.
 const cdiGPU = "nvidia.com/gpu="
 
-// gpuControl are the nodes that belong to no single GPU.
+// gpuControl are the device nodes that belong to no single GPU.
 var gpuControl = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
 
 // Propose gives one container its GPUs.
@@ -143,7 +142,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 		})
 		return
 	}
-	if h.Devices == ByCDI { // the CDI specification brings the environment, too
+	if h.Devices == ByCDI { // the CDI specification also sets the environment
 		for _, n := range names {
 			n = cdiGPU + n
 			out.text(in, lifecycle.CDIDevice, n, n, why)
@@ -159,8 +158,8 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 }
 
-// mayShare reports whether the container may have HAMi-core's files: by a rule, because
-// it is handed the GPU itself, or because Kubernetes granted it that.
+// mayShare reports whether the container may have HAMi-core's files: by a rule, because it gets
+// the GPU itself, or because Kubernetes granted it the GPU.
 func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	rule := in.Intent.LibraryGranted
 	if rule == "" || h.Devices != ByEnv {
@@ -183,9 +182,8 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	return true
 }
 
-// granted is the decision on GPUs that the container must have been granted. A
-// device node proves itself alone: only the annotation says which minor number
-// belongs to an index or UUID.
+// granted decides about GPUs that must have been granted to the container. Only a device node
+// is a proof by itself; an index or UUID belongs to a minor number only by the annotation.
 func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
 	if h.Devices == ByCDI {
 		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)
@@ -197,7 +195,7 @@ func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Proble
 	return in.granted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
 }
 
-// names are the GPUs as the runtime's GPU support calls them.
+// names returns the GPUs' names for the runtime's GPU support.
 func (h GPU) names(g intent.GPU) ([]string, bool) {
 	if h.ByUUID {
 		return g.UUIDs, len(g.UUIDs) == len(g.Minors) && !slices.Contains(g.UUIDs, "")
@@ -209,8 +207,8 @@ func (h GPU) names(g intent.GPU) ([]string, bool) {
 	return names, true
 }
 
-// nodes hands over the GPUs' device nodes, and those every user of a GPU needs
-// where the host has them.
+// nodes adds the device nodes of GPUs, and those that every GPU user needs, if the host has
+// them.
 func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
 	for _, m := range minors {
 		out.device(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)

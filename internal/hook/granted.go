@@ -9,22 +9,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// How a container got a device other than by this hook.
+// How a container got a device, if not by this hook.
 const (
 	byRuntime = "granted: it is in the runtime's request"
 	byKubelet = "granted by the kubelet as "
 )
 
-// Names of the resources of NVIDIA's device plugin (0.17): ids of the first are
-// UUIDs or indexes of GPUs, those of the second UUIDs of their MIG parts. Ids
-// of shared ones have more to them and equal no name.
+// Names of the resources of NVIDIA's device plugin (0.17). Ids of the first are UUIDs or
+// indexes of GPUs, those of the second UUIDs of MIG devices. Ids of shared ones have a suffix,
+// and equal no name.
 const (
 	resourceGPU = "nvidia.com/gpu"
 	resourceMIG = "nvidia.com/mig-"
 )
 
-// grantedGPU says by what a container has a GPU by CDI name, "" where by
-// nothing. Names are compared as they are: what is only alike is another device.
+// grantedGPU returns how a container got a GPU by CDI name; "" if it has not got it. Names must
+// be equal: a similar one is another device.
 func (in *Input) grantedGPU(name string) string {
 	cdi := cdiGPU + name
 	switch {
@@ -47,9 +47,9 @@ func (in *Input) grantedGPU(name string) string {
 	return ""
 }
 
-// grantedNode says how a container got a device node of the host, "" where it has
-// none. Major and minor number identify the device, not its path in the container:
-// an entry without numbers, as in the CRI, does not count.
+// grantedNode returns how a container got a device node of the host; "" if it has not got it.
+// Major and minor number identify the device, not its path in the container, so an entry
+// without numbers, as in the CRI, does not count.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
@@ -60,10 +60,9 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 	return ""
 }
 
-// grantedFunction says by what a container has the function of a card at a PCI
-// address, "" where by nothing. Device plugins of network cards take addresses
-// for ids, each under resources of its own; an address is one function,
-// whatever it counts as.
+// grantedFunction returns how a container got the function of a card at a PCI address; "" if it
+// has not got it. Device plugins of network cards use addresses as ids, each under its own
+// resources; an address is one function in all of them.
 func (in *Input) grantedFunction(address string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.Granted.IDs)) {
 		if slices.Contains(in.Granted.IDs[resource], address) {
@@ -73,9 +72,9 @@ func (in *Input) grantedFunction(address string) string {
 	return ""
 }
 
-// granted is the decision on devices that are refused unless the container has
-// been granted them: by what it has all of them, or what is wrong where it has
-// not. Nothing of a claim is partly granted.
+// granted decides about devices that are refused unless they have been granted to the
+// container: it returns how the container got all of them, or a problem. A request is granted
+// completely or not at all.
 func (in *Input) granted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
 	rule := in.Intent.OnlyGranted
 	missing := ""

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Info is what a hook states about itself. `trimtab hooks`, the docs and the
-// subscription at the runtime are made from it.
+// Info describes a hook. `trimtab hooks`, the docs and the subscription at the runtime are made
+// from it.
 type Info struct {
 	Name    string            `json:"name"`
 	About   string            `json:"about"`
@@ -15,50 +15,46 @@ type Info struct {
 	Reads   []string          `json:"reads"` // label and annotation keys
 	Sets    []lifecycle.Field `json:"sets"`
 	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
-	Kernel  []string          `json:"kernel,omitempty"` // features needed; of "a|b" one
-	Compose string            `json:"compose"`          // what happens beside other hooks
+	Kernel  []string          `json:"kernel,omitempty"` // required features; of "a|b" one
+	Compose string            `json:"compose"`          // how it combines with other hooks
 	Differs []string          `json:"differs,omitempty"`
-	// Tried says on what it was tried where that is less than a kernel and
-	// runtime of its own.
+	// TestedOn says on what it was tested, if not on a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`
 }
 
-// Input is what a hook sees. Container is empty when values for the pod itself
-// are asked for.
+// Input is what a hook knows. Container is empty if values for the pod itself are requested.
 type Input struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what the pod's spec says beyond what the runtime reports; nil where it
-	// is unknown. A container that it does not name is an app container.
+	// Spec is what the runtime does not report about the pod; nil if unknown. A container that
+	// it does not name is an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
 	// About is what the container is, as the runtime reported it.
 	About About
-	// Pristine are the resources as the runtime asked for them, before any
-	// change of ours.
+	// Pristine are the resources of the runtime's request, without our changes.
 	Pristine *lifecycle.Resources
-	// Pool is where the container sits. CPUs are its seat's CPUs as a kernel list;
-	// SeatFrom is the key and SeatWhy the clause that led to the seat.
+	// Pool is the container's pool. CPUs are those of its group, as a kernel list.
+	// AssignedBy is the key and AssignedWhy the clause that led to the assignment.
 	Pool        placement.Pool
 	CPUs        string
 	AssignedBy  string
 	AssignedWhy string
-	// Mems are memory nodes as a kernel list, "" where none were decided.
+	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
-	// Alone are, for a pod, the CPUs its containers own and share with nobody
-	// outside of it, as a kernel list; "" where one of them is to run elsewhere.
+	// Exclusive are, for a pod, the CPUs that its containers own and share with no other pod,
+	// as a kernel list; "" if one of them runs on other CPUs.
 	Exclusive string
-	// Bursts are, for a pod, the bursts its live containers were decided, in µs
-	// together.
+	// Bursts is, for a pod, the sum of its live containers' bursts, in µs.
 	Bursts int64
-	// Granted are the devices the kubelet gave the container, RequestedDevices those
-	// that were in the runtime's request for it.
+	// Granted are the devices that the kubelet gave the container, RequestedDevices those in
+	// the runtime's request.
 	Granted          lifecycle.DeviceGrant
 	RequestedDevices lifecycle.DeviceGrant
-	// Creation is what only the first decision on a container knows; nil later.
+	// Creation has what is known only at the first decision about a container; nil later.
 	Creation *Creation
-	// CPUEnv are the environment variables about its CPUs that the container got
-	// when it was created.
+	// CPUEnv are the environment variables with its CPUs that the container was
+	// created with.
 	CPUEnv map[string]string
 }
 
@@ -70,14 +66,13 @@ type About struct {
 	Annotations map[string]string // without ours
 }
 
-// Creation is what counts when a container is created, and never again.
+// Creation has what matters only when a container is created.
 type Creation struct {
 	// Env is the environment in the runtime's request, NAME=value.
 	Env []string
-	// Owned are the CPUs that it owns, as a kernel list: chosen by a scheduler, the
-	// agent or the kubelet. "" for none.
+	// Owned are the CPUs that it owns, as a kernel list; "" for none.
 	Owned string
-	// CPUs is how many CPUs it may run on.
+	// CPUs is the number of CPUs that it may run on.
 	CPUs int
 	// PodValues are those decided for its pod.
 	PodValues []lifecycle.Value
@@ -88,8 +83,8 @@ type Output struct {
 	Values   []lifecycle.Value
 	Scales   []Scale
 	Problems []lifecycle.Problem
-	// CPUEnv are what Input.Exports is at later decisions on the container, also
-	// after a restart.
+	// CPUEnv becomes Input.CPUEnv at later decisions about the container, also after
+	// a restart.
 	CPUEnv map[string]string
 	// Matched says that the hook's condition holds; of hooks that have one.
 	Matched bool
@@ -99,25 +94,24 @@ type Output struct {
 	Failed string
 }
 
-// Scale asks that a field be divided: what another hook sets it to, or else
-// what the runtime asked for, never what an earlier scaling made of it. A field
-// without a limit stays without.
+// Scale asks to divide a field: the value of another hook, or else the runtime's request, but
+// never the result of an earlier Scale. A field without a limit keeps none.
 type Scale struct {
 	Field lifecycle.Field
 	By    Ratio
-	// Set scales only what another hook sets, not what the runtime asked for.
+	// Set scales only the value of another hook, not the runtime's request.
 	Set bool
 	Why lifecycle.Reason
 }
 
-// Hook is one policy. Propose adds to out; it must not keep or change in.
+// Hook is one policy. Propose adds to out; it must neither store nor change in.
 type Hook interface {
 	Info() Info
 	Propose(in *Input, out *Output)
 }
 
-// Last is a hook that goes by what all others decided. It is asked when their
-// values are final, and finds them in out.
+// AfterAll is a hook that depends on the values of all others. It is asked when they are final,
+// and finds them in out.
 type AfterAll interface {
 	Hook
 	AfterOthers()
@@ -130,8 +124,8 @@ type Wisher interface {
 	Wish(in *Input, asked *intent.Pod, out *Output)
 }
 
-// lives are the events of a hook whose values are kept for as long as pods and
-// containers live.
+// lifetimeEvents are the events of a hook whose values stay as long as pods and containers
+// live.
 func lifetimeEvents() []lifecycle.Kind {
 	return []lifecycle.Kind{
 		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
@@ -140,29 +134,27 @@ func lifetimeEvents() []lifecycle.Kind {
 	}
 }
 
-// number proposes a numeric value for the container, or for the pod where the
-// input has no container.
+// number proposes a numeric value for the container, or for the pod if the input has no
+// container.
 func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
 }
 
-// text proposes a text for the container, or for the pod where the input has no
-// container.
+// text proposes a text for the container, or for the pod if the input has no container.
 func (o *Output) text(in *Input, f lifecycle.Field, key, text string, why lifecycle.Reason) {
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
 }
 
-// file proposes the text of a file of cgroup version 2, which the tree knows by
-// its other name in version 1 where it has one.
+// file proposes the text of a cgroup v2 file. The cgroup package knows its name in version 1,
+// if it has one.
 func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
 	o.text(in, lifecycle.Unified, key, text, why)
 }
 
-// report reports a problem.
+// report adds a problem.
 func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
 
-// device hands over a node of the host, or reports that it is not there. A node
-// given twice is given once.
+// device adds a device node of the host once, or reports that it does not exist.
 func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
 	d, has := nodes[path]
 	if !has {
@@ -177,7 +169,7 @@ func (o *Output) device(nodes map[string]lifecycle.Device, path string, why life
 	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})
 }
 
-// Scope says whose values are asked for.
+// Scope returns whether values of the pod or of a container are requested.
 func (in *Input) Scope() lifecycle.Scope {
 	if in.Container == "" {
 		return lifecycle.OfPod

@@ -11,10 +11,10 @@ import (
 
 // Hugepages limits the huge pages of containers, by page size.
 type Hugepages struct {
-	// Sizes are those the node has, as "2MB".
+	// Sizes are the node's huge page sizes, such as "2MB".
 	Sizes []string
-	// Controller says whether the kernel limits huge pages by cgroup. Where it
-	// cannot, a runtime that was asked to would fail the container.
+	// Controller says whether the kernel limits huge pages by cgroup. If not, a runtime fails a
+	// container with such a limit.
 	Controller lifecycle.Finding
 }
 
@@ -24,7 +24,7 @@ type HugepagesOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (HugepagesOptions) AllOn() Hook { return Hugepages{} }
 
 // Make makes the hook for a node.

@@ -7,30 +7,30 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// The files of group identities, and of what may stand in for them.
+// The files of group identities, and of their fallbacks.
 const (
 	bvtFile  = "cpu.bvt_warp_ns"
 	idleFile = "cpu.idle"
 )
 
-// Fallback is what stands in for group identities where the kernel has none.
+// Fallback replaces group identities if the kernel has none.
 type Fallback int
 
-// The fallbacks. Both tell only who yields; above zero nothing stands in.
+// The fallbacks. Both apply only to identities below zero; above zero there is no fallback.
 const (
 	FallbackNone   Fallback = iota
-	FallbackIdle            // pods below zero are cpu.idle
-	FallbackWeight          // pods below zero have the least weight
+	FallbackIdle            // pods below zero get cpu.idle
+	FallbackWeight          // pods below zero get the smallest weight
 )
 
-// FallbackOf returns the fallback a configuration names.
+// FallbackOf returns the fallback with a name of the configuration.
 func FallbackOf(name string) Fallback {
 	return map[string]Fallback{"idle": FallbackIdle, "weight": FallbackWeight}[name]
 }
 
-// GroupIdentity gives pods the group identity of their class: which pods the
-// scheduler of some kernels runs first, and which yield at once. Values:
-// Koordinator 1.7, plugin GroupIdentity.
+// GroupIdentity gives pods the group identity of their class. On some kernels it decides which
+// pods the scheduler runs first, and which yield at once. Values: Koordinator 1.7, plugin
+// GroupIdentity.
 type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
 	LSR, LS, BE int
@@ -59,7 +59,7 @@ type GroupIdentityOptions struct {
 	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (GroupIdentityOptions) AllOn() Hook { return GroupIdentity{Fallback: FallbackIdle} }
 
 // Make makes the hook for a node.
@@ -93,7 +93,7 @@ func (h GroupIdentity) Info() Info {
 	}
 }
 
-// Propose sets the identity of a pod, or what stands in for it.
+// Propose sets the identity of a pod, or its fallback.
 func (h GroupIdentity) Propose(in *Input, out *Output) {
 	if in.Container != "" {
 		return
@@ -106,10 +106,10 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	case h.BVT != lifecycle.NotSupported:
 		out.file(in, bvtFile, strconv.Itoa(id), why)
 	case id < 0 && h.Fallback == FallbackIdle:
-		why.Text += ", by cpu.idle for want of group identities"
+		why.Text += ", by cpu.idle, since the kernel has no group identities"
 		out.file(in, idleFile, "1", why)
 	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.IsSet():
-		why.Text += ", by weight for want of group identities"
+		why.Text += ", by weight, since the kernel has no group identities"
 		out.number(in, lifecycle.CPUShares, minShares, why)
 	case in.Intent.CPUQoS.IsSet() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
 		out.report(lifecycle.Problem{
@@ -118,8 +118,7 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	}
 }
 
-// identity returns the group identity of a pod, and false for one whose own
-// wish cannot be read.
+// identity returns the group identity of a pod; false if the pod's own request cannot be read.
 func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
 	why := lifecycle.Reason{Hook: "groupIdentity", Source: p.Class.Key, Text: "its class's"}
 	switch p.Class.V {

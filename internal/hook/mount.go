@@ -6,20 +6,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// access is what a container may do with what it is given of the host's files.
+// access is what a container may do with a mounted file or directory of the host.
 type access int
 
-// A file to read may be a library to load, so it is not mounted noexec. Files in a
-// directory to write to are not to be executed.
+// A file to read may be a library, so it is not mounted noexec. Files in a directory to write
+// to cannot be executed.
 const (
 	toRead access = iota
 	toWrite
 )
 
-// mount gives a container a file or directory of the host at a path of its own.
-// Every mount of every hook is made here: none has device nodes, none lets a
-// program gain privileges, none brings mounts of the host below it, and what is
-// written to is never executed.
+// mount mounts a file or directory of the host in a container. Every mount of every hook is
+// made here. No mount allows device nodes, gains of privileges or host mounts below it; files
+// in writable mounts cannot be executed.
 func (o *Output) mount(destination, source string, may access, why lifecycle.Reason) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
 	if may == toWrite {

@@ -13,7 +13,7 @@ import (
 // Ratio is a positive number in hundredths; the zero Ratio is 1.
 type Ratio int64
 
-// maxRatio bounds ratios: no CPU is a hundred times as fast as another.
+// maxRatio limits ratios: no CPU is a hundred times as fast as another.
 const maxRatio = 100 * 100
 
 // ParseRatio reads a decimal with at most two places, such as "1.20".
@@ -32,7 +32,7 @@ func ParseRatio(text string) (Ratio, error) {
 // String writes the ratio as it is read.
 func (r Ratio) String() string { return fmt.Sprintf("%d.%02d", r/100, r%100) }
 
-// Divide returns v / r, rounded up. Numbers too large for any quota stay.
+// Divide returns v / r, rounded up. Numbers too large for any quota stay unchanged.
 func (r Ratio) Divide(v int64) int64 {
 	if r <= 0 || v > 1<<50 {
 		return v
@@ -40,9 +40,9 @@ func (r Ratio) Divide(v int64) int64 {
 	return (v*100 + int64(r) - 1) / int64(r)
 }
 
-// Normalization lowers CPU quotas on nodes whose CPUs are faster than those the
-// limits were written for. Formula: Koordinator 1.7, plugin CPUNormalization,
-// and for batch limits BatchResource.
+// Normalization lowers CPU quotas on nodes whose CPUs are faster than those that the limits
+// were written for. Formula: Koordinator 1.7, plugin CPUNormalization, and for batch limits
+// BatchResource.
 type Normalization struct {
 	// Ratio is how much faster this node's CPUs are. Up to 1 nothing is done.
 	Ratio Ratio
@@ -57,7 +57,7 @@ type NormalizationOptions struct {
 	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (NormalizationOptions) AllOn() Hook { return Normalization{} }
 
 // Make makes the hook for a node.
@@ -89,8 +89,8 @@ func (Normalization) Info() Info {
 	}
 }
 
-// Propose scales the quota of shared pods, of pods without a class, and of
-// batch pods that batch gives one.
+// Propose scales the quota of shared pods, of pods without a class, and of batch pods to which
+// batch gives a quota.
 func (h Normalization) Propose(in *Input, out *Output) {
 	if h.Ratio <= 100 || in.Pool == placement.Own {
 		return

@@ -5,8 +5,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// OOMScore gives containers the oom_score_adj their pod asks for: who is killed
-// first where memory runs out. Rules: Koordinator 1.8, plugin OOMScoreAdj.
+// OOMScore sets the oom_score_adj that a pod requests for its containers: it decides which
+// process the kernel kills first when memory runs out. Rules: Koordinator 1.8, plugin
+// OOMScoreAdj.
 type OOMScore struct{}
 
 // OOMScoreOptions tunes the OOM score hook.
@@ -16,7 +17,7 @@ type OOMScoreOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (OOMScoreOptions) AllOn() Hook { return OOMScore{} }
 
 // Make makes the hook for a node.

@@ -7,9 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Options are what the configuration says of each hook, in the order in which
-// hooks are asked. It is the list of hooks: a new one is its file and one field
-// here.
+// Options has the configuration of each hook, in the order in which hooks are asked. It is the
+// list of hooks: a new hook is its file and one field here.
 type Options struct {
 	// CPUSet tunes the cpuset hook.
 	CPUSet CPUSetOptions `json:"cpuset"`
@@ -43,25 +42,25 @@ type Options struct {
 	CPUEnv CPUEnvOptions `json:"cpuEnv"`
 }
 
-// Node is what hooks are made for.
+// Node is the node that hooks are made for.
 type Node interface {
-	// Probe answers whether the node has a feature, by the name it has in Info.Kernel.
+	// Probe reports whether the node has a feature, by its name in Info.Kernel.
 	Probe(feature string) lifecycle.Finding
 	// Host returns the node's devices.
 	Host() lifecycle.Host
-	// Unified reports whether cgroups are of version 2; so they are where nothing is
-	// known of them.
+	// Unified reports whether cgroups are of version 2, which is also the answer if nothing is
+	// known.
 	Unified() bool
-	// MakeShared makes a directory of the host that containers of any user write
-	// to. Where nothing is to be changed it does nothing.
+	// MakeShared makes a directory of the host that containers of any user can write to. It
+	// does nothing if the agent must not change the host.
 	MakeShared(path string) error
 }
 
-// maker is the section of one hook.
+// maker is the configuration section of one hook.
 type maker interface {
-	// Most is the hook with all that can be switched on.
+	// AllOn is the hook with everything switched on.
 	AllOn() Hook
-	// Make makes the hook for a node; all are the options of every hook.
+	// Make makes the hook for a node; all has the options of every hook.
 	Make(n Node, all *Options) (Hook, error)
 }
 
@@ -75,7 +74,7 @@ type section struct {
 func (o *Options) sections() []section {
 	var all []section
 	for f, v := range reflect.ValueOf(o).Elem().Fields() {
-		m, _ := v.Interface().(maker) // TestSections: all are
+		m, _ := v.Interface().(maker) // TestSections checks that all implement it
 		all = append(all, section{f.Tag.Get("json"), v.FieldByName("Enabled").Bool(), m})
 	}
 	return all
@@ -102,9 +101,8 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 	return hooks, nil
 }
 
-// Catalogue returns what every hook says of itself, in the order in which status
-// and docs list them: as they are asked, but gpu before oomScore. Each has all that
-// can be switched on.
+// Catalogue returns the Info of every hook, in the order in which status and docs list them:
+// the order in which they are asked, but gpu before oomScore. Each has everything switched on.
 func Catalogue() []Info {
 	var infos []Info
 	for _, s := range new(Options).listed() {
@@ -113,9 +111,9 @@ func Catalogue() []Info {
 	return infos
 }
 
-// Catalogue returns the same with the options in force, as what a hook needs of the kernel
-// depends on them. A hook that is switched off, or that cannot be made with these options,
-// is as in the function Catalogue.
+// Catalogue returns the same with the options in force, since what a hook needs from the kernel
+// depends on them. A hook that is switched off, or that cannot be made with these options, is
+// as in the function Catalogue.
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.listed() {
@@ -128,7 +126,7 @@ func (o *Options) Catalogue() []Info {
 	return infos
 }
 
-// ideal is a node with every feature and no device.
+// fullNode is a node with every feature and no device.
 type fullNode struct{}
 
 func (fullNode) Probe(string) lifecycle.Finding {
@@ -138,7 +136,7 @@ func (fullNode) Host() lifecycle.Host    { return lifecycle.Host{} }
 func (fullNode) Unified() bool           { return true }
 func (fullNode) MakeShared(string) error { return nil }
 
-// listed are the sections in the order of Catalogue.
+// listed returns the sections in the order of Catalogue.
 func (o *Options) listed() []section {
 	all := o.sections()
 	place := func(key string) int { return slices.IndexFunc(all, func(s section) bool { return s.key == key }) }

@@ -2,15 +2,14 @@ package hook
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Partition has the kernel take the CPUs of pods that have theirs alone out of
-// the cpusets of everybody else, by a remote cpuset partition: kernel
-// documentation admin-guide/cgroup-v2, Linux 6.7.
+// Partition makes pods with exclusive CPUs remote cpuset partitions, so that the kernel removes
+// these CPUs from all other cpusets: kernel documentation admin-guide/cgroup-v2, Linux 6.7.
 type Partition struct {
-	// Found says whether the kernel has the file. It came with remote partitions.
+	// KernelSupport says whether the kernel has the file, which came with remote partitions.
 	KernelSupport lifecycle.Finding
 }
 
-// Files of a partition: which CPUs, and whether it is one.
+// Files of a partition: its CPUs, and its state.
 const (
 	ExclusiveFile = "cpuset.cpus.exclusive"
 	PartitionFile = "cpuset.cpus.partition"
@@ -24,7 +23,7 @@ type PartitionOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (PartitionOptions) AllOn() Hook { return Partition{} }
 
 // Make makes the hook for a node.

@@ -7,9 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// kubeletSum adds up a pod's containers as the kubelet does for its cgroup
-// (Kubernetes 1.36, ResourceConfigForPod): see lifecycle.PodSpec.Sum, and the pod's
-// overhead. A limit holds only where every container has one.
+// kubeletSum adds up a pod's containers as the kubelet does for its cgroup (Kubernetes 1.36,
+// ResourceConfigForPod): see lifecycle.PodSpec.Sum. It includes the pod's overhead. A limit
+// counts only if every container has one.
 func kubeletSum(spec *lifecycle.PodSpec, asks map[string]intent.Batch) intent.Batch {
 	request, _ := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].RequestCPU })
 	limitCPU, cpuLimited := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].LimitCPU })
@@ -22,7 +22,8 @@ func kubeletSum(spec *lifecycle.PodSpec, asks map[string]intent.Batch) intent.Ba
 	}
 }
 
-// limitOf is a limit with the overhead added; -1 for none, or more than there is.
+// limitOf returns a limit with the overhead added; -1 if there is no limit, or the sum
+// overflows.
 func limitOf(sum, overhead int64, limited bool) int64 {
 	if !limited || sum <= 0 {
 		return -1

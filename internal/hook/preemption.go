@@ -7,40 +7,38 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Yield is how a preemptable pod gives way to others on the CPU.
+// Yield is how a preemptable pod yields the CPU to others.
 type Yield int
 
 // The ways.
 const (
 	YieldNone   Yield = iota
-	YieldIdle         // cpu.idle, and the least weight where the kernel has none
-	YieldWeight       // the least weight
+	YieldIdle         // cpu.idle, or the smallest weight if the kernel has no cpu.idle
+	YieldWeight       // the smallest weight
 )
 
-// YieldOf returns the way a configuration names.
+// YieldOf returns the way with a name of the configuration.
 func YieldOf(name string) Yield {
 	return map[string]Yield{"idle": YieldIdle, "weight": YieldWeight}[name]
 }
 
-// Preemption has pods that say so yield CPU and memory, and keeps memory for
-// those that say they do not. Annotation: rubik 2.0, services preemption and
-// dynMemory; in place of openEuler's qos_level files stand those of Linux.
+// Preemption makes preemptable pods yield CPU and memory, and protects memory of pods that are
+// not preemptable. Annotation: rubik 2.0, services preemption and dynMemory. It uses files of
+// Linux instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
-	// Kernel says which of these files the kernel has, by name. Where nobody can
-	// tell, they are written, and a refusal is reported; what it does not have is
-	// left out.
+	// Kernel says which of these files the kernel has, by name. If that is unknown, they are
+	// written, and a refusal is reported. Files that the kernel lacks are left out.
 	Kernel map[string]lifecycle.Support
-	// High is the memory.high of preemptable pods, Low and Min the memory that is
-	// kept for the others, in percent of the memory limit the runtime reports; 0 is
-	// none.
+	// High is the memory.high of preemptable pods. Low and Min are the protected memory of the
+	// others. All are in percent of the memory limit that the runtime reports; 0 sets none.
 	High, Low, Min int
-	// KillTogether has the kernel kill all of a preemptable pod where it kills one
-	// process of it for want of memory.
+	// KillTogether makes the kernel kill all processes of a preemptable pod when it kills one
+	// of them because memory runs out.
 	KillTogether bool
 }
 
-// The files of what yields and what is kept.
+// The files for yielding and protecting memory.
 const (
 	highFile  = "memory.high"
 	lowFile   = "memory.low"
@@ -71,7 +69,7 @@ type PreemptionOptions struct {
 	KillTogether bool `json:"killTogether"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (PreemptionOptions) AllOn() Hook { return Preemption{Yield: YieldIdle} }
 
 // Make makes the hook for a node.
@@ -110,7 +108,8 @@ func (h Preemption) Info() Info {
 	}
 }
 
-// PreemptionFiles lists the files the hook may set, for who probes the kernel.
+// PreemptionFiles lists the files that the hook may set, so that the caller can probe the
+// kernel for them.
 func PreemptionFiles() []string { return []string{idleFile, highFile, lowFile, minFile, groupFile} }
 
 func (h Preemption) has(file string) bool { return h.Kernel[file] != lifecycle.NotSupported }
@@ -134,7 +133,7 @@ func (h Preemption) needs() []string {
 	return kernel
 }
 
-// Propose sets what a pod yields, or what is kept for it.
+// Propose sets what a pod yields, or its memory protection.
 func (h Preemption) Propose(in *Input, out *Output) {
 	said := in.Intent.Preemptable
 	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "it may be preempted"}
@@ -163,8 +162,8 @@ func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
 	}
 }
 
-// keep protects memory on the pod and on its containers: what is kept for a
-// cgroup counts only as far as it is kept for those above it.
+// keep protects memory of the pod and of its containers. The kernel protects a cgroup's memory
+// only as far as that of the cgroups above.
 func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 	for _, k := range []struct {
 		file    string
@@ -186,8 +185,8 @@ func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 	}
 }
 
-// percentOf is a part of the memory limit the runtime reports, in whole pages; 0
-// where there is no limit.
+// percentOf returns a part of the memory limit that the runtime reports, in whole pages; 0 if
+// there is no limit.
 func percentOf(r *lifecycle.Resources, percent int) int64 {
 	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {
 		return 0

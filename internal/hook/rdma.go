@@ -5,9 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// RDMA gives a pod's containers the RDMA cards, or functions of them, that a
-// scheduler allocated to it. Devices and modes: Koordinator 1.7, plugin
-// RDMADeviceInject.
+// RDMA gives a pod's containers the RDMA cards, or functions of them, that a scheduler
+// allocated to it. Devices and modes: Koordinator 1.7, plugin RDMADeviceInject.
 type RDMA struct {
 	Host lifecycle.Host
 }
@@ -19,7 +18,7 @@ type RDMAOptions struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (RDMAOptions) AllOn() Hook { return RDMA{} }
 
 // Make makes the hook for a node.
@@ -45,13 +44,13 @@ func (RDMA) Info() Info {
 	}
 }
 
-// Where RDMA device nodes are, and the one every user of them needs.
+// The directory of RDMA device nodes, and the node that every RDMA user needs.
 const (
 	infiniband = "/dev/infiniband/"
 	rdmaCM     = infiniband + "rdma_cm"
 )
 
-// Propose hands over the device nodes.
+// Propose adds the device nodes.
 func (h RDMA) Propose(in *Input, out *Output) {
 	ask := in.Intent.RDMA
 	if in.Container == "" || !ask.IsSet() {
@@ -83,8 +82,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 }
 
-// granted says by what a container has a function of a card, "" where by
-// nothing.
+// granted returns how a container got a function of a card; "" if it has not got it.
 func (h RDMA) granted(in *Input, address string) string {
 	if by := in.grantedFunction(address); by != "" {
 		return by

@@ -8,17 +8,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// RDT gives pods their part of the last level cache and of the memory bandwidth:
-// groups of the kernel's resctrl, one for each class and for each pod that asks
-// for shares of its own. Annotation and formulae: Koordinator 1.7, plugin Resctrl
-// and strategy RdtResctrl.
+// RDT gives pods their part of the last level cache and of the memory bandwidth, by resctrl
+// groups: one for each class, and one for each pod that requests its own shares. Annotation and
+// formulae: Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
 type RDT struct {
-	// Shares are those of the classes' groups, as "L3 0-30, MB 50"; a class
-	// without is in the kernel's root group.
+	// Shares are those of the classes' groups, such as "L3 0-30, MB 50". A class without shares
+	// is in the kernel's root group.
 	Shares ByClass[string]
-	// Measure makes a group that measures for each container.
+	// Measure makes a monitoring group for each container.
 	Measure bool
-	// Found says whether the node has resctrl.
+	// KernelSupport says whether the node has resctrl.
 	KernelSupport lifecycle.Finding
 }
 
@@ -47,7 +46,7 @@ type RDTOptions struct {
 	Measure bool `json:"measure"`
 }
 
-// Most is the hook with all that can be switched on.
+// AllOn is the hook with everything switched on.
 func (RDTOptions) AllOn() Hook { return RDT{} }
 
 // Make makes the hook for a node.
@@ -60,7 +59,7 @@ func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
 	}, nil
 }
 
-// sharesOf are a class's, "" where it has everything.
+// sharesOf returns a class's shares; "" if it has everything.
 func sharesOf(cache string, bandwidth int) string {
 	var parts []string
 	if cache != "0-100" {
@@ -133,7 +132,7 @@ func (h RDT) Propose(in *Input, out *Output) {
 	}
 }
 
-// group returns the group a pod is in, "" for the root's, and its shares.
+// group returns the name of a pod's group, "" for the root group, and its shares.
 func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "its class's"}
 	if own := in.Intent.RDT; own.IsSet() {
@@ -154,7 +153,7 @@ func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	return groupPrefix + class, shares, why
 }
 
-// groupName makes a group's name of a text, or "" where it could lead elsewhere.
+// groupName makes a group's name from a text; "" if the name could lead out of the directory.
 func groupName(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	if text == "" || len(text) > 120 || strings.Trim(text, plain) != "" {

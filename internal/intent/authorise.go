@@ -18,8 +18,7 @@ const (
 // Decision is the decision of a rule.
 type Decision string
 
-// The decisions. Cap grants a request as far as it stays within what Kubernetes
-// itself gave the pod.
+// The decisions. Cap grants a request as far as it stays within what Kubernetes gave the pod.
 const (
 	Allow  Decision = "allow"
 	Cap    Decision = "cap"
@@ -34,17 +33,17 @@ type Rule struct {
 	Kinds      []Kind
 	Namespaces []string // names or patterns of path.Match
 	Decision   Decision
-	// MostCPUs limits assigned CPUs further under Cap; 0 does not.
+	// MostCPUs is an additional limit for assigned CPUs under Cap; 0 for none.
 	MostCPUs int
 	// Name is the rule's place in the list, for people.
 	Name string
-	// granted: a refusal leaves what Kubernetes itself gave the container. Hooks
-	// measure that for each container. A refusal by an operator's rule is final.
+	// granted: a refusal leaves what Kubernetes gave the container, and hooks check that for
+	// each container. A refusal by an operator's rule is final.
 	granted bool
 }
 
-// Rules are the rules of the configuration. The first that matches wins; without a
-// match the safe defaults apply. So it is safe to have no rules.
+// Rules are the rules of the configuration. The first matching rule counts; without a match the
+// safe defaults apply, so an empty list is safe.
 type Rules []Rule
 
 // Defaults returns the default of each kind, for requests that no rule matches.
@@ -102,17 +101,17 @@ func (r *Rule) matches(namespace string) bool {
 	return slices.ContainsFunc(r.Namespaces, func(p string) bool { return MatchNamespace(p, namespace) })
 }
 
-// MatchNamespace reports whether a namespace's name matches a pattern. Only the
-// name counts: a pod's author writes the pod's labels. A slash, which no namespace
-// of Kubernetes has, is an ordinary letter, so that no name avoids "*".
+// MatchNamespace reports whether a namespace's name matches a pattern. Only the name counts,
+// because a pod's author writes the pod's labels. A slash, which no namespace of Kubernetes
+// has, is an ordinary letter, so that no name avoids "*".
 func MatchNamespace(pattern, namespace string) bool {
 	ok, err := path.Match(pattern, strings.ReplaceAll(namespace, "/", "\x00"))
 	return ok && err == nil
 }
 
-// Authorise returns a pod's intent without what its namespace may not ask for. Each
-// refusal is a problem; nothing of it is partly granted. CPUs measures the number
-// of assigned CPUs for each container.
+// Authorise returns a pod's intent without the requests that its namespace may not make. Each
+// refusal is a problem; no request is granted partly. CPUs checks the number of assigned CPUs
+// for each container.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)
@@ -160,7 +159,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	return &out
 }
 
-// Refusal is the refusal by an authorisation rule, in a sentence for people.
+// Refusal is the refusal by an authorisation rule, as a sentence for users.
 type Refusal struct{ Reason, Rule string }
 
 // Error returns the sentence.

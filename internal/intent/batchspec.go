@@ -6,13 +6,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// BatchSpecKey is the key in reports of batch resources that only the pod's spec
-// has.
+// BatchSpecKey is the key in reports for batch resources that only the pod's spec has.
 const BatchSpecKey = "spec: " + batchCPU + ", " + batchMemory
 
-// readBatchSpec replaces the batch resources of the annotation by those of a pod's
-// spec. The annotation is a copy that Koordinator's webhook makes for nodes that
-// cannot see the spec, and it leaves out init containers.
+// readBatchSpec replaces the batch resources of the annotation by those of the pod's spec. The
+// annotation is a copy that Koordinator's webhook makes for nodes that cannot see the spec, and
+// it leaves out init containers.
 func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	if spec == nil {
 		return
@@ -62,15 +61,14 @@ func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
 	return b, said
 }
 
-// sameBatch compares what counts: amounts above 0.
+// sameBatch compares amounts above 0.
 func sameBatch(a, b Batch) bool {
 	return max(a.RequestCPU, 0) == max(b.RequestCPU, 0) && max(a.LimitCPU, 0) == max(b.LimitCPU, 0) &&
 		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)
 }
 
-// PodOverhead is what a pod's runtime class costs besides its containers, in batch
-// resources: those of that name, else the ordinary ones, which count the same
-// units.
+// PodOverhead is the overhead of a pod's runtime class in batch resources, or else in CPU and
+// memory, which use the same units.
 func PodOverhead(spec *lifecycle.PodSpec) (cpu, memory int64) {
 	of := func(names ...string) int64 {
 		for _, n := range names {

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// DiskLimit limits what a pod may read and write of one disk.
+// DiskLimit limits a pod's reads and writes on one disk.
 type DiskLimit struct {
-	Disk string // a name as sda, or numbers as 8:0
+	Disk string // a name such as sda, or numbers such as 8:0
 	// Bytes and operations per second; 0 where there is no limit.
 	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
 }
 
-// Limits of what is read: disks of a pod, operations per second (the kernel keeps
-// 32 bits, and the highest value is no limit), and the letters of a class's name.
+// Limits of what is read: the disks of a pod, operations per second (the kernel stores 32 bits,
+// and the highest value means no limit), and the length of a class name.
 const (
 	maxDisks     = 64
 	maxIOPS      = 1<<32 - 2
 	maxClassName = 64
 )
 
-// blkioConfig is the annotation's entry for one disk. Its other entries tune cost
-// models and latencies, which belong to the disk and so to the node.
+// blkioConfig is the annotation's entry for one disk. Its other entries tune cost models and
+// latencies, which belong to the disk and so to the node.
 type blkioConfig struct {
 	ReadBPS   int64  `json:"readBPS"`
 	WriteBPS  int64  `json:"writeBPS"`
@@ -85,8 +85,8 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// readClassName reads the name of a class of the runtime's configuration. As a part
-// of a path, it must not lead anywhere else.
+// readClassName reads the name of a class of the runtime's configuration. It may become a part
+// of a path, so it must not lead out of the directory.
 func readClassName(t *texts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {

@@ -1,17 +1,16 @@
 package intent
 
-// KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler
-// reads it; this node reads it if no scheduler chose.
+// KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler reads it;
+// this node reads it if no scheduler assigned CPUs.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse says how an owner wants to use cores. It takes effect if the agent
-// chooses its CPUs.
+// CoreUse says how an owner wants to use cores. It takes effect if the agent chooses its CPUs.
 type CoreUse struct {
-	// Whole accepts only whole cores, PreferWhole as far as there are enough; Spread
-	// takes threads of as many cores as possible.
+	// Whole accepts only whole cores, PreferWhole prefers them; Spread takes threads of as many
+	// cores as possible.
 	Whole, PreferWhole, Spread bool
-	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which others own CPUs,
-	// as far as possible.
+	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which others own CPUs, if
+	// possible.
 	CoreApart, NodeApart bool
 }
 

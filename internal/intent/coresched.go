@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// CoreSchedAsk says with whom a pod shares cores.
+// CoreSchedAsk says with which pods a pod shares cores.
 type CoreSchedAsk struct {
 	Group     string // the group; "" for that of its class
 	Exclusive bool   // it shares cores with its own containers alone

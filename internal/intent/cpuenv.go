@@ -9,14 +9,14 @@ import (
 // CPUVariable is an environment variable with a container's CPUs.
 type CPUVariable struct {
 	Name string
-	// List: it has the list of the CPUs that the container owns, else their number.
+	// List: it has the list of the CPUs that the container owns, otherwise their number.
 	List bool
 }
 
 // CPUVariables are the variables that a pod asks for.
 type CPUVariables struct {
 	Variables []CPUVariable
-	// Usual asks for those in the node's configuration.
+	// Usual asks for the variables in the node's configuration.
 	Usual bool
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// allocated is the JSON of device-allocated. Kinds of devices that nothing here
-// gives to containers are reported.
+// allocated is the JSON of device-allocated. Kinds of devices that no hook gives to containers
+// are reported.
 type allocated struct {
 	GPU []struct {
 		Minor     *int                `json:"minor"`
@@ -66,8 +66,8 @@ func readGPU(t *texts, devices *allocated, out *Pod) {
 	out.GPU = Sourced[GPU]{gpu, KoordDevices}
 }
 
-// gpuUUID returns an id that names exactly one GPU, or "": other texts there could
-// mean all of them.
+// gpuUUID returns an id that names exactly one GPU; "" for other texts, which could mean all
+// GPUs.
 func gpuUUID(id string) string {
 	rest, ok := strings.CutPrefix(id, "GPU-")
 	if !ok {
@@ -79,8 +79,8 @@ func gpuUUID(id string) string {
 	return id
 }
 
-// readRDMA reads which functions of RDMA cards were allocated: the virtual ones if
-// there are any, else the card's own.
+// readRDMA reads which functions of RDMA cards were allocated: the virtual ones if there are
+// any, otherwise the card's own.
 func readRDMA(t *texts, devices *allocated, out *Pod) {
 	var addresses []string
 	for _, d := range devices.RDMA {

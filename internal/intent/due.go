@@ -8,12 +8,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Means are the resources that the CPUs of a container are measured by.
+// PayingResources are the resources that pay for the CPUs of a container.
 type PayingResources struct {
 	// Pod are the resources that the kubelet reported for the whole pod, Container
 	// those of the container; nil if there are none.
 	Pod, Container *lifecycle.Resources
-	// QoS is the pod's class in Kubernetes: in a Guaranteed pod the request is the limit.
+	// QoS is the pod's QoS class in Kubernetes. In a Guaranteed pod the request equals the
+	// limit.
 	QoS QoS
 }
 
@@ -61,17 +62,17 @@ func unpaid(all ...*lifecycle.Resources) bool {
 	return false
 }
 
-// Share is how many CPUs resources pay for, and by which of them.
+// PaidCPUs is how many CPUs resources pay for, and which of them pay.
 type PaidCPUs struct {
-	CPUs  int    // whole CPUs: a fraction pays for none
-	Milli int64  // all of it, in thousandths of a CPU
+	CPUs  int    // whole CPUs; a fraction pays for none
+	Milli int64  // all of it, in milli-CPUs
 	By    string // "limit" or "request"; "" where no request was reported
 }
 
 // Known reports whether the runtime reported a limit or request to count by.
 func (s PaidCPUs) Known() bool { return s.By != "" }
 
-// String says what the share is, for people: "request of 0.5, which pays for 0".
+// String formats it for users: "request of 0.5, which pays for 0".
 func (s PaidCPUs) String() string {
 	text := s.By + " of " + FormatMilli(s.Milli)
 	if s.Milli%milliOfCPU != 0 {
@@ -80,28 +81,28 @@ func (s PaidCPUs) String() string {
 	return text
 }
 
-// FormatMilli writes thousandths of a CPU as CPUs: 1500 is 1.5.
+// FormatMilli formats milli-CPUs as CPUs: 1500 is 1.5.
 func FormatMilli(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/milliOfCPU, 'f', -1, 64)
 }
 
 const milliOfCPU = 1000
 
-// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, which
-// all larger requests get.
+// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, also for larger
+// requests.
 const (
 	sharesOfCPU = 1024
 	noShares    = 2
 	maxShares   = 262144
 )
 
-// Due measures how many CPUs a pod or container may own: whole ones up to its
-// request, for which the scheduler reserved room on the node, and up to its limit
-// if a quota is in force.
+// CountPaidCPUs returns how many CPUs a pod or container may own: whole ones up to its request,
+// for which the scheduler reserved room on the node, and up to its limit if a quota is in
+// force.
 //
-// A limit alone pays for nothing: the kubelet always reports a request, and a limit
-// is as large as its author likes. In a Guaranteed pod both are equal, so there the
-// limit replaces a request that is missing, or too large for shares.
+// A limit alone pays for nothing: the kubelet always reports a request, and authors may choose
+// any limit. In a Guaranteed pod both are equal, so the limit replaces a request that is
+// missing, or too large for shares.
 func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if r == nil {
 		return PaidCPUs{}
@@ -123,10 +124,9 @@ func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	return PaidCPUs{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
-// SharesMilli is the CPU request that the kubelet made shares from, in thousandths.
-// It rounds down, and maps no two requests above 2 to one value: so the request is
-// known exactly, and sums of requests are. Above the largest shares nothing more is
-// paid for.
+// SharesMilli returns the CPU request that the kubelet computed shares from, in milli-CPUs. The
+// kubelet rounds down, and maps different requests above 2 to different shares, so requests and
+// their sums are exact. Above the largest shares nothing more is paid for.
 func SharesMilli(shares uint64) int64 {
 	if shares <= noShares {
 		return 0
@@ -134,13 +134,13 @@ func SharesMilli(shares uint64) int64 {
 	return int64((min(shares, maxShares)*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU)
 }
 
-// MilliShares are the shares that the kubelet makes of a CPU request.
+// MilliShares returns the shares that the kubelet computes from a CPU request.
 func MilliShares(milli int64) uint64 {
 	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, maxShares)))
 }
 
-// LimitMilli is the CPU limit of a quota in thousandths, 0 for none. The kubelet
-// rounds down, and maps no two limits to one quota.
+// LimitMilli returns the CPU limit of a quota in milli-CPUs; 0 for none. The kubelet rounds
+// down, and maps different limits to different quotas.
 func LimitMilli(cpu *lifecycle.CPU) int64 {
 	quota, period := cpu.Quota.V, int64(defaultPeriod)
 	if p := cpu.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s
@@ -153,5 +153,5 @@ func LimitMilli(cpu *lifecycle.CPU) int64 {
 	return min(whole, math.MaxInt32)*milliOfCPU + min((part*milliOfCPU+period-1)/period, milliOfCPU-1)
 }
 
-// defaultPeriod is the kernel's CFS period in µs, if none is set.
+// defaultPeriod is the kernel's default CFS period in µs.
 const defaultPeriod = 100000

@@ -9,10 +9,10 @@ import (
 
 // Hugepages are the limits that a pod sets for its containers.
 type Hugepages struct {
-	// Limits are bytes by container and size of pages, as "2MB".
+	// Limits are bytes by container and page size, such as "2MB".
 	Limits map[string]map[string]int64
-	// Capped names the authorisation rule that keeps the limits within the
-	// runtime's request for the container; "" for none.
+	// Capped names the authorisation rule that limits them to the runtime's request for the
+	// container; "" for none.
 	Capped string
 }
 
@@ -41,8 +41,8 @@ func readHugepages(t *texts, out *Pod) {
 	out.Hugepages = Sourced[Hugepages]{Hugepages{Limits: limits}, TrimtabHugepages}
 }
 
-// hugepageLimit reads a resource such as hugepages-2Mi and its amount. It
-// returns the size as cgroup files name it.
+// hugepageLimit parses a resource such as hugepages-2Mi and its amount. It returns the size as
+// in cgroup file names.
 func hugepageLimit(resource string, amount quantity) (size string, limit int64, err error) {
 	text, ok := strings.CutPrefix(resource, hugepagesPrefix)
 	at := slices.IndexFunc(pageUnits[:], func(u pageUnit) bool { return strings.HasSuffix(text, u.suffix) })

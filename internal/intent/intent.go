@@ -40,71 +40,70 @@ const (
 // String returns the name Kubernetes uses.
 func (q QoS) String() string { return [...]string{"Guaranteed", "Burstable", "BestEffort"}[q] }
 
-// Sourced is a value with the label or annotation key it came from.
+// Sourced is a value with the label or annotation key that it came from.
 type Sourced[T any] struct {
 	V   T
-	Key string // "" if no key has it
+	Key string // "" if no key has set it
 }
 
-// Said reports whether some dialect has it.
+// IsSet reports whether some dialect has set the value.
 func (s Sourced[T]) IsSet() bool { return s.Key != "" }
 
-// Batch is a container's request in batch resources, which the node borrows from
-// idle pods. CPU is in milli-CPU, memory in bytes; 0 or less means none.
+// Batch is a container's request for batch resources, which the node borrows from idle pods.
+// CPU is in milli-CPUs, memory in bytes; 0 or less means none.
 type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
-	// From is the pod spec's source if the request came from there, and not from
-	// the key.
+	// From is the source of the pod's spec if the request came from the spec, not from the key.
 	From lifecycle.Source
 }
 
 // GPU are the GPUs that a scheduler allocated.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
-	// UUIDs are those of the same devices, "" for one without; empty if no device
-	// has one.
+	// UUIDs are those of the same devices, "" for a device without one; empty if no device has
+	// one.
 	UUIDs  []string
 	Shared *GPUShare
-	// NodesRefused names the authorisation rule that refuses the devices
-	// themselves; the environment is still granted.
+	// NodesRefused names the authorisation rule that refuses the device nodes; the environment
+	// is still granted.
 	NodesRefused string
 }
 
 // GPUShare is a part of one GPU, isolated by HAMi-core.
 type GPUShare struct {
 	Memory int64 // bytes
-	Core   int64 // percent of the multiprocessors, 0 if not given
+	Core   int64 // percent of the multiprocessors; 0 if not given
 }
 
-// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its CPUs
-// and memory to the same nodes, as few as possible.
+// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its CPUs and memory
+// to the same nodes, as few as possible.
 type NUMABinding struct {
 	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
 	Exclusive bool
-	// Count is the exact number of nodes, 0 for as few as possible; IDs are the
-	// exact nodes, none if any will do.
+	// Count is the exact number of nodes; 0 for as few as possible. IDs are the exact nodes;
+	// empty for any.
 	Count int
 	IDs   []int
-	// Even takes equally many CPUs from each node.
+	// Even takes the same number of CPUs from each node.
 	Even bool
 	// WholeCores takes no core on which another pod owns a thread.
 	WholeCores bool
-	// BySocket spans no more sockets than the CPUs need.
+	// BySocket uses no more sockets than the CPUs need.
 	BySocket bool
-	// Alone keeps pods of other classes and pools off the nodes.
+	// ExcludeOthers keeps pods of other classes and pools off the nodes.
 	ExcludeOthers bool
 }
 
 // Pod is what a pod asks for.
 type Pod struct {
 	Class Sourced[Class]
-	Name  string // the dialect's own name of the class, e.g. LSR
+	Name  string // the dialect's own name of the class, for example LSR
 	QoS   QoS    // from the pod's cgroup path, which always has one
-	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
+	// CPUs are kernel ids of CPUs that a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
-	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
+	// Nodes are the NUMA nodes that a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
 	// Pool is the name of the shared or system pool that the pod asks for; "" for
 	// none.
@@ -112,73 +111,70 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores that it prefers for its own CPUs, Isolated
-	// whether it prefers CPUs that the kernel's scheduler leaves out.
+	// CoreKind is the kind of cores that it prefers for its own CPUs. Isolated says whether it
+	// prefers isolated CPUs (isolcpus).
 	CoreKind Sourced[topology.CoreKind]
 	Isolated Sourced[bool]
 	Batch    Sourced[map[string]Batch] // by container name
 	GPU      Sourced[GPU]
 	// UnsetQuota says whether the CPU quota is lifted if the pod owns its CPUs.
 	UnsetQuota Sourced[bool]
-	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
-	// allocated.
+	// RDMA are the PCI addresses of the functions of RDMA cards that a scheduler allocated.
 	RDMA   Sourced[[]string]
 	CPUQoS Sourced[CPUQoS]
-	// OOMScore is the oom_score_adj of the pod's containers, OOMScores that of
-	// single ones by name.
+	// OOMScore is the oom_score_adj of the pod's containers. OOMScores has those of single
+	// containers by name.
 	OOMScore  Sourced[int64]
 	OOMScores Sourced[map[string]int64]
 	Hugepages Sourced[Hugepages]
-	// Disks are limits of the pod's reading and writing, BlockIOClass a class of
-	// the runtime's block I/O configuration.
+	// Disks are limits of the pod's reads and writes. BlockIOClass is a class of the runtime's
+	// block I/O configuration.
 	Disks        Sourced[[]DiskLimit]
 	BlockIOClass Sourced[string]
-	// RDT are shares of caches and memory bandwidth, RDTClass a class of the
-	// runtime's RDT configuration.
+	// RDT are shares of caches and memory bandwidth. RDTClass is a class of the runtime's RDT
+	// configuration.
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedAsk]
-	// Preemptable says whether the pod gives way to others on CPU and memory, or is
-	// one of those others.
+	// Preemptable says whether the pod yields CPU and memory to others; false asks for memory
+	// protection.
 	Preemptable Sourced[bool]
-	// Unprotected names the rule that refuses memory protection to a pod that does
-	// not give way.
+	// Unprotected names the rule that refuses memory protection to a pod that is not
+	// preemptable.
 	Unprotected string
-	// Burst is the CPU time in µs that a container may use beyond its quota in one
-	// period, if it used less in earlier ones.
+	// Burst is the CPU time in µs that a container may use above its quota in one period, if it
+	// used less in earlier ones.
 	Burst Sourced[int64]
-	// CacheLevel names one of CacheLevels.
+	// CacheLevel is one of CacheLevels.
 	CacheLevel Sourced[string]
 	// CPUEnv are environment variables with the CPUs of containers.
 	CPUEnv Sourced[CPUVariables]
-	// OnlyGranted names the rule by which containers get only devices that
-	// Kubernetes granted them; "" if another rule decides.
+	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
+	// them; "" if another rule decides.
 	OnlyGranted string
-	// LibraryGranted names the rule by which containers get HAMi-core only if
-	// Kubernetes granted them their GPU; "" if another rule decides.
+	// LibraryGranted names the rule by which containers get HAMi-core only if Kubernetes
+	// granted them their GPU; "" if another rule decides.
 	LibraryGranted string
 	Problems       []lifecycle.Problem
-	// found collects problems while the pod is read.
+	// problems collects problems while the pod is read.
 	problems lifecycle.ProblemList
 }
 
-// Malformed returns the problems that strict mode refuses a pod for.
+// Malformed returns the problems for which strict mode refuses a pod.
 func (p *Pod) Malformed() []lifecycle.Problem {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
 }
 
-// A dialect is one system whose keys pods carry.
+// dialect is one system whose keys pods carry.
 type dialect struct {
 	name  string
-	title string // of its keys in docs/keys.md, "" if it has no keys
-	// read reads the system's labels and annotations into an intent; nil if none of
-	// its keys is read.
+	title string // the heading of its keys in docs/keys.md; "" if it has no keys
+	// read reads the system's labels and annotations into an intent; nil if no key is read.
 	read func(*texts, *lifecycle.PodSpec, *Pod)
 	keys func() []Key // nil for none
 }
 
-// dialects lists every dialect known, most trusted first. A new one is one file
-// and one line here.
+// dialects lists every dialect, most trusted first. A new one is one file and one line here.
 func dialects() []dialect {
 	return []dialect{
 		{"koordinator", "Koordinator", readKoordinator, koordinatorKeys},
@@ -213,15 +209,15 @@ func Systems() [][2]string {
 	return all
 }
 
-// Read reads a pod in the given dialects, most trusted first. An earlier dialect
-// has priority; a later one that disagrees is reported. spec is the pod's spec, nil
-// if no source has it. It assumes that everything is served.
+// Read reads a pod in the given dialects, most trusted first. An earlier dialect has priority;
+// a later one that disagrees is reported. spec is the pod's spec, nil if no source has it. It
+// assumes that the node serves every request.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	return (*Serving)(nil).Read(pod, spec, order)
 }
 
-// Read reads a pod as the function Read does. It leaves out and reports what this
-// node does not serve; a nil Serving serves everything.
+// Read reads a pod like the function Read. It leaves out and reports requests that this node
+// does not serve; a nil Serving serves everything.
 func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	out, t := &Pod{}, textsOf(pod, spec)
 	for _, name := range order {
@@ -234,7 +230,7 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 			}
 		}
 	}
-	out.QoS = qosOf(t.parent) // whichever dialects are read
+	out.QoS = qosOf(t.parent) // for all dialects
 	out.problems.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
 		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
@@ -277,7 +273,7 @@ func (p *Pod) problem(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key}, value, format, args)
 }
 
-// warn adds a suspicion: the request is served nevertheless.
+// warn adds a warning: the request is served nevertheless.
 func (p *Pod) warn(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }
@@ -287,8 +283,7 @@ func (p *Pod) refuse(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Refused: true}, value, format, args)
 }
 
-// add adds a problem. If there are too many, it only counts it, and formats
-// nothing.
+// add adds a problem. If there are too many, it only counts the problem, and formats nothing.
 func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
 	if !p.problems.Full(q) {
 		q.Value, q.Reason = printable(value), fmt.Sprintf(format, args...)
@@ -303,9 +298,8 @@ const RecordKey = "trimtab.io/record"
 // Printable shortens foreign text and removes invisible characters.
 func Printable(s string) string { return printable(s) }
 
-// printable shortens foreign text and removes invisible characters (control
-// characters, bidirectional marks, odd spaces), so that it can stand in a log line
-// or on a terminal.
+// printable shortens foreign text and removes invisible characters (control characters,
+// bidirectional marks, odd spaces), so that it can be shown in a log or on a terminal.
 func printable(s string) string {
 	const most = 120
 	if len(s) > most {

@@ -26,9 +26,9 @@ var katalystClasses = map[string]Class{
 	"dedicated_cores": Dedicated, "shared_cores": Shared, "reclaimed_cores": Reclaimed, "system_cores": System,
 }
 
-// readKatalyst reads the QoS level and the enhancements. If these contradict each
-// other, the one with more isolation counts, and the other is dropped and reported;
-// the order of keys does not matter.
+// readKatalyst reads the QoS level and the enhancements. If two enhancements contradict each
+// other, the one with more isolation counts, and the other is reported. The order of keys does
+// not matter.
 func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	k := katalyst{out: out, values: map[string]string{}, from: map[string]string{}}
 	for _, object := range []string{KatalystCPU, KatalystMemory, KatalystNetwork} {
@@ -46,17 +46,16 @@ func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	k.reportUnserved()
 }
 
-// katalyst is a pod's enhancements, all objects merged into one, as Katalyst does
-// first.
+// katalyst has a pod's enhancements, merged from all JSON objects, as Katalyst does first.
 type katalyst struct {
 	out    *Pod
 	values map[string]string
-	from   map[string]string // the annotation a value came from
+	from   map[string]string // the annotation that a value came from
 	used   []string
 }
 
-// flatten adds the keys of one object. All values are strings: Katalyst ignores an
-// object with another value.
+// flatten adds the keys of one JSON object. All values are strings: Katalyst ignores an object
+// with another value.
 func (k *katalyst) flatten(t *texts, object string) {
 	var said map[string]string
 	if !t.decode(object, &said, k.out) {
@@ -86,7 +85,7 @@ func (k *katalyst) add(key, value, from string) {
 	k.values[key], k.from[key] = value, from
 }
 
-// take returns an enhancement and the annotation it came from.
+// take returns an enhancement and the annotation that it came from.
 func (k *katalyst) take(key string) (value, from string) {
 	k.used = append(k.used, key)
 	return k.values[key], k.from[key]
@@ -127,7 +126,7 @@ func (k *katalyst) class(t *texts) {
 	}
 }
 
-// katalystPools are pools that no shared pod may name: the agent makes them.
+// katalystPools are names that no shared pod may use, since the agent makes these pools.
 var katalystPools = []string{"reclaim", "dedicated", "reserve", "interrupt", "fallback"}
 
 func (k *katalyst) pool() {
@@ -196,7 +195,7 @@ func (k *katalyst) numa() {
 	}
 }
 
-// count reads how many nodes, or which.
+// count reads the number of nodes, or their ids.
 func (k *katalyst) count(n *NUMABinding, bound bool) {
 	ids, atIDs := k.take(KatalystNUMAIDs)
 	number, atNumber := k.take(KatalystNUMANumber)
@@ -225,7 +224,7 @@ func (k *katalyst) count(n *NUMABinding, bound bool) {
 	}
 }
 
-// contradictions drops keys that exclude each other, as Katalyst refuses them.
+// contradictions drops keys that exclude each other, which Katalyst refuses.
 func (k *katalyst) contradictions(n *NUMABinding) {
 	drop := func(key string, flag *bool, why string) {
 		*flag = false
@@ -242,7 +241,7 @@ func (k *katalyst) contradictions(n *NUMABinding) {
 	}
 }
 
-// rest reports enhancements that nothing serves, and unknown ones.
+// reportUnserved reports enhancements that nothing serves, and unknown ones.
 func (k *katalyst) reportUnserved() {
 	for _, key := range sortedKeys(k.values) {
 		if slices.Contains(k.used, key) {

@@ -3,9 +3,8 @@ package intent
 // Handling is what the agent does with a key.
 type Handling int
 
-// The fates. A key that is not supported asks for something that this agent does
-// not do: a pod that has one gets a problem. An ignored key asks a node agent for
-// nothing.
+// The handlings. A key that is not supported asks for something that this agent does not do,
+// and the pod gets a problem. An ignored key asks a node agent for nothing.
 const (
 	KeyRead Handling = iota
 	KeyUnsupported
@@ -15,12 +14,12 @@ const (
 // String returns the handling as docs/keys.md names it.
 func (h Handling) String() string { return [...]string{"read", "not supported", "ignored"}[h] }
 
-// Edit is what a change of a label or annotation does while its pod runs.
+// Edit is the effect of a change of a label or annotation while its pod runs.
 type Edit int
 
-// The effects of an edit. Live: it is in force at once, where the pod's spec is
-// known (podspec). Next: it counts for containers that are created after it.
-// Fixed: the value that the pod was created with counts for its whole life.
+// The effects of an edit. Live: it takes effect at once, if the pod's spec is known (podspec).
+// Next: it counts for containers that are created later. Fixed: the value of the pod's creation
+// counts for its whole life.
 const (
 	EditNone Edit = iota // nothing reads it
 	EditLive
@@ -50,12 +49,11 @@ const (
 // onPods reports whether a pod can carry the key.
 func (p Place) onPods() bool { return p == OnPod || p == AsLabel || p == AsEither }
 
-// Key is one label, annotation or resource name of a system that this agent works
-// beside, and what the agent does with it.
+// Key is one label, annotation or resource name of a system, and what the agent does with it.
 type Key struct {
 	System string
-	// Name is the key as it is written. A scoped key also has the forms
-	// NAME/pod, NAME/container.X and, as older plugins wrote it, NAME/X.
+	// Name is the key as it is written. A scoped key also has the forms NAME/pod,
+	// NAME/container.X and, in older plugins, NAME/X.
 	Name   string
 	Scoped bool
 	// Field is a key inside the JSON object that is the value; "" for the whole.
@@ -63,10 +61,9 @@ type Key struct {
 	Place    Place
 	Handling Handling
 	Edit     Edit
-	// Kinds are the kinds of request that the key can make, as authorisation names
-	// them.
+	// Kinds are the kinds of request that the key can make, as in authorisation rules.
 	Kinds []Kind
-	// Why says what is special about a key that is read, or why a key is not read.
+	// Why explains what is special about a key that is read, or why a key is not read.
 	Why string
 }
 
@@ -78,8 +75,8 @@ func (k Key) Full() string {
 	return k.Name + ": " + k.Field
 }
 
-// Keys returns the table of every key of the systems this agent works beside,
-// and its own. docs/keys.md is made from it.
+// Keys returns the table of all keys: those of other systems, and our own. docs/keys.md is made
+// from it.
 func Keys() []Key {
 	var all []Key
 	for _, d := range dialects() {

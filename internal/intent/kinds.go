@@ -7,11 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Kind names one thing that a pod can ask for, as authorisation rules do.
+// Kind names one thing that a pod can ask for, as in authorisation rules.
 type Kind string
 
-// The kinds. Nothing asks for mounts yet: the name is reserved, and refused without
-// a rule that allows it.
+// The kinds. No key asks for mounts yet: the name is reserved, and refused without a rule that
+// allows it.
 const (
 	ClassSystem      Kind = "class/system"
 	ClassDedicated   Kind = "class/dedicated"
@@ -42,21 +42,21 @@ const (
 	Mounts           Kind = "mounts"
 )
 
-// Default is the decision for a kind without a matching rule, and the text for
-// people: docs/kinds.md is made from it.
+// Default is the decision for a kind without a matching rule, and its text for users.
+// docs/kinds.md is made from it.
 type Default struct {
 	Kind       Kind
-	Namespaces string // "*" for all; elsewhere the kind is refused
+	Namespaces string // "*" for all; in other namespaces the kind is refused
 	Decision   Decision
-	Asks       string // what a pod asks for by it
+	Asks       string // what a pod asks for
 	Why        string
-	// Cost is what others lose if a pod asks for it, is granted it, and requests
-	// neither CPU nor memory.
+	// Cost is what other pods lose to a pod that is granted it and requests neither CPU nor
+	// memory.
 	Cost string
 }
 
-// declaration is one kind: the text for people, the hooks that serve it (any of
-// them is enough), and the fields of a pod that ask for it.
+// declaration declares one kind: the text for users, the hooks that serve it (one of them is
+// enough), and the fields of a pod that ask for it.
 type declaration struct {
 	Default
 
@@ -67,8 +67,8 @@ type declaration struct {
 // classHooks are the hooks that depend on a pod's class.
 var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
 
-// kinds declares every kind, in the order in which refusals are reported. A new
-// kind is a constant and a row here.
+// kinds declares every kind, in the order in which refusals are reported. A new kind is a
+// constant and a row here.
 var kinds = []declaration{
 	{Default{
 		ClassSystem, "kube-system", Allow, "the system pool", "the system pool is the cluster's own; elsewhere refused",
@@ -223,15 +223,15 @@ func requests(yield func(Kind, request) bool) {
 
 // request is a part of a pod that asks for a kind.
 type request struct {
-	key   func(*Pod) string // "" if it does not ask
+	key   func(*Pod) string // "" if the pod does not ask for it
 	value func(*Pod) string // for people
 	drop  func(*Pod)
-	// take copies the request of a less trusted dialect into the pod. It is nil for
-	// a part of a field.
+	// take copies the request of a less trusted dialect into the pod. It is nil for a part of a
+	// field.
 	take func(p, other *Pod)
 }
 
-// field is the request of a whole field of the pod; show writes its value.
+// field is the request of a whole field of the pod; show formats its value.
 func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	return request{
 		key:   func(p *Pod) string { return of(p).Key },
@@ -241,8 +241,7 @@ func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	}
 }
 
-// ofClass is the request for a class. take itself decides between two dialects'
-// classes.
+// ofClass is the request for a class. Pod.merge decides between the classes of two dialects.
 func ofClass(class Class) request {
 	return request{
 		key: func(p *Pod) string {
@@ -256,8 +255,7 @@ func ofClass(class Class) request {
 	}
 }
 
-// yields is the request of a pod that gives way; one that says it does not asks for
-// nothing.
+// yields is the request of a preemptable pod; a pod that is not preemptable asks for nothing.
 func yields(said request) request {
 	said.key = func(p *Pod) string {
 		if !p.Preemptable.V {
@@ -268,7 +266,7 @@ func yields(said request) request {
 	return said
 }
 
-// exclusiveKey is the key that keeps others off NUMA nodes.
+// exclusiveKey returns the key that keeps others off NUMA nodes.
 func exclusiveKey(p *Pod) string {
 	if !p.NUMA.V.Exclusive && !p.NUMA.V.ExcludeOthers {
 		return ""
@@ -276,7 +274,7 @@ func exclusiveKey(p *Pod) string {
 	return p.NUMA.Key
 }
 
-// libraryKey is the key that asks for HAMi-core: that of a part of a GPU.
+// libraryKey returns the key that asks for HAMi-core: that of a part of a GPU.
 func libraryKey(p *Pod) string {
 	if p.GPU.V.Shared == nil {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Serving says which requests of pods this node serves. A request that nothing
-// serves has no effect, and is reported for its pod.
+// Serving says which requests of pods this node serves. A request that nothing serves has no
+// effect, and is reported.
 type Serving struct {
 	// Hooks are the names of the hooks that are on.
 	Hooks []string
@@ -20,8 +20,8 @@ type Serving struct {
 	KubeletOwns bool
 }
 
-// ServersOf returns the hooks that serve a kind of request made by a key; any of
-// them is enough.
+// ServersOf returns the hooks that serve a kind of request made by a key; one of them is
+// enough.
 func ServersOf(kind Kind, key string) []string {
 	if key == RubikPreemptable {
 		kind = Preemption
@@ -29,8 +29,8 @@ func ServersOf(kind Kind, key string) []string {
 	return declared(kind).hooks
 }
 
-// apply removes from one dialect's result what nothing serves, and reports it. A
-// nil Serving serves everything.
+// apply removes from one dialect's result what nothing serves, and reports it. A nil Serving
+// serves everything.
 func (s *Serving) apply(p *Pod) {
 	if s == nil {
 		return
@@ -62,7 +62,7 @@ func switches(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// placed removes what only a policy serves that chooses CPUs.
+// placed removes requests that only a policy serves that chooses CPUs.
 func (s *Serving) placed(p *Pod) {
 	if s.Chooses {
 		return
@@ -94,15 +94,15 @@ func (p *Pod) unserved(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
 }
 
-// unservedOnce is unserved for the first request of a key: one hook that is off is
-// one problem, however many things the key asks for.
+// unservedOnce is unserved for the first request of a key: a hook that is off is one problem,
+// however many things the key asks for.
 func (p *Pod) unservedOnce(key, value, format string, args ...any) {
 	if !p.problems.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
 		p.unserved(key, value, format, args...)
 	}
 }
 
-// keyIndex is the table of keys in the form that reading a pod needs.
+// keyIndex indexes the table of keys for reading pods.
 type keyIndex struct {
 	unsupported []Key // each key once
 	scoped      map[string]Key
@@ -133,13 +133,12 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// maxScanned limits the annotations that are searched for scoped keys. In a pod
-// with more of them, a key of a container may be missed; its other keys are looked
-// up.
+// maxScanned limits the annotations that are searched for scoped keys. In a pod with more
+// annotations, a container's scoped key may be missed; other keys are found.
 const maxScanned = 512
 
-// reportUnread adds requests by keys that nothing reads: keys that are not
-// supported, and those of dialects that the configuration leaves out.
+// reportUnread adds problems for keys that nothing reads: unsupported keys, and keys of
+// dialects that the configuration leaves out.
 func (p *Pod) reportUnread(t *texts, order []string) {
 	for _, k := range indexed.unsupported {
 		p.unsupported(k, k.Name, t.under(k, k.Name))

@@ -10,11 +10,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Limits of what is read of one pod. The API server accepts 256 KiB of annotations,
-// and the agent decides one event at a time: reading the worst pod must not delay
-// the others. Schedulers write far less: 3 KiB for the CPUs of a node of 1,024, 200
-// bytes for each container with batch resources, 250 bytes for each device. One
-// text has at most lifecycle.MaxText.
+// Limits of what is read of one pod. The API server accepts 256 KiB of annotations, and the
+// agent decides one event at a time, so the largest pod must not delay the others. Schedulers
+// write far less: 3 KiB for the CPUs of a node with 1,024, 200 bytes for each container with
+// batch resources, 250 bytes for each device. One text has at most lifecycle.MaxText.
 const (
 	// maxTexts limits all labels and annotations of a pod that are read.
 	maxTexts = 32 << 10
@@ -25,23 +24,21 @@ const (
 	maxMember = 512
 )
 
-// texts are the labels and annotations of one pod. Dialects get them instead of the
-// pod, so that no key can be read past the limits.
+// texts are the labels and annotations of one pod. Dialects get them instead of the pod, so
+// that no key can be read without the limits.
 type texts struct {
 	labels, annotations edited
 	parent              string // the pod's cgroup parent
-	// read are the texts that were read, each by its kind and key. A text beyond
-	// the limits is there as "".
+	// read has the texts that were read, by kind and key. A text beyond the limits is "".
 	read map[string]string
 	*allowance
 }
 
-// edited are the labels, or the annotations, of a pod at its creation and as they
-// are now. A runtime keeps the former, the pod's spec has the latter; Keys says
-// which of them counts for each key.
+// edited has the labels, or the annotations, of a pod at its creation and now. The runtime
+// stores the former, the pod's spec has the latter. Keys says which one counts for each key.
 type edited struct {
 	created, now map[string]string
-	meta         *lifecycle.PodMeta // nil where now is not known
+	meta         *lifecycle.PodMeta // nil if now is not known
 }
 
 func (e edited) of(key string) string {
@@ -69,11 +66,11 @@ func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	return t
 }
 
-// AsksDevices reports whether a pod may ask for devices: the kubelet's grants do
-// not matter to others.
+// AsksDevices reports whether a pod may ask for devices. The kubelet's grants do not matter to
+// other pods.
 func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
-// forgesRecord returns what a pod has under the key of records.
+// forgesRecord returns the value of the record key on a pod, which only containers may have.
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]
 	return text, forged
@@ -85,8 +82,8 @@ func (t *texts) label(key string) string { return t.text("label ", key, t.labels
 // annotation returns an annotation, like label.
 func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
-// under returns the text of a key, as label or annotation as the table says. Only
-// its presence counts, so it is not charged to the limits.
+// under returns the text of a key, as label or annotation. Only its presence matters, so it
+// does not count for the limits.
 func (t *texts) under(k Key, name string) string {
 	if k.Place == OnPod {
 		return t.annotations.of(name)
@@ -124,9 +121,9 @@ func (t *texts) refuse(key, text, format string, args ...any) {
 	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
 }
 
-// decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
-// keys allowed because newer schedulers add some. It returns false if the text is
-// malformed, which it reports, or the key is absent.
+// decode decodes the JSON of an annotation: case-sensitive, no key twice, unknown keys allowed
+// because newer schedulers add some. It returns false if the key is absent, or the text is
+// malformed, which it reports.
 func (t *texts) decode(key string, into any, out *Pod) bool {
 	text := t.annotation(key)
 	if text == "" {
@@ -150,8 +147,8 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	return true
 }
 
-// members returns the names of the members of an annotation's JSON object, which
-// was decoded before.
+// members returns the names of the members of an annotation's JSON object, which was decoded
+// before.
 func (t *texts) members(key string) []string {
 	var all map[string]json.RawMessage
 	if kjson.UnmarshalCaseSensitivePreserveInts([]byte(t.annotation(key)), &all) != nil {
@@ -162,9 +159,8 @@ func (t *texts) members(key string) []string {
 
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// shape returns how many objects, lists, and members after the first a JSON text
-// has, and the length of the longest name of a member. The decoder refuses text
-// that is no JSON.
+// shape counts the objects, lists, and members after the first of a JSON text, and returns the
+// length of the longest member name. The decoder refuses text that is no JSON.
 func shape(text string) (values, member int) {
 	length := 0 // of the last string
 	for i := 0; i < len(text); i++ {

@@ -5,10 +5,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Keys of our own, for requests that no other dialect has.
+// Our own keys, for requests that no other dialect has.
 const (
-	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
-	// that owns its CPUs, whatever the node does with others.
+	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod that owns its
+	// CPUs, whatever the node's default is.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
 	// TrimtabBlockIOClass names a class of the runtime's block I/O configuration.
 	TrimtabBlockIOClass = "trimtab.io/blockio-class"
@@ -17,11 +17,10 @@ const (
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
-	// TrimtabCPUEnv asks for environment variables that tell containers of their
-	// CPUs: "true" for those of the node, or names, GOMAXPROCS=count,MY_CPUS=list.
+	// TrimtabCPUEnv asks for environment variables with a container's CPUs: "true" for those of
+	// the node's configuration, or names, GOMAXPROCS=count,MY_CPUS=list.
 	TrimtabCPUEnv = "trimtab.io/cpu-env"
-	// TrimtabCoreType makes an owner prefer CPUs of "performance" or of "efficient"
-	// cores.
+	// TrimtabCoreType makes an owner prefer CPUs of "performance" or of "efficient" cores.
 	TrimtabCoreType = "trimtab.io/prefer-core-type"
 	// TrimtabIsolated makes an owner prefer isolated CPUs ("true") or others
 	// ("false"), however many it owns.

@@ -1,4 +1,4 @@
-// Package nodeview makes what people and machines see of a node: status, explain,
-// the summary for metrics, what-if and the journal. It reads a View that the
-// conductor makes, and answers in the types of report/api. It changes nothing.
+// Package nodeview makes what users and programs see of a node: status, explain, the summary
+// for metrics, what-if and the journal. It reads a View that the conductor makes, and returns
+// types of report/api. It changes nothing.
 package nodeview

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// entry is the journal's line about an event: the values decided for its pod or
-// container, what others lost or got, and the problems.
+// entry makes the journal's entry for an event: the values decided for its pod or container,
+// what others lost or got, and the problems.
 func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
@@ -44,7 +44,7 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	}
 	if ev.Kind == lifecycle.Synchronize || ev.Kind == lifecycle.Configure {
 		e.Problems = append(e.Problems, v.requestProblems(p)...)
-		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(p.ChangedPods), len(p.Changed)))
+		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided again", len(p.ChangedPods), len(p.Changed)))
 	}
 	most := maxNodeProblems + 1
 	if ev.Pod != nil {
@@ -54,11 +54,11 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	return e
 }
 
-// maxTroubles limits the problems of a whole node in one line of the journal;
-// explain has the rest.
+// maxNodeProblems limits the problems of a whole node in one journal entry; explain has the
+// rest.
 const maxNodeProblems = 50
 
-// troubles are the malformed or refused requests of pods and containers that were
+// requestProblems returns the malformed or refused requests of pods and containers that were
 // decided again together, each with its pod or container.
 func (v *View) requestProblems(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
@@ -86,7 +86,7 @@ func (v *View) requestProblems(plan *engine.Plan) []lifecycle.Problem {
 	return out
 }
 
-// decides reports the events whose values are worth a line.
+// decides reports whether the journal lists the values of this kind of event.
 func decides(k lifecycle.Kind) bool {
 	return k == lifecycle.CreateContainer || k == lifecycle.UpdateContainer || k == lifecycle.StartContainer
 }

@@ -78,8 +78,8 @@ func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fa
 	return out
 }
 
-// fallbackFacts adds facts of less trusted sources: batch resources of the
-// annotation, and the runtime's request.
+// fallbackFacts adds facts of less trusted sources: batch resources of the annotation, and the
+// runtime's request.
 func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named bool) []api.Fact {
 	put := func(name string, from lifecycle.Source, v int64, unit string) {
 		out = append(out, api.Fact{Name: name, Value: fmt.Sprint(v) + unit, From: from})
@@ -98,7 +98,7 @@ func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named b
 		return out
 	}
 	r := ctr.Pristine
-	if s := r.CPU.Shares.V; s > 2 { // the shares that the kubelet sets for no request
+	if s := r.CPU.Shares.V; s > 2 { // the shares that the kubelet sets if there is no request
 		put("request cpu", lifecycle.FromRuntime, int64((s*1000+1023)/1024), "m")
 	}
 	if q := r.CPU.Quota.V; q > 0 {

@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// journalSize is how many events are remembered.
+// journalSize is how many events are stored.
 const journalSize = 1024
 
-// Journal remembers the latest events for `trimtab events`.
+// Journal stores the latest events for `trimtab events`.
 type Journal struct {
 	mu     sync.Mutex
-	events []api.Event   // that of sequence number n is at n-1, modulo journalSize
+	events []api.Event   // sequence number n is at (n-1) modulo journalSize
 	last   uint64        // sequence number
-	more   chan struct{} // closed when an event comes; nil while nobody waits
+	more   chan struct{} // closed when an event comes; nil while no caller waits
 }
 
 // Add adds an event.

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// PodGroup is a pod that has a sandbox, with its cgroup's parent as the runtime named
-// it, and its class and priority in Koordinator's words.
+// PodGroup is a pod with a sandbox: its cgroup parent as the runtime names it, and its class
+// and priority in Koordinator's terms.
 type PodGroup struct {
 	Namespace, Name, UID, CgroupParent string
 	QoS, Priority                      string
@@ -26,8 +26,7 @@ func PodGroups(of Source) (out []PodGroup) {
 	return out
 }
 
-// groupOf has for a pod without labels the class and the priority that Koordinator
-// takes it to have.
+// groupOf returns for a pod without labels the class and the priority that Koordinator assumes.
 func groupOf(p *engine.Pod) PodGroup {
 	g := PodGroup{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, CgroupParent: p.Pod.CgroupParent}
 	usual := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE"}

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// PodState is a pod as it is reported outside of the node.
+// PodState is a pod as it is reported to other programs.
 type PodState struct {
 	UID, Namespace, Name string
 	Class                string
@@ -21,7 +21,7 @@ type PodState struct {
 type Placed struct {
 	Name      string
 	CPUs      string // as a kernel list
-	Mems      string // memory nodes, as a kernel list; "" where none are set
+	Mems      string // memory nodes, as a kernel list; "" if none are set
 	Exclusive bool   // it owns the CPUs
 }
 
@@ -45,7 +45,7 @@ func Sandboxes(of Source) (out []string) {
 	return out
 }
 
-// StateOf returns a pod by its sandbox; false where there is none.
+// StateOf returns a pod by its sandbox; false if there is none.
 func StateOf(of Source, sandbox string) (s PodState, known bool) {
 	of.View(func(v *View) {
 		if p := v.State.Pod(sandbox); p != nil {
@@ -81,7 +81,7 @@ func (v *View) podState(p *engine.Pod) PodState {
 	return s
 }
 
-// missing adds the values that are not in force, and do not wait for their cgroup.
+// missing adds the values that are not in force and do not wait for their cgroup.
 func (v *View) missing(out []Missing, container, owner string, values []lifecycle.Value) []Missing {
 	for i := range values {
 		b, why, _ := v.applyResult(owner, values[i])

@@ -6,11 +6,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Recorder counts what happens, for metrics. It is called while a runtime
-// waits: its methods return at once. Every text is one of a bounded set.
+// Recorder counts events for metrics. It is called while a runtime waits, so its methods return
+// at once. Every text is one of a bounded set.
 type Recorder interface {
-	// Event counts an event at its end: how long it took to gather, decide and
-	// apply, and how much of that was deciding.
+	// Event counts an event at its end: the time to gather, decide and apply, and the part of
+	// it for deciding.
 	Event(kind lifecycle.Kind, took, decision time.Duration)
 	// Refused counts a request that was not granted.
 	Refused(kind string)
@@ -23,14 +23,14 @@ type Recorder interface {
 // The kinds for Refused.
 const (
 	refusedRequest    = "request"    // a whole pod or container
-	refusedAnnotation = "annotation" // what could not be read
-	// what the namespace is not authorised for
+	refusedAnnotation = "annotation" // malformed annotations
+	// requests for which the namespace is not authorised
 	refusedAuthorisation = "authorisation"
 	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
-	refusedUnserved      = "unserved"  // what nothing on this node does
+	refusedUnserved      = "unserved"  // requests that nothing on this node serves
 )
 
-// Ourselves is the hook of a panic that was no hook's.
+// AgentPanic is the hook label of a panic that no hook caused.
 const AgentPanic = "none"
 
 // The results for RuntimeUpdate.

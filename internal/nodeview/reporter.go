@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Reporter reports what happens: to the journal, the log and the counters.
+// Reporter reports events: to the journal, the log and the counters.
 type Reporter struct {
 	Source
 	Log     *slog.Logger
@@ -28,21 +28,21 @@ type Reporter struct {
 	Journal Journal
 
 	foreignAt time.Time // when the log last named a creation with a foreign record
-	absentAt  time.Time // and containers that run without a cgroup; zero if there are none
+	absentAt  time.Time // when the log last named containers without a cgroup; zero if there are none
 }
 
-// Done is an event that is over.
+// Done is an event that has ended.
 type Done struct {
 	Op       logkey.ID
 	Event    *lifecycle.Event
 	From     string       // the attachment; "" for none
-	Plan     *engine.Plan // nil where nothing was decided
+	Plan     *engine.Plan // nil if nothing was decided
 	Problems []lifecycle.Problem
 	Wrote    []keeper.Outcome
-	Decided  time.Duration // what deciding took
-	Took     time.Duration // and all of it, until the answer
-	Limit    time.Duration // how long the runtime waits for it; 0 where it does not say
-	Again    bool          // a creation that carries a record: it was decided before
+	Decided  time.Duration // the time for deciding
+	Took     time.Duration // the whole time, until the answer
+	Limit    time.Duration // how long the runtime waits for it; 0 if it does not say
+	Again    bool          // a creation that carries a record, so it was decided before
 }
 
 // Refused reports a rejection.
@@ -87,15 +87,15 @@ func (r *Reporter) Done(d *Done) {
 	r.Log.Info("decided", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
 }
 
-// kernelRefused logs what the kernel refused: for each pod no more than is kept of
-// its problems. Status has all of it.
+// kernelRefused logs values that the kernel refused, for each pod at most as many as its
+// problems are kept. Status has all of them.
 func (r *Reporter) kernelRefused(d *Done) {
 	logged := map[string]int{}
 	for _, o := range d.Wrote {
 		if o.State != keeper.Refused {
 			continue
 		}
-		if o.RuntimeOnly() { // the runtime is asked, and status has what comes of it
+		if o.RuntimeOnly() { // the runtime is asked, and status shows the result
 			r.Log.Debug("left to the runtime", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			continue
 		}
@@ -117,8 +117,8 @@ func (r *Reporter) kernelRefused(d *Done) {
 	}
 }
 
-// count counts one problem of an event. What a container was refused when it was
-// created is not counted again at its later events.
+// count counts one problem of an event. A problem of a container's creation is not counted
+// again at its later events.
 func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	switch {
 	case p.Warning || kind == lifecycle.StartContainer:
@@ -135,12 +135,12 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	}
 }
 
-// remind is how often the log repeats the same fault of the node.
+// remind is how often the log repeats an ongoing fault of the node.
 const remind = 5 * time.Minute
 
-// Foreign logs a creation that carries a record of another agent: either that agent
-// answers before this one, or the pod's author forged the record. The runtime
-// refuses a container that both adjust. It is called by one event at a time.
+// Foreign logs a creation that carries a record of another agent. Either that agent answers
+// before this one, or the pod's author forged the record. The runtime refuses a container that
+// both agents adjust. It is called by one event at a time.
 func (r *Reporter) Foreign(d *Done, why string) {
 	now := r.Now()
 	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remind {
@@ -151,7 +151,7 @@ func (r *Reporter) Foreign(d *Done, why string) {
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
 
-// Absent logs containers that run without a cgroup, and the end of that. One goroutine
+// Absent logs when containers run without a cgroup, and when that ends. Only one goroutine
 // calls it.
 func (r *Reporter) Absent() {
 	var names []string
@@ -184,8 +184,8 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 	}
 }
 
-// Whose names an owner of values in a log line: its pod and container if they are
-// known, with its id.
+// OwnerAttrs returns log attributes for an owner of values: its pod and container if they are
+// known, and its id.
 func (r *Reporter) OwnerAttrs(owner string) []any {
 	out := []any{logkey.Owner, owner}
 	r.View(func(v *View) {
@@ -213,7 +213,7 @@ func (d *Done) About() []any {
 	return out
 }
 
-// tooLate is the problem of an answer that came after the runtime's time limit.
+// tooLate returns the problem of an answer that came after the runtime's time limit.
 func tooLate(d *Done) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),

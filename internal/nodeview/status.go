@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// maxContested limits the files that others write in a status, and maxAbsent the
-// containers without a cgroup.
+// maxContested limits the files in a status that others write. maxAbsent limits the containers
+// without a cgroup.
 const (
 	maxContested = 20
 	maxAbsent    = 20
@@ -46,7 +46,7 @@ func (v *View) status() api.Node {
 	return n
 }
 
-// contested lists the files of ours that others write.
+// contested lists our files that other programs write.
 func contested(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.Contests(maxContested)
 	for _, f := range list {
@@ -95,7 +95,7 @@ func (v *View) cpus() api.NodeCPUs {
 	return out
 }
 
-// grants lists who owns which CPUs, and which of these nobody can use now.
+// grants lists who owns which CPUs, and which of these cannot be used now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
 	away := map[placement.Key]placement.Grant{}
@@ -135,8 +135,8 @@ func numa(m *topology.Machine, n topology.Node) api.NUMA {
 	return out
 }
 
-// Explain returns, for one or all containers of a pod, what was decided, why, and
-// the results. A pod without containers is explained by itself.
+// Explain returns, for one or all containers of a pod, what was decided, why, and the results.
+// A pod without containers has an entry of its own.
 func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
 	of.View(func(v *View) {
 		for _, id := range v.State.Pods() {
@@ -173,7 +173,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
 	s := v.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	if dir, absent := v.Absent[ctr.ID]; absent { // the first, which no limit cuts off
+	if dir, absent := v.Absent[ctr.ID]; absent { // the first problem, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
 			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: nothing is in force for it",
 		})

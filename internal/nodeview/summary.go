@@ -59,8 +59,8 @@ func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifec
 	}
 }
 
-// Pools with a name, and pools bound to a NUMA node, are counted together: there
-// may be any number of them.
+// Named pools, and pools bound to a NUMA node, are counted together, since their number is not
+// limited.
 const (
 	namedPools = "named"
 	boundPools = "bound"

@@ -15,18 +15,18 @@ import (
 
 // Source gives access to a View of the node.
 type Source interface {
-	// View calls a function with the present node. Nothing changes while it runs,
+	// View calls a function with the current state of the node. Nothing changes while it runs,
 	// so it must not wait.
 	View(read func(*View))
 }
 
-// read reads the view, and returns the keeper, which is called outside of it.
+// read calls f with the view. It also returns the keeper, which must be called after the view.
 func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
 	of.View(func(v *View) { out, k = f(v), v.Keeper })
 	return out, k
 }
 
-// View is the node at one moment. It is read, not changed or kept.
+// View is the node at one moment. Callers must neither change nor keep it.
 type View struct {
 	State    *engine.State
 	Attached func() []api.Attached // the runtimes that are connected
@@ -34,17 +34,17 @@ type View struct {
 	// Absent are the cgroup directories of containers that run without one, by
 	// container or sandbox id.
 	Absent map[string]string
-	// Became returns the result for a value of a container or pod; nil if nothing
-	// is applied.
+	// ApplyResult returns the result for a value of a container or pod; nil if nothing is
+	// applied.
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
-	Keeper      *keeper.Keeper // counts for itself; it is called outside of the view
+	Keeper      *keeper.Keeper // has its own lock; it is called outside of the view
 }
 
-// Became is the result of applying a value.
+// ApplyResult is the result of applying a value.
 type ApplyResult struct {
 	Field   lifecycle.Field
 	Key     string
-	Value   string // the text that the result is about
+	Value   string // the text of the value that was applied
 	Channel string
 	Note    string
 	Alone   string // why the runtime does not get it; "" if it does
@@ -52,7 +52,7 @@ type ApplyResult struct {
 	Missing api.Missing // why it is not in force
 }
 
-// fullNote returns the note for people.
+// fullNote returns the note for users.
 func (b ApplyResult) fullNote() string {
 	if b.Alone == "" {
 		return b.Note
@@ -60,7 +60,7 @@ func (b ApplyResult) fullNote() string {
 	return strings.TrimSuffix("in the kernel alone: "+b.Alone+"; "+b.Note, "; ")
 }
 
-// became returns the result for a value, and why it is not in force; "" if it is.
+// applyResult returns the result for a value, and why it is not in force; "" if it is.
 func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.Missing, ok bool) {
 	if v.ApplyResult != nil {
 		b, ok = v.ApplyResult(owner, val)
@@ -77,7 +77,7 @@ func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, mi
 	return b, missing, ok
 }
 
-// values joins decided values with their results.
+// values combines decided values with their results.
 func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	var out []api.Value
 	for _, val := range values {
@@ -107,7 +107,7 @@ func (v *View) withoutCgroup(most int) []string {
 	return out[:min(most, len(out))]
 }
 
-// noCgroups is why a node whose runtime is attached is not ready.
+// noCgroups is why a node with an attached runtime is not ready.
 type noCgroups struct {
 	count int
 	names []string
@@ -118,8 +118,8 @@ func (e *noCgroups) Error() string {
 		e.count, strings.Join(e.names, ", "))
 }
 
-// Ready reports why the agent is not ready; nil if a runtime is attached and its
-// list was decided and applied.
+// Ready returns why the agent is not ready; nil if a runtime is attached and its list was
+// decided and applied.
 func Ready(of Source) (err error) {
 	of.View(func(v *View) {
 		all := v.withoutCgroup(len(v.Absent))
@@ -127,7 +127,7 @@ func Ready(of Source) (err error) {
 		case len(v.Attached()) == 0:
 			err = errors.New("no runtime is attached")
 		case v.Synced.IsZero():
-			err = errors.New("what the runtime runs has not been taken over")
+			err = errors.New("the runtime's list of containers is not applied yet")
 		case len(all) > 0:
 			err = &noCgroups{len(all), all[:min(3, len(all))]}
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// WhatIf returns what would be decided for pods if they came now, one after
-// another, and for all others. Nothing is decided or written.
+// WhatIf returns what would be decided for pods if they were created now, one after another,
+// and how all others would change. It decides and writes nothing.
 func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Outlook {
 	then := View{State: of.CopyState()}
 	was := then.assignments()
@@ -34,12 +34,12 @@ func WhatIfConfigured(of StateCopier, p engine.Policy) api.Outlook {
 	return api.Outlook{Moves: moves(was, then.assignments()), CPUs: then.cpus()}
 }
 
-// Copier makes a copy of the state, outside of any event.
+// StateCopier copies the state, outside of any event.
 type StateCopier interface {
 	CopyState() *engine.State
 }
 
-// seats are the CPUs of all that runs, by container id.
+// assignments returns the CPUs of all containers, by container id.
 func (v *View) assignments() map[string]api.Move {
 	all := map[string]api.Move{}
 	for _, id := range v.State.Containers() {
@@ -51,7 +51,7 @@ func (v *View) assignments() map[string]api.Move {
 	return all
 }
 
-// moves are those whose CPUs differ.
+// moves returns the containers whose CPUs differ.
 func moves(before, after map[string]api.Move) []api.Move {
 	var all []api.Move
 	for id, b := range before {

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Zones is what the node has and what of it is free, per NUMA node.
+// Zones returns the resources of the node, and the free ones, for each NUMA node.
 func Zones(of Source) zones.Node {
 	n, _ := read(of, (*View).zones)
 	return n
@@ -42,7 +42,7 @@ func (v *View) zones() zones.Node {
 	return n
 }
 
-// addGranted notes the devices that a pod has, by resource and id.
+// addGranted adds the devices of a pod, by resource and id.
 func addGranted(granted map[string]map[string]zones.Pod, p *engine.Pod) {
 	if p.Granted == nil {
 		return
@@ -59,7 +59,7 @@ func addGranted(granted map[string]map[string]zones.Pod, p *engine.Pod) {
 	}
 }
 
-// zoneOwners are the pods that own CPUs, each with all of its own.
+// zoneOwners returns the pods that own CPUs, each with all its CPUs.
 func (v *View) zoneOwners() (out []zones.Owner) {
 	held := map[string]topology.Set{}
 	assigned := map[string]bool{}
@@ -79,7 +79,7 @@ func podOf(p *engine.Pod) zones.Pod {
 	return zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
-// zone is a NUMA node, with owned CPUs taken off what is available.
+// zone returns a NUMA node, with owned CPUs subtracted from what is available.
 func (v *View) zone(i int) zones.Zone {
 	m, s := v.State.Machine, v.State
 	node := m.Nodes[i]
@@ -119,7 +119,7 @@ func (v *View) zone(i int) zones.Zone {
 	return z
 }
 
-// named is the pod with a UID; only that is known of one that is no more.
+// named returns the pod with a UID. For a pod that has ended, only the UID is known.
 func (v *View) named(uid string) zones.Pod {
 	for _, p := range v.State.PodsWhere(func(p *engine.Pod) bool { return p.Pod.UID == uid }) {
 		return podOf(p)
@@ -127,7 +127,7 @@ func (v *View) named(uid string) zones.Pod {
 	return zones.Pod{UID: uid}
 }
 
-// socketOf is the socket of a node's first CPU, or of the nearest node that has CPUs.
+// socketOf returns the socket of a node's first CPU, or of the nearest node with CPUs.
 func socketOf(m *topology.Machine, i int) int {
 	near := -1
 	for j, n := range m.Nodes {
@@ -138,10 +138,10 @@ func socketOf(m *topology.Machine, i int) int {
 	return m.CPUs[m.Nodes[near].CPUs.First()].Package
 }
 
-// takeBound takes off what is available what containers without CPUs of their own
-// request on the NUMA nodes that they are bound to, and memory and huge pages of all
-// that are bound. A container that is bound to none may use any, so it takes nothing
-// off one: the scheduler counts its requests for the whole machine.
+// subtractBound subtracts from what is available: the CPU requests of containers that own no
+// CPUs and are bound to NUMA nodes, and the memory and huge pages of all bound containers. An
+// unbound container may use any node, so it reduces none; the scheduler counts its requests for
+// the whole machine.
 func (v *View) subtractBound(all []zones.Zone) {
 	for _, id := range v.State.Containers() {
 		c := v.State.Container(id)
@@ -161,8 +161,8 @@ func (v *View) subtractBound(all []zones.Zone) {
 	}
 }
 
-// boundTo are the ids of the NUMA nodes that a container without CPUs of its own is
-// bound to; nil where it is not.
+// boundTo returns the ids of the NUMA nodes to which a container without owned CPUs is bound;
+// nil if it is not bound.
 func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
 	switch named := c.Assignment.Which.On(); {
 	case c.Assignment.Pool != placement.Shared:
@@ -172,7 +172,7 @@ func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
 	case c.PoolNode.Set:
 		return []int{c.PoolNode.V}
 	}
-	for _, n := range m.Nodes { // that a scheduler chose
+	for _, n := range m.Nodes { // nodes that a scheduler chose
 		if !n.CPUs.And(c.Assignment.Near).Empty() {
 			on = append(on, n.ID)
 		}
@@ -180,20 +180,20 @@ func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
 	return on
 }
 
-// requestedMilli is a container's request of CPU, in thousandths.
+// requestedMilli returns a container's CPU request in milli-CPUs.
 func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
 	if spec, known := p.Spec.Container(c.Name); known {
 		return spec.Requests[lifecycle.ResourceCPU]
 	}
-	const sharesOfCPU, none = 1024, 2 // the kubelet's shares of one CPU, and of no request
+	const sharesOfCPU, none = 1024, 2 // the kubelet's shares for one CPU, and for no request
 	if s := int64(c.Pristine.CPU.Shares.V); s > none {
 		return (s*1000 + sharesOfCPU - 1) / sharesOfCPU
 	}
 	return 0
 }
 
-// takeMemory takes memory and huge pages that a container may use off the zones that
-// its memory is bound to, the nearest first.
+// subtractMemory subtracts memory and huge pages that a container may use from the zones of its
+// memory nodes, the nearest first.
 func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
 	ids, err := topology.ParseList(cmp.Or(c.Mems, c.Pristine.CPU.Mems))
 	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Assignment.Pool != placement.Own {

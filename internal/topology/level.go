@@ -1,8 +1,7 @@
 package topology
 
-// Level is a kind of group that CPUs come in. Levels are ordered outermost
-// first; on some machines a level does not divide the one before it, on others
-// two of them are the same.
+// Level is a kind of group of CPUs. Levels are ordered outermost first. On some machines a
+// level does not divide the one before it, on others two of them are the same.
 type Level uint8
 
 // The levels.
@@ -28,7 +27,7 @@ func (l Level) String() string {
 	return [...]string{"package", "die", "NUMA node", "L3 cache", "cluster", "L2 cache", "core"}[l]
 }
 
-// place is what distinguishes the groups of one level.
+// place identifies a group of one level.
 type place [3]int
 
 func (l Level) of(c CPU) place {
@@ -50,7 +49,7 @@ func (l Level) of(c CPU) place {
 	}
 }
 
-// group sorts the CPUs into the groups of each level.
+// group assigns the CPUs to the groups of each level.
 func (m *Machine) group() {
 	for _, l := range Levels() {
 		at := map[place]int{}
@@ -69,14 +68,14 @@ func (m *Machine) group() {
 	}
 }
 
-// Groups returns the CPUs of each group of a level, in the order of their
-// lowest CPUs. The slice is the machine's own.
+// Groups returns the CPUs of each group of a level, in the order of their lowest CPUs. Callers
+// must not change the slice.
 func (m *Machine) Groups(l Level) []Set { return m.groups[l] }
 
-// GroupOf returns the index in Groups of the group a CPU is in.
+// GroupOf returns the index in Groups of a CPU's group.
 func (m *Machine) GroupOf(l Level, cpu int) int { return m.member[l][cpu] }
 
-// Spread returns the CPUs of all groups of a level that have one of the given CPUs.
+// Spread returns all CPUs of the groups of a level that have one of the given CPUs.
 func (m *Machine) Spread(l Level, cpus Set) Set {
 	var s Set
 	for i := range cpus.All() {

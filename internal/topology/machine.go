@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Machine describes the node: its CPUs and their places, and its NUMA nodes. It is
-// made once (by sysfs or describe) and then only read.
+// Machine describes the node: its CPUs with their places, and its NUMA nodes. It is made once
+// (by sysfs or describe) and then only read.
 type Machine struct {
-	// CPUs are the CPUs that have a place, online or not, in ascending order of
-	// kernel id. Sets use their index here.
+	// CPUs are the CPUs with a place, online or not, in ascending order of kernel id. Sets use
+	// their index here.
 	CPUs []CPU
 	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
-	// Offline are the kernel ids of CPUs that exist and are not online.
+	// Offline are the kernel ids of CPUs that exist and are offline.
 	Offline []int
-	// Devices are the devices whose place is known, by PCI address.
+	// Devices are the devices with a known place, by PCI address.
 	Devices []Device
 
 	index  map[int]int
@@ -25,33 +25,32 @@ type Machine struct {
 	member [levels][]int
 }
 
-// CPU is one hardware thread. Core, Die and Package are numbered as the kernel
-// does: a core within its die, a die within its package. L2, L3 and Cluster are
-// equal for CPUs that share one, and 0 everywhere if nothing is known.
+// CPU is one hardware thread. Core, Die and Package have the kernel's numbers: a core within
+// its die, a die within its package. L2, L3 and Cluster are equal for CPUs that share one, and
+// 0 everywhere if unknown.
 type CPU struct {
 	ID      int // kernel id
 	Core    int
 	Die     int
 	Package int
 	Node    int // NUMA node id
-	Cluster int // cores that share a bus or an L2 tag, below a die
+	Cluster int // cores that share a bus or L2 tags, below a die
 	L2, L3  int
 	Kind    CoreKind
-	// BaseMHz and MaxMHz are the guaranteed and the highest clock rate, 0
-	// where unknown.
+	// BaseMHz and MaxMHz are the guaranteed and the highest clock rate; 0 if unknown.
 	BaseMHz, MaxMHz int
-	// Isolated CPUs are left out by the kernel's scheduler (isolcpus); NoHz
-	// CPUs have no tick while one task runs (nohz_full).
+	// Isolated CPUs are those of isolcpus, on which the kernel balances no threads. NoHz CPUs
+	// have no timer tick while they run one task (nohz_full).
 	Isolated, NoHz bool
-	// Unread: it was offline when the machine was read, and the kernel shows only
-	// the NUMA node of such a CPU. See NewUnread.
+	// PlaceUnknown: it was offline when the machine was read, and the kernel shows only its
+	// NUMA node. See NewOfflineCPU.
 	PlaceUnknown bool
 }
 
-// NewUnread returns a CPU that was offline when the machine was read: it counts as
-// a core of its own on a NUMA node, until Learned has its place.
+// NewOfflineCPU returns a CPU that was offline when the machine was read. It counts as a core
+// of its own on a NUMA node until WithPlacesFrom finds its place.
 func NewOfflineCPU(id, node int) CPU {
-	alone := -1 - id // the kernel numbers nothing like this
+	alone := -1 - id // the kernel uses no such number
 	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, PlaceUnknown: true}
 }
 
@@ -68,7 +67,7 @@ const (
 // String returns the kind's name.
 func (k CoreKind) String() string { return [...]string{"plain", "performance", "efficiency"}[k] }
 
-// MemoryKind says what a NUMA node's memory is.
+// MemoryKind is the kind of a NUMA node's memory.
 type MemoryKind uint8
 
 // The kinds of memory.
@@ -82,21 +81,21 @@ const (
 // String returns the kind's name.
 func (k MemoryKind) String() string { return [...]string{"DRAM", "HBM", "PMEM", "none"}[k] }
 
-// Node is a NUMA node. CPUs is by dense index; it is empty for a memory-only
-// node. Memory is in bytes, 0 where unknown or absent.
+// Node is a NUMA node. CPUs has dense indices; it is empty for a memory-only node. Memory is in
+// bytes; 0 if unknown or absent.
 type Node struct {
 	ID     int
 	CPUs   Set
 	Memory uint64
 	Kind   MemoryKind
-	// Distance to each node of Machine.Nodes, in their order, as the firmware says
-	// (10 is local); nil if nothing is known.
+	// Distance to each node of Machine.Nodes, in their order, as the firmware reports it (10 is
+	// local); nil if unknown.
 	Distance []int
-	// HugePages are the pages set aside at this node, by their size in bytes.
+	// HugePages are the huge pages that the node has reserved, by their size in bytes.
 	HugePages map[uint64]uint64
 }
 
-// Device is a device whose place on the machine is known.
+// Device is a device with a known place on the machine.
 type Device struct {
 	Address string // PCI address such as "0000:3b:00.0"
 	Class   uint32 // PCI class code, 24 bits
@@ -106,18 +105,17 @@ type Device struct {
 	Numbers []string
 }
 
-// Layout is the input of Build: everything that is known of a machine.
+// Layout is the input of Build: everything that is known about a machine.
 type Layout struct {
 	CPUs  []CPU
-	Nodes []Node // CPUs are filled in by Build
-	// Offline are the ids of CPUs that are not online. Those that are among CPUs
-	// have a place nevertheless.
+	Nodes []Node // Build sets their CPUs
+	// Offline are the ids of CPUs that are not online. Those in CPUs have a place all the same.
 	Offline []int
 	Devices []Device
 }
 
-// New makes a machine of the given online CPUs and of its nodes' memory in
-// bytes by node id. Errors: no CPU, more than MaxCPUs, a repeated id.
+// New makes a machine from the given online CPUs and its nodes' memory in bytes by node id.
+// Errors: no CPU, more than MaxCPUs, a repeated id.
 func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 	l := Layout{CPUs: cpus}
 	for id, bytes := range memory {
@@ -126,9 +124,9 @@ func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 	return Build(l)
 }
 
-// Build makes a machine of a layout. A node that only CPUs name is added. The
-// layout's own slices are not kept. Errors: no CPU, more than MaxCPUs or
-// MaxNodes, a repeated id, distances that do not match the nodes.
+// Build makes a machine from a layout. It adds nodes that only CPUs name, and keeps none of the
+// layout's slices. Errors: no CPU, more than MaxCPUs or MaxNodes, a repeated id, distances that
+// do not match the nodes.
 func Build(l Layout) (*Machine, error) {
 	if len(l.CPUs) == 0 || len(l.CPUs) > MaxCPUs {
 		return nil, fmt.Errorf("a machine has 1 to %d online CPUs, not %d", MaxCPUs, len(l.CPUs))
@@ -158,7 +156,7 @@ func Build(l Layout) (*Machine, error) {
 	return m, nil
 }
 
-// seatNodes sorts the nodes, adds those only CPUs name, and gives each its CPUs.
+// addNodes sorts the nodes, adds those that only CPUs name, and assigns the CPUs to them.
 func (m *Machine) addNodes(nodes []Node) error {
 	at := map[int]*Node{}
 	for _, n := range nodes {
@@ -193,10 +191,9 @@ func (m *Machine) addNodes(nodes []Node) error {
 // Online returns all online CPUs.
 func (m *Machine) Online() Set { return m.all }
 
-// WithOnline returns the machine with other CPUs online, by kernel id. Sets mean
-// the same on both: a CPU that went offline keeps its place in CPUs and in its
-// groups, and is in no node and not online. CPUs that did not exist when the
-// machine was read have no place; they are returned.
+// WithOnline returns the machine with other CPUs online, by kernel id. Sets mean the same on
+// both machines. A CPU that went offline keeps its index and its groups, and belongs to no
+// node. CPUs that did not exist when the machine was read have no place; they are returned.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.all, n.Offline = Set{}, nil
@@ -228,9 +225,9 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	return &n, unknown
 }
 
-// Learned returns the machine with the places of CPUs that were offline when it was
-// read, from a later reading of the same machine. Sets mean the same on both. A CPU
-// on a NUMA node that the machine lacks stays unread.
+// WithPlacesFrom returns the machine with the places of CPUs that were offline when it was
+// read, from a later reading of the same machine. Sets mean the same on both. The place of a
+// CPU on an unknown NUMA node stays unknown.
 func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 	n := *m
 	n.CPUs = slices.Clone(m.CPUs)
@@ -254,9 +251,8 @@ func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 	return now
 }
 
-// numbered is a CPU of a later reading with this machine's numbers for cores and
-// caches. If only their order numbers them, the numbers are those of another CPU in
-// the same group.
+// numbered returns a CPU of a later reading with this machine's numbers for cores and caches.
+// Numbers that depend on the order of CPUs are copied from another CPU in the same group.
 func (m *Machine) numbered(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
@@ -285,8 +281,8 @@ func (m *Machine) numbered(later *Machine, at int) CPU {
 	return c
 }
 
-// WithMemory returns the machine with other memory on its NUMA nodes: sizes, kinds
-// and huge pages, by id. Nodes that the machine lacks are returned.
+// WithMemory returns the machine with other memory on its NUMA nodes: sizes, kinds and huge
+// pages, by id. Unknown nodes are returned.
 func (m *Machine) WithMemory(nodes []Node) (now *Machine, unknown []int) {
 	n := *m
 	n.Nodes = slices.Clone(m.Nodes)
@@ -314,8 +310,8 @@ func (m *Machine) NodeIndex(id int) (int, bool) {
 	return slices.BinarySearchFunc(m.Nodes, id, func(n Node, id int) int { return n.ID - id })
 }
 
-// Distance returns how far node b is from node a, both by index in Nodes. If the
-// firmware does not say, it is 10 for the node itself and 20 for any other.
+// Distance returns the distance of node b from node a, both by index in Nodes. If the firmware
+// does not report it, it is 10 for the node itself and 20 for any other.
 func (m *Machine) Distance(a, b int) int {
 	if d := m.Nodes[a].Distance; d != nil {
 		return d[b]
@@ -346,9 +342,9 @@ func (m *Machine) DeviceOf(number string) (Device, bool) {
 	return Device{}, false
 }
 
-// Near returns the online CPUs near a device: those of its NUMA node, or, if the
-// firmware names none, those that the device lists. Empty if nothing is known, or
-// if all CPUs are equally near.
+// Near returns the online CPUs near a device: those of its NUMA node or, if the firmware names
+// none, those that the device lists. Empty if nothing is known, or if all CPUs are equally
+// near.
 func (m *Machine) Near(d Device) Set {
 	near := d.CPUs.And(m.all)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {
@@ -371,7 +367,7 @@ func (m *Machine) Of(k CoreKind) Set {
 	return s
 }
 
-// Isolated returns the online CPUs that the kernel's scheduler leaves out.
+// Isolated returns the online CPUs of isolcpus, on which the kernel balances no threads.
 func (m *Machine) Isolated() Set {
 	var s Set
 	for i := range m.all.All() {
@@ -382,8 +378,8 @@ func (m *Machine) Isolated() Set {
 	return s
 }
 
-// ParseCPUs reads a kernel list of CPU ids. A CPU that is not online is an
-// error that names it.
+// ParseCPUs parses a kernel list of CPU ids. A CPU that is not online is an error that names
+// it.
 func (m *Machine) ParseCPUs(list string) (Set, error) {
 	ids, err := ParseList(list)
 	if err != nil {
@@ -400,8 +396,8 @@ func (m *Machine) ParseCPUs(list string) (Set, error) {
 	return s, nil
 }
 
-// OnlineOf reads a kernel list of CPU ids and leaves out those that are not
-// online. Malformed text is the empty set.
+// OnlineOf parses a kernel list of CPU ids and leaves out those that are not online. Malformed
+// text gives the empty set.
 func (m *Machine) OnlineOf(list string) Set {
 	ids, err := ParseList(list)
 	if err != nil {
@@ -425,7 +421,7 @@ func (m *Machine) PlacesOf(list string) Set {
 	return s
 }
 
-// OnlineIDs returns the online ones of CPUs by kernel id.
+// OnlineIDs returns the CPUs of some kernel ids that are online.
 func (m *Machine) OnlineIDs(ids []int) Set {
 	var s Set
 	for _, id := range ids {
@@ -436,7 +432,7 @@ func (m *Machine) OnlineIDs(ids []int) Set {
 	return s
 }
 
-// Format writes a set of CPUs as a kernel list of ids.
+// Format formats a set of CPUs as a kernel list of ids.
 func (m *Machine) Format(s Set) string {
 	members := s.Members()
 	for i, x := range members {

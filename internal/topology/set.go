@@ -14,11 +14,11 @@ const MaxCPUs = 1024
 // MaxNodes is the most NUMA nodes a machine can have.
 const MaxNodes = 64
 
-// MaxID is the largest kernel CPU or node id read from text.
+// MaxID is the largest kernel CPU or node id that is accepted.
 const MaxID = 4095
 
-// Set is a set of CPUs by dense index (see Machine) or of NUMA nodes by id. It
-// is a comparable value; the zero Set is empty.
+// Set is a set of CPUs by dense index (see Machine) or of NUMA nodes by id. It is comparable;
+// the zero Set is empty.
 type Set [MaxCPUs / 64]uint64
 
 // SetOf returns the set of the given members.
@@ -86,7 +86,7 @@ func (s Set) Members() []int {
 	return out
 }
 
-// First returns the lowest member, and -1 of the empty set.
+// First returns the lowest member; -1 if the set is empty.
 func (s Set) First() int {
 	for i, w := range s {
 		if w != 0 {
@@ -96,7 +96,7 @@ func (s Set) First() int {
 	return -1
 }
 
-// All goes through the members in ascending order, without a slice.
+// All iterates over the members in ascending order, without a slice.
 func (s Set) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i, w := range s {
@@ -109,9 +109,9 @@ func (s Set) All() iter.Seq[int] {
 	}
 }
 
-// ParseList reads a kernel list such as "0-3,8,10-11" into ascending ids
-// without repeats. Empty text is the empty list. Strides ("0-8:2/4") are not
-// accepted: no runtime or scheduler writes them.
+// ParseList parses a kernel list such as "0-3,8,10-11" into ascending ids without repeats.
+// Empty text is the empty list. Strides ("0-8:2/4") are refused, because no runtime or
+// scheduler writes them.
 func ParseList(text string) ([]int, error) {
 	seen, err := ParseBits(text)
 	if err != nil {
@@ -123,8 +123,7 @@ func ParseList(text string) ([]int, error) {
 // Bits has a bit for every possible kernel id, CPU or node, online or not.
 type Bits [(MaxID + 1) / 64]uint64
 
-// Members returns the ids whose bit is set in ascending order, nil where there
-// is none.
+// Members returns the ids of the set bits in ascending order; nil if there is none.
 func (b *Bits) Members() []int {
 	n := 0
 	for _, w := range b {
@@ -142,8 +141,8 @@ func (b *Bits) Members() []int {
 	return ids
 }
 
-// add sets the bits from lo to hi, a word at a time: a text of many wide ranges
-// must not cost more than its length.
+// add sets the bits from lo to hi, a word at a time, so that many wide ranges cost no more than
+// their text's length.
 func (b *Bits) add(lo, hi int) {
 	first, last := lo>>6, hi>>6
 	from, to := ^uint64(0)<<(lo&63), ^uint64(0)>>(63-hi&63)
@@ -158,7 +157,7 @@ func (b *Bits) add(lo, hi int) {
 	b[last] |= to
 }
 
-// ParseBits reads what ParseList reads, in time linear in the text.
+// ParseBits is ParseList with a bit set as the result, in time linear in the text.
 func ParseBits(text string) (Bits, error) {
 	var seen Bits
 	text = strings.TrimSpace(text)
@@ -195,8 +194,7 @@ func parseRange(part string) (lo, hi int, err error) {
 	return lo, hi, nil
 }
 
-// plainRange reads a well-formed range; parseRange reads all others and says what
-// is wrong with them.
+// plainRange parses a well-formed range. parseRange parses all others and returns the error.
 func plainRange(part string) (lo, hi int, ok bool) {
 	ids, digits, at := [2]int{}, 0, 0
 	for i := 0; i < len(part); i++ {
@@ -227,7 +225,7 @@ func parseID(s string) (int, error) {
 	return n, nil
 }
 
-// FormatList writes ascending ids as a kernel list.
+// FormatList formats ascending ids as a kernel list.
 func FormatList(ids []int) string {
 	var b strings.Builder
 	for i := 0; i < len(ids); {

@@ -12,11 +12,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// DefaultMemory is the memory of each NUMA node if the text has none: nobody who
-// leaves it out means a node without memory.
+// DefaultMemory is the memory of each NUMA node if the text has none.
 const DefaultMemory = 16 << 30
 
-// shape is what the text says: how many of the inner in each of the outer.
+// shape is the parsed text: how many of the inner level in each of the outer.
 type shape struct {
 	sockets, dies, nodes, caches, cores, threads int
 	memory                                       uint64 // bytes per node

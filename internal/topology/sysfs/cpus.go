@@ -42,8 +42,8 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
-// withOffline adds CPUs that are offline, as many as there is room for. The lists
-// have them, too, and CPUs of one NUMA node are in one package.
+// withOffline adds offline CPUs, as many as there is room for. The lists of isolated and
+// tickless CPUs include them, and CPUs of one NUMA node are in one package.
 func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
@@ -77,9 +77,8 @@ func (r *reader) offline(online []int) []int {
 	return out
 }
 
-// numberCores makes core numbers unique. On ARM with a device tree, core_id
-// restarts in every cluster; cores are then numbered by the lowest of their
-// threads, which is always right.
+// numberCores makes core numbers unique. On ARM with a device tree, core_id restarts in every
+// cluster. There cores are numbered by the lowest of their threads, which is always unique.
 func numberCores(cpus []topology.CPU, threads [][]int) {
 	type place struct{ pack, die, core int }
 	lists := map[place]string{}
@@ -100,7 +99,7 @@ func numberCores(cpus []topology.CPU, threads [][]int) {
 	}
 }
 
-// cachesOf are the lists of CPUs that share a CPU's level 2 and 3 caches.
+// cachesOf has the lists of CPUs that share a CPU's level 2 and 3 caches.
 type cachesOf struct{ l2, l3 string }
 
 func (r *reader) caches(cpu string) cachesOf {
@@ -120,8 +119,8 @@ func (r *reader) caches(cpu string) cachesOf {
 	return c
 }
 
-// numberCaches numbers caches in the order of their lowest CPUs. CPUs without
-// one, such as the low-power cores of some processors, count as one group.
+// numberCaches numbers caches in the order of their lowest CPUs. CPUs without a cache, such as
+// the low-power cores of some processors, count as one group.
 func numberCaches(cpus []topology.CPU, caches []cachesOf) {
 	l2, l3 := map[string]int{}, map[string]int{}
 	for i, c := range caches {
@@ -139,9 +138,9 @@ func numberOf(known map[string]int, list string) int {
 	return n
 }
 
-// kinds finds the efficient cores of hybrid processors. Intel's have a PMU of their
-// own for each kind; ARM's have a capacity relative to the largest (cpu_capacity,
-// 1024). Without either, the highest clock rates decide (slow).
+// kinds finds the efficient cores of hybrid processors. Intel's have a PMU for each kind; ARM's
+// have a capacity relative to the largest (cpu_capacity, 1024). Otherwise the highest clock
+// rates decide (slow).
 func (r *reader) kinds(cpus []topology.CPU) {
 	efficient := map[int]bool{}
 	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
@@ -176,9 +175,9 @@ func (r *reader) kinds(cpus []topology.CPU) {
 	}
 }
 
-// slow are the CPUs whose highest clock rate is less than four fifths of the
-// highest of all; none if a CPU does not report its own. Differences between cores
-// of one kind are smaller.
+// slow returns the CPUs whose highest clock rate is less than four fifths of the highest of
+// all; none if a CPU does not report its rate. Differences between cores of one kind are
+// smaller.
 func slow(cpus []topology.CPU) map[int]bool {
 	most, out := 0, map[int]bool{}
 	for _, c := range cpus {
@@ -194,8 +193,8 @@ func slow(cpus []topology.CPU) map[int]bool {
 	return out
 }
 
-// devices reads the places of PCI functions. It leaves out bridges and the
-// platform's own peripherals (classes 05, 06, 08): no pod works near them.
+// devices reads the places of PCI functions. It leaves out bridges and the platform's own
+// peripherals (classes 05, 06, 08), since no pod needs to be near them.
 func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 	const dir = "bus/pci/devices"
 	index := make(map[int]int, len(cpus))

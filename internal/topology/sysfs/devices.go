@@ -14,13 +14,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// deviceFiles are the patterns of device nodes hooks hand to containers.
+// deviceFiles are the patterns of device nodes that hooks give to containers.
 var deviceFiles = []string{
 	"nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset",
 	"infiniband/rdma_cm", "infiniband/uverbs[0-9]*",
 }
 
-// verbsDirs is where the kernel names the verbs devices of PCI functions.
+// verbsDirs are the directories where the kernel names the verbs devices of PCI functions.
 const verbsDirs = "bus/pci/devices/*/infiniband_verbs/uverbs*"
 
 // Host reads which devices a node has, from the file systems usually mounted on
@@ -55,8 +55,8 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 	return h, hugePages(sys, &h)
 }
 
-// hugePages reads the sizes of huge pages, which the kernel names in kB here
-// and as 2MB in cgroup files.
+// hugePages reads the sizes of huge pages. The kernel names them in kB here, and as 2MB in
+// cgroup files.
 func hugePages(sys fs.FS, h *lifecycle.Host) error {
 	found, err := fs.Glob(sys, "kernel/mm/hugepages/hugepages-*kB")
 	if err != nil {
@@ -77,7 +77,7 @@ func hugePages(sys fs.FS, h *lifecycle.Host) error {
 	return nil
 }
 
-// disks reads the numbers of whole disks: cgroups limit nothing smaller.
+// disks reads the numbers of whole disks, since cgroups limit only these.
 func disks(sys fs.FS, h *lifecycle.Host) error {
 	found, err := fs.Glob(sys, "block/*/dev")
 	if err != nil {
@@ -97,8 +97,8 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 	return nil
 }
 
-// charDevice reads the numbers of a character device. It follows no link: the
-// target of a name in /dev may be anything.
+// charDevice reads the numbers of a character device. It follows no symbolic link, since the
+// target of a link in /dev may be anything.
 func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	info, err := fs.Lstat(dev, name)
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 || strings.HasPrefix(path.Base(name), ".") {

@@ -4,9 +4,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// tiers reads the kernel's own order of memory by speed (since 6.1), by node id;
-// a lower tier is faster, and ordinary memory is tier 4 (MEMTIER_ADISTANCE_DRAM
-// in include/linux/memory-tiers.h).
+// tiers reads the kernel's order of memory by speed (since 6.1), by node id. A lower tier is
+// faster; DRAM is tier 4 (MEMTIER_ADISTANCE_DRAM in include/linux/memory-tiers.h).
 func (r *reader) tiers() map[int]int {
 	const dir = "devices/virtual/memory_tiering"
 	out := map[int]int{}
@@ -22,8 +21,8 @@ func (r *reader) tiers() map[int]int {
 	return out
 }
 
-// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a node's
-// memory, if the firmware says so (HMAT).
+// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a node's memory, if
+// the firmware reports it (HMAT).
 func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	out := map[int]int{}
 	for _, n := range nodes {
@@ -34,10 +33,9 @@ func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	return out
 }
 
-// classifyMemory finds the kind of memory of nodes without CPUs: by its tier, else by
-// its bandwidth, else by its size compared with nodes with CPUs, since HBM is
-// smaller than the DRAM next to it and PMEM and CXL are larger. local are the nodes
-// that have CPUs, online or not.
+// classifyMemory finds the kind of memory of nodes without CPUs: by tier, otherwise by
+// bandwidth, otherwise by size compared with nodes with CPUs, since HBM is smaller than the
+// DRAM next to it and PMEM and CXL are larger. local are the nodes with CPUs, online or not.
 func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
 	var bytes, n, speed, timed int
 	for _, node := range nodes {
@@ -56,7 +54,7 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 		}
 		tier, mb := tiers[node.ID], bandwidths[node.ID]
 		switch {
-		case several(tiers) && tier > 0: // elsewhere the kernel knows no kinds
+		case several(tiers) && tier > 0: // otherwise the kernel distinguishes no kinds
 			node.Kind = kindBy(dramTier - tier)
 		case mb > 0 && timed > 0:
 			node.Kind = kindBy(mb - speed/timed)
@@ -68,7 +66,7 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 
 const dramTier = 4
 
-// kindBy is the kind of memory that is faster (above 0) or slower than DRAM.
+// kindBy returns the kind of memory that is faster (above 0) or slower than DRAM.
 func kindBy(faster int) topology.MemoryKind {
 	switch {
 	case faster > 0:

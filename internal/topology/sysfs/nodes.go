@@ -17,7 +17,7 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 	for _, name := range r.names(nodeDir) {
 		id, is := numbered(name, "node")
 		if !is {
-			continue // has_cpu, online, power and the like
+			continue // other entries, such as has_cpu, online, power
 		}
 		dir := nodePath(id)
 		n := topology.Node{ID: id, HugePages: r.hugePagesAt(dir), Distance: r.distance(dir)}

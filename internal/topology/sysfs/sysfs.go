@@ -1,8 +1,8 @@
-// Package sysfs reads a machine from a /sys tree: CPUs with their cores, clusters,
-// dies, packages, caches, kinds and clock rates; of offline CPUs the NUMA node
-// alone, as the kernel hides the rest; NUMA nodes with their memory, its kind,
-// distances and huge pages; isolated and tickless CPUs; and the NUMA nodes of PCI
-// devices. Every file but the list of online CPUs may be missing.
+// Package sysfs reads a machine from a /sys tree: CPUs with their cores, clusters, dies,
+// packages, caches, kinds and clock rates; NUMA nodes with their memory, its kind, distances
+// and huge pages; isolated and tickless CPUs; and the NUMA nodes of PCI devices. For offline
+// CPUs it reads only the NUMA node, because the kernel hides the rest. Every file except the
+// list of online CPUs may be missing.
 package sysfs
 
 import (
@@ -21,10 +21,10 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Read makes the machine that a tree rooted at /sys describes. Only the list of
-// online CPUs must exist. Without topology files every CPU is a core of its own in
-// one package; without NUMA directories there is one node 0 with all CPUs and
-// unknown memory. A file that exists and makes no sense is an error.
+// Read makes a machine from a tree with root /sys. Only the list of online CPUs must exist.
+// Without topology files every CPU is a core of its own in one package. Without NUMA
+// directories there is one node 0 with all CPUs and unknown memory. A file that exists and is
+// malformed is an error.
 func Read(fsys fs.FS) (*topology.Machine, error) {
 	text, err := fs.ReadFile(fsys, path.Join(cpuDir, "online"))
 	if err != nil {
@@ -50,15 +50,14 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	return topology.Build(l)
 }
 
-// Memory reads the NUMA nodes alone, without their CPUs: what memory they have now.
+// Memory reads only the NUMA nodes, without their CPUs, with their current memory.
 func Memory(fsys fs.FS) ([]topology.Node, error) {
 	r := &reader{sys: fsys}
 	nodes, _ := r.memories()
 	return nodes, r.err
 }
 
-// memories reads the NUMA nodes with everything known of their memory, and the node
-// of each CPU.
+// memories reads the NUMA nodes with all properties of their memory, and the node of each CPU.
 func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	nodes, nodeOf, local := r.nodes()
 	checkDistances(nodes)
@@ -66,8 +65,8 @@ func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	return nodes, nodeOf
 }
 
-// nodeOfCPU is the node of a CPU. A CPU in no node's list is on the first node, as in
-// the kernel itself.
+// nodeOfCPU returns the node of a CPU. A CPU that no node lists is on the first node, as in the
+// kernel.
 func nodeOfCPU(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
 	if id, known := nodeOf[cpu]; known || len(nodes) == 0 {
 		return id
@@ -92,9 +91,9 @@ func (r *reader) fail(name string, err error) {
 	}
 }
 
-// text returns a file without surrounding space, "" if it is missing. Some files
-// cannot be read while their CPU goes offline, or if the machine does not know the
-// answer: these count as missing, too.
+// text returns a file without surrounding space; "" if it is missing. Some files cannot be read
+// while their CPU goes offline, or if the machine does not know the answer; they count as
+// missing.
 func (r *reader) text(parts ...string) string {
 	name := path.Join(parts...)
 	b, err := fs.ReadFile(r.sys, name)
@@ -104,8 +103,8 @@ func (r *reader) text(parts ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number reads one number, def if it is missing. Some machines use -1, and x86
-// 0xffff in places, for "not known", which is def as well.
+// number reads one number; def if it is missing. Some machines use -1, and x86 sometimes
+// 0xffff, for "not known", which is def as well.
 func (r *reader) number(def int, parts ...string) int {
 	text := r.text(parts...)
 	if text == "" {
@@ -121,8 +120,7 @@ func (r *reader) number(def int, parts ...string) int {
 	return n
 }
 
-// list reads a kernel list of ids. "(null)" is how some kernels write an empty
-// one.
+// list reads a kernel list of ids. Some kernels write an empty one as "(null)".
 func (r *reader) list(parts ...string) []int {
 	text := r.text(parts...)
 	if text == "(null)" {
@@ -133,7 +131,7 @@ func (r *reader) list(parts ...string) []int {
 	return ids
 }
 
-// names lists a directory, nothing where it is missing.
+// names lists a directory; empty if it is missing.
 func (r *reader) names(parts ...string) []string {
 	name := path.Join(parts...)
 	entries, err := fs.ReadDir(r.sys, name)
@@ -147,14 +145,13 @@ func (r *reader) names(parts ...string) []string {
 	return out
 }
 
-// absent reports whether an error means that there is nothing to read. Drivers
-// answer ENODEV, ENXIO, EINVAL and the like for what they do not know; a forbidden
-// file is not absent.
+// absent reports whether an error means that there is nothing to read. Drivers return ENODEV,
+// ENXIO, EINVAL and the like for unknown values. A file without read permission is not absent.
 func absent(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
 }
 
-// numbered returns the number behind a prefix: 3 of "node3".
+// numbered returns the number after a prefix: 3 for "node3".
 func numbered(name, prefix string) (int, bool) {
 	text, ok := strings.CutPrefix(name, prefix)
 	n, err := strconv.Atoi(text)
