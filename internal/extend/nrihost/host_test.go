@@ -211,3 +211,64 @@ func TestFails(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestPreInstalled: the host starts the plugins of its directory with their configuration.
+// External plugins can be kept out.
+func TestPreInstalled(t *testing.T) {
+	g := newRig(t, func(o *Options) {
+		o.DisableConnections = true
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, do := range map[string]func(at string) error{
+			filepath.Join(o.PluginPath, "05-launched"):         func(at string) error { return os.Symlink(self, at) },
+			filepath.Join(o.PluginConfigPath, "launched.conf"): func(at string) error { return os.WriteFile(at, []byte("by its file"), 0o600) },
+		} {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), do(path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	eventually(t, func() error {
+		if !g.h.up.Load() {
+			return errors.New(g.h.State().Err)
+		}
+		return nil
+	})
+	if _, err := os.Stat(g.h.o.Socket); err == nil {
+		t.Error("external plugins can connect")
+	}
+	pod, err := g.runPod("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := g.create(pod, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := g.h.book.container(id); !slices.Contains(c.GetEnv(), "CONFIGURED=by its file") {
+		t.Errorf("environment %v", c.GetEnv())
+	}
+}
+
+// TestRequired: the default validator refuses a container without a plugin that it needs.
+func TestRequired(t *testing.T) {
+	g := newRig(t, func(o *Options) { o.Validator = &Validator{Enable: true, RequiredPlugins: []string{"needed"}} })
+	if err := g.plug(&plugin{}, "other"); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := g.runPod("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.create(pod, "c"); err == nil || !strings.Contains(err.Error(), "needed") {
+		t.Errorf("a container without a required plugin: %v", err)
+	}
+	if err := g.plug(&plugin{}, "needed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.create(pod, "c"); err != nil {
+		t.Error(err)
+	}
+}

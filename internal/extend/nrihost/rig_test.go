@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -24,7 +25,38 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is a pre-installed plugin where the host started it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("NRI_PLUGIN_NAME") != "" {
+		launched()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// launchedPlugin is a pre-installed plugin. It adds its configuration to the environment.
+type launchedPlugin struct{ config string }
+
+func (p *launchedPlugin) Configure(_ context.Context, config, _, _ string) (api.EventMask, error) {
+	p.config = config
+	return 0, nil
+}
+
+func (p *launchedPlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	a := &api.ContainerAdjustment{}
+	a.AddEnv("CONFIGURED", p.config)
+	return a, nil, nil
+}
+
+func launched() {
+	s, err := stub.New(&launchedPlugin{})
+	if err != nil {
+		os.Exit(1)
+	}
+	if err := s.Run(context.Background()); err != nil {
+		os.Exit(2)
+	}
+}
 
 // rig is a host in front of the embedded runtime, whose stored specs nobody can change, and
 // a client of the host.
