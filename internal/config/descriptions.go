@@ -135,7 +135,7 @@ var descriptions = map[string]string{
 	"BlockIOOptions.LSRWeight":                               "lsrWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.",
 	"BlockIOOptions.LSWeight":                                "lsWeight is the io.weight of LS pods; 0 leaves it alone.",
 	"BlockIOOptions.BEWeight":                                "beWeight is the io.weight of BE pods; 0 leaves it alone.",
-	"BlockIOOptions.LSRClass":                                "lsrClass is the class of the runtime's block I/O configuration that containers of LSE and LSR pods are created with; empty, none. The runtime refuses containers of a class its configuration does not have.",
+	"BlockIOOptions.LSRClass":                                "lsrClass is the class of the runtime's block I/O configuration for containers of LSE and LSR pods; empty for none. The runtime refuses a container whose class its configuration does not have.",
 	"BlockIOOptions.LSClass":                                 "lsClass is the same for LS pods.",
 	"BlockIOOptions.BEClass":                                 "beClass is the same for BE pods.",
 	"BurstOptions.Enabled":                                   "enabled switches the hook on.",
