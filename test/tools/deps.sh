@@ -26,6 +26,10 @@ if [ "${1:-}" = e2e ]; then
   need depmod kmod
   need xz xz-utils
   need mmdebstrap mmdebstrap
+  need flex flex # flex, bison and libelf build a kernel with core scheduling
+  need bison bison
+  [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
+  need bc bc
   need chromium chromium # 400 MB: the web page of a node in a real browser
   # Not any busybox will do: it runs where no libraries are.
   dpkg-query -W -f '${db:Status-Status}' busybox-static 2>/dev/null | grep -qx installed || missing+=(busybox-static)

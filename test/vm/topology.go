@@ -41,6 +41,8 @@ var (
 	Threads = Topology{
 		Name: "ht", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 1024}, {"4-7", 1024}},
 	}
+	// TwoCores has 2 cores with 2 threads and one node.
+	TwoCores = Topology{Name: "c2", Sockets: 1, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 2048}}}
 	// FarMemory has 4 CPUs on one node, and a second node with nothing but memory.
 	FarMemory = Topology{
 		Name: "mem", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 1024}, {"", 1024}},

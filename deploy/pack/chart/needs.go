@@ -23,11 +23,12 @@ type Needs struct {
 	StartKeys    []string          `json:"startKeys"` // of the configuration, or sections, that only a start reads
 }
 
-// Need is one thing, when it is needed (a name in When), and why.
+// Need is one thing, when it is needed (a name in When), why, and what the agent says without it: a test takes it away.
 type Need struct {
-	Name   string `json:"name"`
-	For    string `json:"for"`
-	Reason string `json:"reason"`
+	Name    string `json:"name"`
+	For     string `json:"for"`
+	Reason  string `json:"reason"`
+	Without string `json:"without"`
 }
 
 // Path is a file or directory of the node that is mounted.
@@ -38,8 +39,7 @@ type Path struct {
 	Above   bool   `json:"above"`   // the directory above it is mounted
 	At      string `json:"at"`      // where, if not at the same path
 	Write   bool   `json:"write"`
-	Type    string `json:"type"`    // as of a hostPath volume
-	Without string `json:"without"` // what the agent says where it is not mounted; a test takes it away
+	Type    string `json:"type"` // as of a hostPath volume
 }
 
 // Mounted is the path on a node whose configuration says nothing of it.
@@ -71,6 +71,11 @@ func ReadNeeds(root string) (Needs, error) {
 			return n, fmt.Errorf("needs.yaml: %q lacks a reason, or %q is none of \"when\"", need.Name, need.For)
 		}
 	}
+	for _, c := range n.Capabilities {
+		if c.Without == "" {
+			return n, fmt.Errorf("needs.yaml: nothing says what the kernel refuses without the capability %s (\"without\")", c.Name)
+		}
+	}
 	return n, nil
 }
 
@@ -97,10 +102,7 @@ func (n Needs) Table() string {
 			at = ", mounted at `" + p.At + "`"
 		}
 		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason)
-		if p.Without != "" {
-			line += fmt.Sprintf("; without it the agent says %q", p.Without)
-		}
-		lines = append(lines, line)
+		lines = append(lines, line+p.said())
 	}
 	write("Directories of the node:", lines)
 	return strings.TrimSuffix(b.String(), "\n")
@@ -109,9 +111,17 @@ func (n Needs) Table() string {
 func (n Needs) list(needs []Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, need := range needs {
-		lines = append(lines, fmt.Sprintf("`%s`; %s: %s", need.Name, n.When[need.For], need.Reason))
+		lines = append(lines, fmt.Sprintf("`%s`; %s: %s", need.Name, n.When[need.For], need.Reason)+need.said())
 	}
 	return lines
+}
+
+// said is what the agent says where it lacks it; "" where no test shows that.
+func (n Need) said() string {
+	if n.Without == "" {
+		return ""
+	}
+	return fmt.Sprintf("; without it the agent says %q", n.Without)
 }
 
 // wrap breaks a list item into lines of at most width bytes.
