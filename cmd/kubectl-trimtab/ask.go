@@ -39,7 +39,7 @@ comes from, and whether it is in force or why not.`,
 		Example: "  kubectl trimtab explain pod/db -n shop\n  kubectl trimtab explain pod/db -n shop -c postgres -o yaml",
 		Args:    cobra.ExactArgs(1),
 	}
-	container := cmd.Flags().StringP("container", "c", "", "this container alone")
+	container := cmd.Flags().StringP("container", "c", "", "only this container")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := podName(args[0])
@@ -63,7 +63,7 @@ comes from, and whether it is in force or why not.`,
 	return cmd
 }
 
-// podName reads pod/NAME, or NAME alone, as kubectl does.
+// podName reads pod/NAME, or only NAME, as kubectl does.
 func podName(s string) (string, error) {
 	kind, name, has := strings.Cut(s, "/")
 	if !has {
@@ -96,7 +96,7 @@ func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...strin
 	return older(node, a, err)
 }
 
-// older says which agent ended with an error, and that it may be older than the plugin
+// older names the agent that failed, and says that it may be older than the plugin
 // if it did not understand the question.
 func older(node string, a *fleet.Agent, err error) error {
 	switch code(err) {
@@ -214,7 +214,7 @@ func prospects(all []prospect) [][]string {
 	return rows
 }
 
-// readAll bounds what is read of a file: an API server takes no object above 1.5 MB.
+// readAll limits the size of a file: an API server accepts no object above 1.5 MB.
 func readAll(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))

@@ -28,7 +28,7 @@ func newConfig(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// addTarget gives a command the flags that say which nodes are meant.
+// addTarget gives a command the flags that select nodes.
 func addTarget(cmd *cobra.Command) *fleet.Target {
 	var t fleet.Target
 	cmd.Flags().StringVar(&t.Group, "group", "", "the ConfigMap of this group of nodes, in place of that of all nodes")
@@ -162,9 +162,9 @@ was interrupted; --abort takes it back.`,
 	f.BoolVar(&a.watch, "watch", false, "roll out node by node, and stop if a node is worse than before")
 	f.BoolVar(&a.dry, "dry-run", false, "show what would be written, and the order of the nodes")
 	f.BoolVar(&a.abort, "abort", false, "take back a rollout that stopped: its nodes return to the configuration before")
-	f.BoolVar(&a.skip, "skip-unreachable", false, "leave out nodes whose agents cannot be asked; they take it at the end")
+	f.BoolVar(&a.skip, "skip-unreachable", false, "leave out nodes whose agents do not answer; they apply it at the end")
 	f.DurationVar(&a.pause, "pause", 10*time.Second, "how long a node is watched before the next")
-	f.DurationVar(&a.patience, "patience", 2*time.Minute, "how long an agent may take to take a configuration")
+	f.DurationVar(&a.patience, "patience", 2*time.Minute, "how long an agent may take to apply a configuration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a.file, a.target = *file, *target
 		if a.abort {
@@ -182,8 +182,8 @@ func (p *plugin) apply(cmd *cobra.Command, a applying) error {
 	}
 	w := cmd.OutOrStdout()
 	r := &fleet.Rollout{
-		Cluster: c, Change: ch, Pause: a.pause, Patience: a.patience, Timeout: p.timeout,
-		Say: func(text string, args ...any) { fmt.Fprintf(w, text+"\n", args...) },
+		Cluster: c, Change: ch, Pause: a.pause, AgentTimeout: a.patience, Timeout: p.timeout,
+		Progress: func(text string, args ...any) { fmt.Fprintf(w, text+"\n", args...) },
 	}
 	begun, err := r.Begun()
 	if err != nil {
@@ -202,21 +202,21 @@ func (p *plugin) apply(cmd *cobra.Command, a applying) error {
 	}
 	if a.watch {
 		if begun > 0 {
-			r.Say("going on: %d of %d nodes have it", begun, len(ch.Nodes))
+			r.Progress("continuing: %d of %d nodes have the new configuration", begun, len(ch.Nodes))
 		}
 		if err := r.Run(cmd.Context()); err != nil {
 			return err
 		}
-		r.Say("done: %d nodes", len(ch.Nodes))
+		r.Progress("done: %d nodes", len(ch.Nodes))
 		return nil
 	}
 	if begun > 0 {
-		return fmt.Errorf("a rollout of this is under way on %d nodes: go on with --watch, or take it back with --abort", begun)
+		return fmt.Errorf("a rollout of this configuration has changed %d nodes: continue with --watch, or restore the old configuration with --abort", begun)
 	}
 	if err := ch.Apply(cmd.Context()); err != nil {
 		return err
 	}
-	r.Say("ConfigMap %s/%s written; %d nodes take it now: kubectl trimtab nodes", ch.Maps.Namespace, ch.Target.Name(), len(ch.Nodes))
+	r.Progress("ConfigMap %s/%s written; %d nodes apply it now: kubectl trimtab nodes", ch.Maps.Namespace, ch.Target.Name(), len(ch.Nodes))
 	return nil
 }
 

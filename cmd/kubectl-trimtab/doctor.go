@@ -59,7 +59,7 @@ The exit code is 1 if there is a problem.`,
 }
 
 // The names of two checks. An agent that is attached has found its runtime; its pod
-// need not have the socket by which the doctor looks for one.
+// need not have the socket by which the doctor finds one.
 const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"

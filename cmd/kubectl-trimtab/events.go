@@ -70,7 +70,7 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 }
 
 // interrupted is no error where the user ended what has no end, and a quiet one where
-// the agent's program has said on standard error what was wrong.
+// the agent's program has printed the error.
 func interrupted(ctx context.Context, err error) error {
 	var exit *fleet.Exit
 	switch {
@@ -82,7 +82,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// event is what is printed of an event of any node.
+// event is an event of any node, as printed.
 type event struct {
 	Time      time.Time `json:"time"`
 	Kind      string    `json:"kind"`
@@ -109,7 +109,7 @@ type journals struct {
 	out io.Writer
 }
 
-// print prints what the nodes' agents say: as it comes if follow is set, else by time.
+// print prints the events of the nodes' agents: as they come if follow is set, else sorted by time.
 func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, follow bool) error {
 	type answer struct {
 		events []event
@@ -148,7 +148,7 @@ func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, foll
 	return nil
 }
 
-// read hands the events of a node to take.
+// read passes the events of a node to take.
 func (j *journals) read(ctx context.Context, n fleet.Node, take func(event) error) error {
 	if why := n.Why(); why != "" {
 		return &fleet.Unreachable{Why: why}

@@ -18,7 +18,7 @@ import (
 //go:generate go test -run ^Test(Docs|Man)$ . -update
 
 func main() {
-	// client-go logs what it returns as errors, too, in words for its developers.
+	// client-go also logs the errors that it returns.
 	klog.SetOutput(io.Discard)
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(flags)

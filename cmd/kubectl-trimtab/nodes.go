@@ -23,13 +23,13 @@ type row struct {
 	Attachment string `json:"attachment,omitempty"`
 	Ready      bool   `json:"ready"`
 	Containers int    `json:"containers"`
-	// Problems counts what was asked for and is not in force.
+	// Problems counts requests and values that are not in force.
 	Problems  int       `json:"problems"`
 	ConfigGen uint64    `json:"configGeneration,omitempty"`
 	Started   time.Time `json:"started,omitzero"`
 	// Reason is why the agent was not asked or did not answer.
 	Reason string `json:"reason,omitempty"`
-	// Note is what is wrong with an agent that answers.
+	// Note is the fault that an agent reports of itself.
 	Note string `json:"note,omitempty"`
 
 	unreachable bool
@@ -125,7 +125,7 @@ func cells(rows []row) [][]string {
 	return all
 }
 
-// skew says where versions differ, among agents or from this program.
+// skew lists differences of versions, among agents or from this program.
 func skew(rows []row) []string {
 	of := map[string]int{}
 	var versions []string
@@ -147,7 +147,7 @@ func skew(rows []row) []string {
 		all = append(all, "the agents' versions differ: "+strings.Join(each, ", "))
 	}
 	if own := cli.ThisBuild().Version; len(versions) > 0 && !slices.Contains(versions, own) {
-		all = append(all, fmt.Sprintf("this plugin is %s and no agent is: what it does not know is not shown", own))
+		all = append(all, fmt.Sprintf("this plugin is %s and no agent is: it does not show what newer agents add", own))
 	}
 	return all
 }

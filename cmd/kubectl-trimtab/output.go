@@ -53,7 +53,7 @@ func age(since time.Time) string {
 	return duration.HumanDuration(time.Since(since))
 }
 
-// terminal says whether a stream is one.
+// terminal reports whether a stream is a terminal.
 func terminal(stream any) (*os.File, bool) {
 	f, isFile := stream.(*os.File)
 	return f, isFile && tty.IsTerminal(int(f.Fd()))

@@ -39,13 +39,13 @@ type streams struct {
 	out, err io.Writer
 }
 
-// misuse is an error of how a command was called or of what it was given.
+// misuse is an error in a command line or in its input.
 type misuse struct{ err error }
 
 func (m *misuse) Error() string { return m.err.Error() }
 func (m *misuse) Unwrap() error { return m.err }
 
-// quiet is an exit code whose reason has been printed already.
+// quiet is an exit code whose reason is already printed.
 type quiet struct{ code int }
 
 func (q *quiet) Error() string { return fmt.Sprintf("exit code %d", q.code) }

@@ -39,7 +39,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 			return err
 		}
 		return onTerminal(cmd.Context(), in, out, func(sizes remotecommand.TerminalSizeQueue) error {
-			screen := term.NewScreen(out) // the node's bytes may be anybody's
+			screen := term.NewScreen(out) // the output of a node may not be trusted
 			err := c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: screen, Sizes: sizes})
 			return errors.Join(err, screen.Close())
 		})
@@ -65,7 +65,7 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	return err
 }
 
-// sizes tells the size of a terminal, at first and when it changes.
+// sizes reports the size of a terminal, at the start and after each change.
 type sizes struct {
 	ctx     context.Context //nolint:containedctx // Next has no parameter for it
 	out     *os.File

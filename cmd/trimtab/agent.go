@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// agentFlags are the flags of the agent. Each stands above the file.
+// agentFlags are the flags of the agent. Each overrides the file.
 type agentFlags struct {
 	config, attach, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
 	proxy                                                                 proxyFlags
@@ -107,7 +107,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 		return err
 	}
 	if len(handed) > 0 && c.Attach != "cri" {
-		log.Warn("systemd passed a socket for the CRI proxy, but attach is not cri: connections to that socket wait for ever", logkey.Mode, c.Attach)
+		log.Warn("systemd passed a socket for the CRI proxy, but attach is not cri: nothing accepts connections to that socket; set attach: cri, or disable the socket unit", logkey.Mode, c.Attach)
 	}
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -126,7 +126,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if err != nil && !told {
 		return fmt.Errorf("run the agent: %w", err)
 	}
-	log.Info("stopped; containers keep what they have")
+	log.Info("stopped; containers keep their values")
 	return nil
 }
 

@@ -17,14 +17,14 @@ func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
 	flags.StringVar(&f.socket, "koord-runtimeproxy-endpoint", "", "serve the CRI proxy on this socket (default "+d.Socket+")")
 	flags.StringVar(&f.runtime, "remote-runtime-service-endpoint", "", "the runtime's CRI socket (default "+strings.TrimPrefix(d.Endpoint, "unix://")+")")
 	flags.StringVar(&f.images, "remote-image-service-endpoint", "", "socket of an image service of its own (default the runtime's)")
-	flags.StringVar(&f.mode, "backend-runtime-mode", "", "Containerd, which stands for every CRI runtime (default Containerd)")
+	flags.StringVar(&f.mode, "backend-runtime-mode", "", "only Containerd, which means any CRI runtime (default Containerd)")
 }
 
 // apply puts the flags that were given above the file. A socket to serve on
 // chooses the attachment, unless --attach does.
 func (f *proxyFlags) apply(c *config.Config, attach string) error {
 	if f.mode != "" && !strings.EqualFold(f.mode, "containerd") {
-		return fmt.Errorf("flags: --backend-runtime-mode=%s: only Containerd is served, which stands for every CRI runtime; in front of Docker use cri-dockerd as the runtime", f.mode)
+		return fmt.Errorf("flags: --backend-runtime-mode=%s: set it to Containerd, which means any CRI runtime; for Docker use cri-dockerd as the runtime", f.mode)
 	}
 	if f.socket != "" {
 		c.CRI.Socket = strings.TrimPrefix(f.socket, "unix://")

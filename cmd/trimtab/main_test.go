@@ -127,7 +127,7 @@ func (canned) Explain(namespace, pod, container string) ([]api.Container, bool) 
 		return nil, false
 	}
 	return []api.Container{{Pod: "shop/db", Name: "pg", State: "running", Class: "dedicated", QoS: "Guaranteed",
-		Seat: "exclusive", CPUs: "0-1", Values: canned{}.values()}}, true
+		CPUGroup: "exclusive", CPUs: "0-1", Values: canned{}.values()}}, true
 }
 
 func (canned) values() []api.Value {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal says whether w is a terminal, and how wide.
+// terminal reports whether w is a terminal, and its width.
 func terminal(w io.Writer) (width int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
@@ -20,7 +20,7 @@ func terminal(w io.Writer) (width int, ok bool) {
 	return int(size.Col), true
 }
 
-// colors says whether to use colour on w: on terminals, unless the user asked
+// colors reports whether to use colour on w: on terminals, unless the user asked
 // programs not to (no-color.org).
 func colors(w io.Writer) bool {
 	_, ok := terminal(w)

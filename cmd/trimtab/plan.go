@@ -74,7 +74,7 @@ configuration that --config names, or to the node of a scenario after its last s
 func describedNode(node, file string) (*scenario.Scenario, error) {
 	if _, err := os.Stat(node); err == nil {
 		if file != "" {
-			return nil, errors.New("--config is for a node of CPUs alone: a scenario has a configuration of its own")
+			return nil, errors.New("--config needs --cpus: a scenario has its own configuration")
 		}
 		return scenario.Load(node)
 	}
@@ -155,7 +155,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 	return cmd
 }
 
-// badInput marks an error as misuse if the agent says that what it was asked is wrong.
+// badInput marks an error as misuse if the agent refuses the question as invalid.
 func badInput(err error) error {
 	if answer := (*status.Refused)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
 		return &misuse{err}

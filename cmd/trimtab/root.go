@@ -46,7 +46,7 @@ type invocation struct {
 	out, err io.Writer
 }
 
-// misuse is an error of how a command was called or of what it was given.
+// misuse is an error in a command line or in its input.
 type misuse struct{ err error }
 
 func (m *misuse) Error() string { return m.err.Error() }
@@ -143,7 +143,7 @@ func group(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-	// cobra sets the distance for the root alone.
+	// cobra sets the distance only for the root.
 	cmd.SuggestionsMinimumDistance = max(cmd.SuggestionsMinimumDistance, 2)
 	for i, s := range cmd.SuggestionsFor(args[0]) {
 		if i == 0 {

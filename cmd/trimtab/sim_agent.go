@@ -25,7 +25,7 @@ import (
 // pageAddress is where the web page of a described node is by default.
 const pageAddress = "127.0.0.1:9464"
 
-// stay says how an agent on a described node can be reached.
+// stay prints how to reach an agent on a described node.
 type stay struct {
 	http string // where the web page is served; "none" for nowhere, "" for the default
 	dir  string // where the configuration file is written; "" for the agent's own directory
@@ -75,7 +75,7 @@ func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to st
 	return err
 }
 
-// invitation says what can be typed while the agent runs.
+// invitation lists the commands to try while the agent runs.
 func invitation(file, address string, node api.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThe agent stays on this node. In another terminal:\n\n  export %s=%s\n", configVariable, file)

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// ending says after which step a scenario ends, and where its node is drawn then.
+// ending has the step after which a scenario ends, and the file for the drawing of its node.
 type ending struct {
 	svg  string // a file, - for standard output, or "" for no picture
 	step int    // 0 for the last

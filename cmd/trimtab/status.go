@@ -22,7 +22,7 @@ import (
 // classes are the classes that the table of containers names.
 var classes = []string{"system", "dedicated", "shared", "reclaimed", "none"}
 
-// statusFlags are what the command status can be asked for.
+// statusFlags are the flags of the command status.
 type statusFlags struct {
 	svg      string
 	shown    status.Options
@@ -71,8 +71,8 @@ the agent is attached to a runtime and has applied what the runtime runs.`,
 
 func (f *statusFlags) add(cmd *cobra.Command) {
 	addPicture(cmd, &f.svg)
-	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list the containers of this namespace alone")
-	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list the containers of this class alone: system, dedicated, shared, reclaimed or none")
+	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only the containers of this namespace")
+	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state again and again, until interrupted")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
@@ -131,7 +131,7 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 	}
 }
 
-// awaitReady waits until an agent answers at a socket and says that it is ready.
+// awaitReady waits until an agent answers at a socket and reports that it is ready.
 func awaitReady(ctx context.Context, socket string, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

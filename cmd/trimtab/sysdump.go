@@ -182,7 +182,7 @@ func cgroupMounts() (any, error) {
 	return []byte(keep.String()), err
 }
 
-// pack writes the archive. missing.txt in it says what is not, and why.
+// pack writes the archive. its missing.txt lists the missing files, and why.
 func pack(w io.Writer, parts []part) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)

@@ -60,7 +60,7 @@ Without a terminal, or with --once, it reads twice and prints one picture.`,
 	return cmd
 }
 
-// printOnce looks twice.
+// printOnce takes two samples.
 func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
 	for i := range 2 {
 		if i > 0 {

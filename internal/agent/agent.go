@@ -68,9 +68,9 @@ type Options struct {
 	Watch func() (cgroup.Watcher, error)
 	// Proc is where bypass finds processes; "" for /proc.
 	Proc string
-	// Look is how often bypass asks for each container's resources; 0 for its
+	// PollInterval is how often bypass asks for each container's resources; 0 for its
 	// default.
-	Look time.Duration
+	PollInterval time.Duration
 	// Sweep is how often the agent checks for pods that ended without an event and
 	// containers without a cgroup; 0 for the conductor's default.
 	Sweep time.Duration
@@ -124,7 +124,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a, err := start(o, true)
 	if err != nil && a != nil {
-		o.Log.Error("the agent does not start with the API server's last configuration; it starts with the file alone", logkey.Err, err)
+		o.Log.Error("the agent does not start with the API server's last configuration; it starts with only the file", logkey.Err, err)
 		a, err = start(o, false)
 	}
 	if err != nil {
@@ -215,14 +215,14 @@ func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	return k
 }
 
-// resctrl opens the node's resctrl tree; nil where there is none.
+// resctrl opens the node's resctrl tree; nil if it has none.
 func (a *Agent) resctrl() resctrl.FS {
 	if a.opt.Resctrl != nil || a.opt.Tree != nil {
 		return a.opt.Resctrl
 	}
 	files, err := resctrl.OpenRoot(a.opt.Config.Paths.Resctrl)
 	if err != nil {
-		return nil // the probe says so
+		return nil // the probe reports why
 	}
 	closeTree := a.close
 	a.close = func() error { return errors.Join(closeTree(), files.Close()) }
@@ -232,7 +232,7 @@ func (a *Agent) resctrl() resctrl.FS {
 // socketOf returns the path of an endpoint.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// read reads what the options lack: the machine, and its cgroup files.
+// read reads what Options leaves out: the machine, and its cgroup files.
 func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
@@ -256,7 +256,7 @@ func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	return m, tree, err
 }
 
-// treeOf makes a tree of the configured version of what is mounted.
+// treeOf opens the mounted cgroup tree in the configured version.
 func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	switch c.Version {
 	case "v1":
@@ -294,7 +294,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if save := a.files.save(checkpointName); save != nil {
 		a.conductor.Checkpoint().Finish(save)
 	}
-	// The next agent reads what was saved, so the lock is released last.
+	// The next agent reads the saved files, so the lock is released last.
 	return errors.Join(err, a.close(), a.neighbour.lock.Release())
 }
 
@@ -354,7 +354,7 @@ func (a *Agent) Connected() bool {
 	return false
 }
 
-// Source is what the status server and tests ask.
+// Source answers the status server and tests.
 func (a *Agent) Source() status.Source { return source{a} }
 
 // source adds the agent's own parts to the conductor's answers.
@@ -381,7 +381,7 @@ func (s source) Status() api.Node {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	if set.config.Authority == "kubelet" {
-		n.KubeletCPUs = granted.TellsCPUs()
+		n.KubeletCPUs = granted.CPUSource()
 	}
 	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.bad()
 	n.Attachments, n.NotReady = s.a.attached.forStatus(n.Attachments), notReady

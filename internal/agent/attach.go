@@ -62,7 +62,7 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	}
 	a.attached.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
-		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
+		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.PollInterval, Watch: watch, Handler: h, Log: a.log,
 		Admit: a.neighbour.admit, Dial: a.opt.Dial,
 	})
 	return err
@@ -85,7 +85,7 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// nriState tells `auto` when NRI is away.
+// nriState reports to `auto` when NRI is not connected.
 func (a *attachments) nriState(state string, err error) {
 	if state == nri.StateWaiting || state == nri.StateLost {
 		a.auto.Away(err)

@@ -35,7 +35,7 @@ func connectCluster(c config.Cluster, o kube.Options) cluster {
 	o.Kubeconfig, o.Node, o.Namespace = c.Kubeconfig, c.NodeName, c.Namespace
 	client, err := kube.Connect(o)
 	if err != nil {
-		o.Log.Error("nothing is done through the API server", logkey.Err, err)
+		o.Log.Error("the agent works without the API server", logkey.Err, err)
 	}
 	return cluster{client: client, failed: err}
 }
@@ -82,7 +82,7 @@ func (a *Agent) condition() condition.State {
 	if refused != "" {
 		return condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: "the last valid configuration stays in force: " + refused}
 	}
-	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and what it runs was taken over"}
+	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and the agent knows its containers"}
 }
 
 // status is what is done through the API server; nil where that is switched off.
@@ -120,7 +120,7 @@ type configuration struct {
 // Row implements kube.Part.
 func (c configuration) Row() api.ClusterPart {
 	s, waiting := c.merged.status(), c.Waiting()
-	row := api.ClusterPart{Name: "configuration", State: "the file alone"}
+	row := api.ClusterPart{Name: "configuration", State: "only the file"}
 	var names []string
 	for _, l := range s.Layers {
 		names = append(names, l.Name)

@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/devices"
 )
 
-// deviceReport is what is reported of GPUs and RDMA cards.
+// deviceReport writes the node's GPUs and RDMA cards to its Device object.
 type deviceReport struct {
-	// gate says why the node is not this agent's to report; nil where it is.
+	// gate returns why this agent must not report the node; nil if it may.
 	gate func() error
 	read func() (devices.Inventory, error)
 
@@ -55,7 +55,7 @@ func (r *deviceReport) device() publish.Report {
 	}
 }
 
-// ready reads the devices, and says why there is nothing to report; nil where there is.
+// ready reads the devices, and returns why there is nothing to report; nil if there is.
 func (r *deviceReport) ready() error {
 	if err := r.gate(); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// ask asks once. Where there is no answer, what was known stays.
+// ask asks once. Without an answer, the known devices stay.
 func (d *deviceList) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, devicesEvery)
 	defer cancel()

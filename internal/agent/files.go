@@ -116,7 +116,7 @@ func (s *stateFiles) note(name string, err error) {
 	s.unsaved[name] = err.Error()
 }
 
-// unsavedWith lists what a restart would lose, with the reasons. originals is why
+// unsavedWith lists the state files that could not be written, with the reasons. originals is why
 // original values are not saved.
 func (s *stateFiles) unsavedWith(originals error) []string {
 	if s.dir == nil {

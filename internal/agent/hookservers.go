@@ -19,7 +19,7 @@ func (a *Agent) askedServers() facts.HookServers {
 		return nil
 	}
 	a.servers = hookserver.New(hookserver.Options{
-		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
+		Directory: c.Directory, Timeout: c.TimeoutDuration(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
 	})
 	a.servers.Reload()
 	return a.servers

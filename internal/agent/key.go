@@ -37,11 +37,11 @@ func (s *stateFiles) readKey() ([]byte, error) {
 		s.seal, s.returning = key, true
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it to have a new one made: containers stamped with the old one are then decided anew",
+		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it, and the agent creates a new one; it then decides again for containers with records of the old one",
 			file, len(key), keySize)
 	case errors.Is(err, statefile.ErrUntrusted):
-		return nil, fmt.Errorf("record key (paths.key): %w; who read it can sign records: delete it to have a new one made (containers stamped with the old one are then decided anew), "+
-			"or, where nobody did, give it to the agent's user with mode 0600", err)
+		return nil, fmt.Errorf("record key (paths.key): %w; any user who has read it can sign records: delete it, and the agent creates a new one (it then decides again for containers with records of the old one), "+
+			"or, if no user has, give it to the agent's user with mode 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("record key (paths.key): %w", err)
 	}

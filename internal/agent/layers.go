@@ -24,7 +24,7 @@ const clusterConfigName = "clusterconfig.json"
 // startName is the source of keys of an agent that has no file.
 const startName = "start"
 
-// merged is the configuration in force by its layers: the node's file, what the API
+// merged is the configuration in force and its layers: the node's file, what the API
 // server has, and flags above all.
 type merged struct {
 	log      *slog.Logger
@@ -110,7 +110,7 @@ func (m *merged) fromFile(config.Config) error {
 	return err
 }
 
-// take puts what the API server has in force, or reports why it cannot be.
+// take applies the API server's configuration, or reports why it cannot.
 func (m *merged) take(s layers.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +198,7 @@ func (m *merged) keep() {
 		err = m.save(data)
 	}
 	if err != nil {
-		m.log.Warn("the API server's configuration is not kept on this node; a start without the API server has the file alone", logkey.Err, err)
+		m.log.Warn("cannot save the API server's configuration on this node; a start without the API server uses only the file", logkey.Err, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func (m *merged) restore(data []byte) (config.Config, bool) {
 	defer m.mu.Unlock()
 	c, from, merge := m.merge(above)
 	if err = errors.Join(err, merge); err != nil {
-		m.log.Warn("the copy of the API server's configuration cannot be used; the file alone is in force until the API server answers", logkey.Err, err)
+		m.log.Warn("the saved copy of the API server's configuration is invalid; only the file is in force until the API server answers", logkey.Err, err)
 		return config.Config{}, false
 	}
 	m.sources = from
@@ -229,7 +229,7 @@ func (m *merged) restore(data []byte) (config.Config, bool) {
 	return c, true
 }
 
-// status returns what is known of the API server's layers.
+// status returns the state of the API server's layers.
 func (m *merged) status() api.ClusterConfig {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +238,7 @@ func (m *merged) status() api.ClusterConfig {
 	return s
 }
 
-// origins says where each key in force comes from.
+// origins returns the source of each key in force.
 func (m *merged) origins() config.Sources {
 	m.mu.Lock()
 	defer m.mu.Unlock()

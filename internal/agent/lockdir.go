@@ -42,7 +42,7 @@ func makeOwned(path string, mode fs.FileMode) error {
 	defer d.Close()
 	info, err := d.Stat()
 	if err != nil {
-		return fmt.Errorf("look at directory %s: %w", path, err)
+		return fmt.Errorf("read directory %s: %w", path, err)
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Geteuid() {
 		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or name another in hooks.gpu.hamiLock", path)

@@ -69,7 +69,7 @@ func percent(live uint64) int {
 	return max(minPercent, int(100*headRoom/live))
 }
 
-// liveHeap returns what the last collection found alive, in bytes.
+// liveHeap returns the live heap after the last collection, in bytes.
 func liveHeap() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)

@@ -80,7 +80,7 @@ func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
 }
 
-// probeDevice looks for a device node of this name and a number.
+// probeDevice reports whether a device node of this name and a number exists.
 func (n node) probeDevice(prefix string) lifecycle.Finding {
 	for path := range n.Host().Devices {
 		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {

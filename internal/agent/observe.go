@@ -42,7 +42,7 @@ func newMetrics(o Options) *metrics.Metrics {
 func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	a.log.Info("serving metrics and probes", logkey.Address, address)
 	err := web.Serve(ctx, address, web.Options{
-		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.attached.activeAttachment, Page: a.page(), Log: a.log,
+		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attached.activeAttachment, Page: a.page(), Log: a.log,
 	})
 	if err != nil {
 		a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)

@@ -65,7 +65,7 @@ func (h hardware) watch(ctx context.Context) {
 func (h hardware) applyMemory() {
 	nodes, err := sysfs.Memory(h.sys)
 	if err != nil {
-		h.log.Error("the memory of NUMA nodes cannot be read; what was known stays", logkey.Err, err)
+		h.log.Error("cannot read the memory of NUMA nodes; the last values stay", logkey.Err, err)
 		return
 	}
 	h.settings.applying.Lock()

@@ -18,7 +18,7 @@ import (
 // one.
 const originalsName = "originals.jsonl"
 
-// errInUse is why the originals cannot be restored beside a running agent.
+// errInUse refuses to restore the originals while an agent runs.
 var errInUse = errors.New("an agent is running on this state directory")
 
 // originals is the keeper's journal in a file. It logs the first of many
@@ -63,7 +63,7 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		s.log.Warn("the file of an earlier agent cannot be read", logkey.Err, err)
 	}
 	return func() error {
-		k.Originals.SaveNow() // what a full disk refused before
+		k.Originals.SaveNow() // retries a write that failed before, for instance on a full disk
 		return errors.Join(rest(), journal.Close())
 	}
 }
@@ -77,7 +77,7 @@ func (o *originals) Append(lines []byte) error {
 	return err
 }
 
-// Replace writes the file again, beside the old one.
+// Replace writes a new file next to the old one.
 func (o *originals) Replace(lines []byte) error {
 	err := o.Lines.Replace(lines)
 	o.report(err)

@@ -17,7 +17,7 @@ func (s *settings) active() []hook.Hook {
 	return active
 }
 
-// hooks says for every hook whether it is switched on and can take effect.
+// hooks lists for every hook whether it is on and can take effect.
 func (s *settings) hooks() []api.Hook {
 	on := map[string]hook.Info{}
 	for _, h := range s.active() {
@@ -53,7 +53,7 @@ func (s *settings) probeAgain(ctx context.Context) {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("hooks cannot be made anew", logkey.Err, err)
+			s.log.Error("hooks cannot be made again; the old ones stay", logkey.Err, err)
 		}
 	}
 }

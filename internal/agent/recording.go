@@ -69,7 +69,7 @@ func (n describedNode) Probe(feature string) lifecycle.Finding {
 	if f, known := n.Findings[feature]; known {
 		return f
 	}
-	return lifecycle.Finding{Why: "the recording does not say"}
+	return lifecycle.Finding{Why: "the recording has no such fact"}
 }
 
 func (n describedNode) Host() lifecycle.Host  { return n.Node.Host }
@@ -77,7 +77,7 @@ func (n describedNode) Unified() bool         { return n.Node.Unified }
 func (describedNode) MakeShared(string) error { return nil }
 
 // Replay decides the events of a recording again, under a configuration or, if that is
-// nil, the recorded one. It does no I/O beside the reader.
+// nil, the recorded one. It does no I/O except by the reader.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	report, err := recording.Replay(in, recording.Options{Another: another != nil, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 		var c config.Config

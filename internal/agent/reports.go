@@ -68,7 +68,7 @@ func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	}
 }
 
-// zones is what the node has and what of it is free.
+// zones returns the node's resources, and what is free of them.
 func (a *Agent) zones(d *deviceList) zones.Node {
 	n := nodeview.Zones(a.conductor)
 	n.AddDevices(d.all())
@@ -78,7 +78,7 @@ func (a *Agent) zones(d *deviceList) zones.Node {
 	return n
 }
 
-// reportable says why nothing is known yet that could be reported; nil where it is.
+// reportable returns why there is nothing to report yet; nil if there is.
 // Before the runtime's list is decided every CPU would look free. After a release they
 // are, and that is reported.
 func (a *Agent) reportable() (err error) {
@@ -87,7 +87,7 @@ func (a *Agent) reportable() (err error) {
 	}
 	a.conductor.View(func(v *nodeview.View) {
 		if v.Synced.IsZero() {
-			err = errors.New("what the runtime runs has not been taken over")
+			err = errors.New("the runtime's containers are not known yet")
 		}
 	})
 	return err

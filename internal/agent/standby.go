@@ -27,7 +27,7 @@ const (
 	remindOther = 5 * time.Minute
 )
 
-// neighbour is what is known of another agent on this node.
+// neighbour is another agent on this node.
 type neighbour struct {
 	log    *slog.Logger
 	lock   *nodelock.Lock // the locks against a second agent

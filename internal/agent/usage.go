@@ -26,7 +26,7 @@ const usageEvery = 15 * time.Second
 
 // usageMeter measures what the node and its pods use. It is a kube.Service.
 type usageMeter struct {
-	// gate says why pods are not known, so that nothing is measured; nil where they are.
+	// gate returns why pods are unknown, so that nothing is measured; nil if they are known.
 	gate  func() error
 	read  func() (nodemetric.Reading, error)
 	every time.Duration
@@ -45,7 +45,7 @@ type usageMeter struct {
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
 		gate: a.reportable, read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
-		note: func(err error) { a.log.Warn("what the node uses is not measured", logkey.Err, err) },
+		note: func(err error) { a.log.Warn("cannot measure the node's usage", logkey.Err, err) },
 	}
 }
 
@@ -114,7 +114,7 @@ func (m *usageMeter) take(r nodemetric.Reading, err error) {
 	m.changed = make(chan struct{})
 }
 
-// ready says why there is nothing to report; nil where there is.
+// ready returns why there is nothing to report; nil if there is.
 func (m *usageMeter) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *usageMeter) next() <-chan struct{} {
 	return m.changed
 }
 
-// readUsage reads what the node and its pods use. Pods that end meanwhile are left out.
+// readUsage reads the usage of the node and its pods, without pods that end meanwhile.
 func (a *Agent) readUsage() (nodemetric.Reading, error) {
 	r := nodemetric.Reading{At: time.Now(), Pods: map[nodemetric.Pod]nodemetric.Counter{}}
 	var err error

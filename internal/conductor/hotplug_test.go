@@ -137,7 +137,7 @@ func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {
 		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
-		if !c.started || len(told) != 1 || told[0].Seat == placement.Unclassified.String() {
+		if !c.started || len(told) != 1 || told[0].CPUGroup == placement.Unclassified.String() {
 			continue
 		}
 		text, err := tree.Read(c.dir(), lifecycle.CPUSetCPUs, "")
@@ -273,7 +273,7 @@ func (mo *model) copiedBeside() {
 	for _, c := range mo.live() {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		for _, e := range found {
-			if e.ID != c.ID || !c.started || e.Seat == placement.Unclassified.String() {
+			if e.ID != c.ID || !c.started || e.CPUGroup == placement.Unclassified.String() {
 				continue
 			}
 			for _, v := range e.Values {

@@ -89,7 +89,7 @@ func TestKubeletGivesOn(t *testing.T) {
 	create("new", "2")
 	for name, cpus := range map[string]string{"old": "1", "new": "2"} {
 		found, _ := nodeview.Explain(con, "shop", name, "c")
-		if len(found) != 1 || found[0].CPUs != cpus || found[0].Seat != placement.Own.String() || name == "new" && len(found[0].Problems) > 0 {
+		if len(found) != 1 || found[0].CPUs != cpus || found[0].CPUGroup != placement.Own.String() || name == "new" && len(found[0].Problems) > 0 {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

@@ -25,7 +25,7 @@ func (mo *model) told() map[string]string {
 	for _, c := range mo.live() {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		for _, e := range found {
-			all["seat of "+e.ID] = e.Seat
+			all["seat of "+e.ID] = e.CPUGroup
 			for _, v := range e.Values {
 				if v.Field == lifecycle.CPUSetMems.String() {
 					all["memory decided for "+e.ID] = v.Value
@@ -165,6 +165,6 @@ func (mo *model) unseen() bool {
 	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		return c.Annotations[conductor.RecordKey] == "" && mo.machine.OnlineOf(mo.effective(c)) == mo.machine.Online() &&
-			len(found) == 1 && found[0].Seat == "rest" && len(found[0].Problems) > 0
+			len(found) == 1 && found[0].CPUGroup == "rest" && len(found[0].Problems) > 0
 	})
 }

@@ -307,8 +307,10 @@ type HookServers struct {
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
-// Patience returns Timeout as a duration.
-func (h HookServers) Patience() time.Duration { return time.Duration(h.Timeout) * time.Millisecond }
+// TimeoutDuration returns Timeout as a duration.
+func (h HookServers) TimeoutDuration() time.Duration {
+	return time.Duration(h.Timeout) * time.Millisecond
+}
 
 // Interval returns Resync as a duration.
 func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }

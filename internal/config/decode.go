@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder puts YAML nodes into a Config. It goes on after a problem, so that
+// decoder decodes YAML nodes into a Config. It continues after a problem, so that
 // all come out at once, and remembers the line of every path for the checks
 // that follow.
 type decoder struct {
@@ -115,7 +115,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 
 func isNothing(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// describe says in people's words what a node is.
+// describe names the type of a node for messages.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// settle is how long a directory must be quiet before the file is read: a
-	// half-written file can be valid YAML that says less than was meant.
-	settle = 100 * time.Millisecond
-	// patience bounds settle in a directory that is never quiet.
-	patience = 2 * time.Second
+	// quietTime is how long a directory must be quiet before the file is read: a
+	// half-written file can be valid YAML with keys missing.
+	quietTime = 100 * time.Millisecond
+	// maxQuietWait bounds that wait in a directory that is never quiet.
+	maxQuietWait = 2 * time.Second
 	// recheck is how often the file is read without a notice of inotify: a watch
 	// ends with its directory, and some network file systems send no notices.
 	recheck = 10 * time.Second
@@ -48,7 +48,7 @@ type Follower struct {
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
 	r := following{Follower: f}
-	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: r.dirs, Look: r.look, Now: r.Now}.Run(ctx)
+	err := follow.Follower{Settle: quietTime, Patience: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Look: r.look, Now: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}

@@ -86,7 +86,7 @@ type merging struct {
 
 // add puts a layer above those before.
 func (m *merging) add(l Layer) {
-	// A document must say what it is: here alone no default applies.
+	// A document must have apiVersion and kind: these have no default.
 	m.config.APIVersion, m.config.Kind = "", ""
 	delete(m.set, "apiVersion")
 	delete(m.set, "kind")
@@ -108,7 +108,7 @@ func (m *merging) add(l Layer) {
 		m.replace(path, place{l.Name, line})
 		if l.Shared && slices.Contains(fileOnly(), path) {
 			m.problems = append(m.problems, Problem{
-				File: l.Name, Line: line, Path: path, What: "is read from the node's own file alone; set it there",
+				File: l.Name, Line: line, Path: path, What: "takes effect only in the node's own file; set it there",
 			})
 		}
 	}

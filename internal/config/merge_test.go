@@ -54,7 +54,7 @@ func TestMergeRefuses(t *testing.T) {
 		{"a value of a lower layer", []config.Layer{file("f", "log: {level: loud}\n"), shared("c", "strict: true\n")}, []string{"f:3: log.level: is"}},
 		{"a value of a list that came later", []config.Layer{file("f", "dialects: []\n"), shared("c", "strict: true\ndialects: [nobody]\n")}, []string{"c:4: dialects[0]: is"}},
 		{"how the server is found", []config.Layer{file("f", ""), shared("c", "cluster: {enabled: false}\npaths: {state: /x}\n")}, []string{
-			"c:3: cluster: is read from the node's own file alone", "c:4: paths: is read from the node's own file alone",
+			"c:3: cluster: takes effect only in the node's own file", "c:4: paths: takes effect only in the node's own file",
 		}},
 		{"a layer of a newer version", []config.Layer{{Name: "c", Data: []byte("apiVersion: trimtab.io/v9\nkind: Config\n")}, file("f", "")}, []string{`c:1: apiVersion: is "trimtab.io/v9"`}},
 		{"a layer that says not what it is", []config.Layer{file("f", ""), {Name: "c", Data: []byte("strict: true\n")}, file("g", "")}, []string{"c:1: apiVersion: is missing", "c:1: kind: is missing"}},

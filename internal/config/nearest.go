@@ -45,7 +45,7 @@ func distance(a, b string) int {
 	return rows[1][len(b)]
 }
 
-// suggest says which valid key an unknown one is nearest to. A key that is
+// suggest returns the valid key that is nearest to an unknown one. A key that is
 // unlike its would-be siblings but valid elsewhere was put in the wrong place.
 func suggest(parent, key string, siblings []string) string {
 	near, d := nearest(key, siblings)

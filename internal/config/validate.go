@@ -22,7 +22,7 @@ const maxSocketPath = 107
 
 var socketPath = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
 
-// allowed says for people what the rule asks for, where choices do not.
+// allowed describes the valid values in messages, for rules without choices.
 func (r rule) allowed() string {
 	if r.max != 0 {
 		return fmt.Sprintf("%d to %d", r.min, r.max)
@@ -91,7 +91,7 @@ func checkVariables(variables []string) []Problem {
 		name, _, _ := strings.Cut(text, "=")
 		if first, twice := seen[name]; twice && first != text {
 			problems = append(problems, Problem{
-				Path: fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), What: fmt.Sprintf("is %s, and %s is there already", quoteShort(text), quoteShort(first)),
+				Path: fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), What: fmt.Sprintf("is %s, but %s has this name already", quoteShort(text), quoteShort(first)),
 			})
 		}
 		seen[name] = text
@@ -107,7 +107,7 @@ func (k KubeletClient) check() []Problem {
 	}
 	https := strings.HasPrefix(k.URL, "https://")
 	if (k.CertFile == "") != (k.KeyFile == "") {
-		report("certFile", "goes with keyFile: set both or neither")
+		report("certFile", "needs keyFile: set both or neither")
 	}
 	for _, needs := range []struct {
 		key string
@@ -199,7 +199,7 @@ func namespaces(s string) string {
 	return ""
 }
 
-// selector is what is wrong with a label selector.
+// selector returns what is wrong with a label selector.
 func selector(s string) string {
 	if _, err := labels.Parse(s); err != nil {
 		return fmt.Sprintf("is %s, which is no label selector: %v", quoteShort(s), err)

@@ -21,11 +21,11 @@ type Rollout struct {
 	Change  *Change
 	// Pause is how long a node is watched before the next; Patience is how long an agent
 	// may take to apply a configuration.
-	Pause, Patience time.Duration
+	Pause, AgentTimeout time.Duration
 	// Timeout is how long an agent may take to answer.
 	Timeout time.Duration
-	// Say is called with a message for each step.
-	Say func(text string, args ...any)
+	// Progress is called with a message for each step.
+	Progress func(text string, args ...any)
 }
 
 // Stopped is the error of an incomplete rollout.
@@ -183,7 +183,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 	if err := r.watch(ctx, n, before.Violations, pause); err != nil {
 		return err
 	}
-	r.Say("node %s has it", n.Name)
+	r.Progress("node %s has it", n.Name)
 	return nil
 }
 
@@ -193,14 +193,14 @@ func (r *Rollout) finish(ctx context.Context) error {
 		if err := r.Change.Apply(ctx); err != nil {
 			return err
 		}
-		r.Say("ConfigMap %s has it for all nodes", r.Change.Target.Name())
+		r.Progress("ConfigMap %s has it for all nodes", r.Change.Target.Name())
 	}
 	for _, n := range r.Change.Nodes {
 		// Wait first: without the node's own ConfigMap the agent would return to the old configuration.
 		if err := r.taken(ctx, n, r.Change.Target.Name()); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		if err := r.Change.Maps.back(ctx, n.Name); err != nil {
+		if err := r.Change.Maps.restore(ctx, n.Name); err != nil {
 			return err
 		}
 	}

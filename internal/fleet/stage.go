@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// rolling is the annotation of a node's ConfigMap during a rollout: its content before,
+// rolloutAnnotation is the annotation of a node's ConfigMap during a rollout: its content before,
 // and the id of the rollout.
-const rolling = "trimtab.io/rollout"
+const rolloutAnnotation = "trimtab.io/rollout"
 
 // stage is the value of the annotation.
 type stage struct {
@@ -32,7 +32,7 @@ type stage struct {
 // staged returns the stage of a node; ok is false for a node that no rollout has changed.
 func (m *Maps) staged(node string) (stage, bool) {
 	var s stage
-	text := m.annotation(configmaps.Node(node), rolling)
+	text := m.annotation(configmaps.Node(node), rolloutAnnotation)
 	if text == "" {
 		return s, false
 	}
@@ -63,25 +63,25 @@ func (s stage) mark(o *unstructured.Unstructured) {
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes[rolling] = string(text)
+	notes[rolloutAnnotation] = string(text)
 	o.SetAnnotations(notes)
 }
 
-// back restores a node's ConfigMap to its content before the rollout.
-func (m *Maps) back(ctx context.Context, node string) error {
+// restore restores a node's ConfigMap to its content before the rollout.
+func (m *Maps) restore(ctx context.Context, node string) error {
 	s, has := m.staged(node)
 	switch {
 	case !has:
 		return nil
 	case s.Sum != sum(m.Text(configmaps.Node(node))):
 		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
-			"then run this again", m.Namespace, configmaps.Node(node), rolling)
+			"then run this again", m.Namespace, configmaps.Node(node), rolloutAnnotation)
 	case s.Before == nil:
 		return m.remove(ctx, configmaps.Node(node))
 	}
 	return m.put(ctx, configmaps.Node(node), *s.Before, func(o *unstructured.Unstructured) {
 		notes := o.GetAnnotations()
-		delete(notes, rolling)
+		delete(notes, rolloutAnnotation)
 		o.SetAnnotations(notes)
 	})
 }
@@ -99,7 +99,7 @@ func (m *Maps) Abort(ctx context.Context) ([]string, error) {
 		if _, has := m.staged(node); !is || !has {
 			continue
 		}
-		if err := m.back(ctx, node); err != nil {
+		if err := m.restore(ctx, node); err != nil {
 			return done, err
 		}
 		done = append(done, node)

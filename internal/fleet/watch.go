@@ -48,7 +48,7 @@ func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
 // status reads an agent's status. A single lost answer does not stop the rollout: it
 // repeats the call for Patience.
 func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
-	late := time.Now().Add(r.Patience)
+	late := time.Now().Add(r.AgentTimeout)
 	for {
 		s, err := r.ask(ctx, n)
 		var lost *Unreachable
@@ -70,7 +70,7 @@ func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
 // taken waits until a node's agent has applied the present version of a ConfigMap.
 func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
 	layer, version := r.Change.Maps.version(name)
-	late := time.Now().Add(r.Patience)
+	late := time.Now().Add(r.AgentTimeout)
 	for {
 		s, err := r.status(ctx, n)
 		if err != nil {
@@ -81,7 +81,7 @@ func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("the agent has not applied %s within %s: kubectl trimtab status %s", layer, r.Patience, n.Name)
+			return fmt.Errorf("the agent has not applied %s within %s: kubectl trimtab status %s", layer, r.AgentTimeout, n.Name)
 		}
 		if !sleep.For(ctx, time.Second) {
 			return errInterrupted

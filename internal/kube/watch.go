@@ -57,7 +57,7 @@ func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
 			note(err)
 			return w, err
 		},
-	}}, &unstructured.Unstructured{}, told{h}, cache.ReflectorOptions{Name: s.Resource.Resource})
+	}}, &unstructured.Unstructured{}, storeAdapter{h}, cache.ReflectorOptions{Name: s.Resource.Resource})
 	r.RunWithContext(ctx)
 }
 
@@ -69,27 +69,27 @@ type listFirst struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is called by the reflector.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// told passes on what a reflector stores.
-type told struct{ h Handler }
+// storeAdapter passes what a reflector stores on to a Handler.
+type storeAdapter struct{ h Handler }
 
-func (t told) Add(o any) error    { return t.changed(o) }
-func (t told) Update(o any) error { return t.changed(o) }
+func (t storeAdapter) Add(o any) error    { return t.changed(o) }
+func (t storeAdapter) Update(o any) error { return t.changed(o) }
 
-func (t told) changed(o any) error {
+func (t storeAdapter) changed(o any) error {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		t.h.Changed(u)
 	}
 	return nil
 }
 
-func (t told) Delete(o any) error {
+func (t storeAdapter) Delete(o any) error {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		t.h.Gone(u)
 	}
 	return nil
 }
 
-func (t told) Replace(all []any, _ string) error {
+func (t storeAdapter) Replace(all []any, _ string) error {
 	var objects []*unstructured.Unstructured
 	for _, o := range all {
 		if u, ok := o.(*unstructured.Unstructured); ok {
@@ -101,4 +101,4 @@ func (t told) Replace(all []any, _ string) error {
 }
 
 // Resync does nothing: the handler keeps the objects.
-func (t told) Resync() error { return nil }
+func (t storeAdapter) Resync() error { return nil }

@@ -180,10 +180,10 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	}
 	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)
 	if !ctr.Alive() {
-		s.Seat = "none"
+		s.CPUGroup = "none"
 		return s
 	}
-	s.Seat, s.SeatWhy = ctr.Assignment.Pool.String(), ctr.Assignment.Why
+	s.CPUGroup, s.SeatWhy = ctr.Assignment.Pool.String(), ctr.Assignment.Why
 	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
 	s.Values = v.values(ctr.ID, v.State.Values(ctr))
 	return s

@@ -214,7 +214,7 @@ func (n *node) start(p *pod, ref scenario.Ref) {
 	delete(n.waiting, ref)
 	reported := n.explain(ref)
 	var owned topology.Set
-	if reported.Seat == "exclusive" {
+	if reported.CPUGroup == "exclusive" {
 		ids, err := topology.ParseList(reported.CPUs)
 		n.must("CPUs it owns", err)
 		owned = topology.SetOf(ids...)

@@ -56,7 +56,7 @@ func (n *node) blame(p *pod, format string, args ...any) {
 
 // summary is the agent's status of a container, in one line.
 func summary(c api.Container) string {
-	text := c.Seat + " " + c.CPUs
+	text := c.CPUGroup + " " + c.CPUs
 	for _, q := range c.Problems {
 		text += "; " + q.Reason
 	}

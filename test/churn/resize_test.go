@@ -56,7 +56,7 @@ func (n *node) resize(p *pod) {
 	owned := topology.SetOf(ids...)
 	n.observer.resized(p.ref(), owned)
 	switch {
-	case reported.Seat != "exclusive":
+	case reported.CPUGroup != "exclusive":
 		n.blame(p, "%s lost its CPUs by a resize: %+v", p.ref(), reported)
 	case p.kind.all && owned == before:
 	case owned == before && before.Len() != cpus && len(reported.Problems) == 0:
@@ -81,7 +81,7 @@ func (n *node) resize(p *pod) {
 func (n *node) owning(p *pod) api.Container {
 	main := n.explain(p.ref().In("main"))
 	for _, c := range p.ctrs {
-		if reported := n.explain(p.ref().In(c.Name)); reported.Seat == "exclusive" {
+		if reported := n.explain(p.ref().In(c.Name)); reported.CPUGroup == "exclusive" {
 			reported.Problems = append(reported.Problems, main.Problems...)
 			return reported
 		}

@@ -446,7 +446,7 @@ func (s *storm) start(p *pod, ref scenario.Ref) {
 // owns returns the CPUs that a container owns by the agent's status.
 func (s *storm) owns(ref scenario.Ref) topology.Set {
 	found, ok := s.agent.Source().Explain(ref.Names())
-	if !ok || len(found) != 1 || found[0].Seat != "exclusive" {
+	if !ok || len(found) != 1 || found[0].CPUGroup != "exclusive" {
 		return topology.Set{}
 	}
 	ids, err := topology.ParseList(found[0].CPUs)

@@ -111,7 +111,7 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 	c.PodSpec = config.PodSpec{}
 	n.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: n.kernel, Version: v}, Look: 10 * time.Millisecond,
+		Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: n.kernel, Version: v}, PollInterval: 10 * time.Millisecond,
 		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(kernel), nil },
 	})
 	if err != nil {

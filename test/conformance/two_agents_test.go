@@ -111,7 +111,7 @@ func (s *sharedRuntime) startAgent(name, attach, shared string, change func(*con
 	r := &attachedAgent{s: s, name: name, attach: attach, config: c, ended: make(chan error, 1)}
 	r.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("agent", name),
-		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, Look: 10 * time.Millisecond,
+		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, PollInterval: 10 * time.Millisecond,
 		CgroupDir: s.cgroups, Sweep: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(s.tree), nil },
 	})
 	if err != nil {

@@ -155,8 +155,8 @@ func reported(agent status.Source) (owned, cpus map[string]string) {
 		owned[g.Pod+"/"+g.Container] = g.CPUs
 	}
 	for _, c := range n.Containers {
-		if c.Seat != "none" {
-			cpus[c.Pod+"/"+c.Name] = c.Seat + " " + c.CPUs
+		if c.CPUGroup != "none" {
+			cpus[c.Pod+"/"+c.Name] = c.CPUGroup + " " + c.CPUs
 		}
 	}
 	return owned, cpus

@@ -246,7 +246,7 @@ func (p *player) explain(s recordedStep) {
 		got := "nothing"
 		all, _ := nodeview.Explain(p.con, parts[0], parts[1], parts[2])
 		for _, c := range all {
-			got = fmt.Sprintf("%s, %s, %s", c.State, c.Seat, c.CPUs)
+			got = fmt.Sprintf("%s, %s, %s", c.State, c.CPUGroup, c.CPUs)
 			for _, v := range c.Values {
 				if !v.Applied {
 					unapplied = append(unapplied, v.Field+": "+v.Note)

@@ -33,8 +33,8 @@ const component = "trimtab"
 // agents may refuse the same ConfigMap at once.
 const spread = 5 * time.Second
 
-// known bounds the event objects whose counts are kept.
-const known = 1024
+// maxCounted bounds the event objects whose counts are kept.
+const maxCounted = 1024
 
 // Run writes events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
@@ -96,14 +96,14 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 	switch {
 	case err == nil:
 		r.done(p, Written)
-		if len(r.written) > known {
+		if len(r.written) > maxCounted {
 			clear(r.written) // their next events count from one
 		}
 		if p.about.Version == "" {
 			r.written[name] += p.count
 		}
 		return nil
-	case hopeless(err):
+	case permanent(err):
 		r.done(p, Refused)
 		r.client.Log.Warn("the API server refused an event", logkey.Kind, p.about.Kind, logkey.Namespace, p.about.Namespace,
 			logkey.Pod, p.about.Name, logkey.Reason, string(p.reason), logkey.Err, err)
@@ -128,9 +128,9 @@ func (r *Recorder) done(p *pending, result string) {
 	r.queue = slices.Delete(r.queue, i, i+1)
 }
 
-// hopeless reports whether the same request would fail again: the namespace is being
+// permanent reports whether the same request would fail again: the namespace is being
 // deleted, a policy refuses the request, or the object is invalid.
-func hopeless(err error) bool {
+func permanent(err error) bool {
 	return kerrors.IsForbidden(err) || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) ||
 		kerrors.IsRequestEntityTooLargeError(err)
 }

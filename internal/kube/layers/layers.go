@@ -19,9 +19,9 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
-// quiet is how long objects must be unchanged before they are passed on: `kubectl
+// debounce is how long objects must be unchanged before they are passed on: `kubectl
 // apply` of two ConfigMaps writes one after the other.
-const quiet = 300 * time.Millisecond
+const debounce = 300 * time.Millisecond
 
 // Seen is the configuration for this node in the API server.
 type Seen struct {
@@ -69,20 +69,20 @@ const (
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	services := []kube.Service{
-		following{w, mapsOf, kube.Selection{
+		resourceWatch{w, mapsOf, kube.Selection{
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: mapsOf}, Namespace: w.client.Namespace, Labels: configmaps.Label,
 		}},
-		following{w, nodesOf, kube.Selection{
+		resourceWatch{w, nodesOf, kube.Selection{
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: nodesOf}, Fields: "metadata.name=" + w.client.Node,
 		}},
-		handing{w},
+		forwarder{w},
 	}
 	for _, o := range w.also {
 		s := kube.Selection{Resource: o.resource}
 		if o.named {
 			s.Fields = "metadata.name=" + w.client.Node
 		}
-		services = append(services, installed{following{w, o.resource.Resource, s}})
+		services = append(services, installed{resourceWatch{w, o.resource.Resource, s}})
 	}
 	kube.Run(ctx, services...)
 }
@@ -151,11 +151,11 @@ func (w *Watch) change(do func()) {
 	}
 }
 
-// handing passes the content on after changes.
-type handing struct{ *Watch }
+// forwarder passes the content on after changes.
+type forwarder struct{ *Watch }
 
 // Run passes content on until ctx ends.
-func (h handing) Run(ctx context.Context) {
+func (h forwarder) Run(ctx context.Context) {
 	still := time.NewTimer(time.Hour)
 	defer still.Stop()
 	for {
@@ -163,7 +163,7 @@ func (h handing) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.dirty:
-			still.Reset(quiet)
+			still.Reset(debounce)
 		case <-still.C:
 			if s, ok := h.seen(); ok {
 				h.take(s)
@@ -172,8 +172,8 @@ func (h handing) Run(ctx context.Context) {
 	}
 }
 
-// following is the watch of one resource.
-type following struct {
+// resourceWatch is the watch of one resource.
+type resourceWatch struct {
 	*Watch
 
 	resource  string
@@ -181,7 +181,7 @@ type following struct {
 }
 
 // Run watches the resource until ctx ends.
-func (f following) Run(ctx context.Context) {
+func (f resourceWatch) Run(ctx context.Context) {
 	f.selection.Note = func(err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -191,7 +191,7 @@ func (f following) Run(ctx context.Context) {
 }
 
 // All implements kube.Handler.
-func (f following) All(objects []*unstructured.Unstructured) {
+func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 	f.change(func() {
 		f.listed[f.resource] = true
 		if f.resource == mapsOf {
@@ -205,11 +205,11 @@ func (f following) All(objects []*unstructured.Unstructured) {
 }
 
 // Changed implements kube.Handler.
-func (f following) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
+func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
 
 // Gone implements kube.Handler. The labels of a deleted Node stay in use: the node is
 // registered again, or ends.
-func (f following) Gone(o *unstructured.Unstructured) {
+func (f resourceWatch) Gone(o *unstructured.Unstructured) {
 	f.change(func() {
 		if f.resource == mapsOf {
 			delete(f.maps, o.GetName())
@@ -219,7 +219,7 @@ func (f following) Gone(o *unstructured.Unstructured) {
 }
 
 // keep stores the needed part of an object. The caller holds mu.
-func (f following) keep(o *unstructured.Unstructured) {
+func (f resourceWatch) keep(o *unstructured.Unstructured) {
 	if f.resource == topologies {
 		koordinator.Foreign(o)
 		o = &unstructured.Unstructured{Object: map[string]any{"metadata": o.Object["metadata"]}}

@@ -97,7 +97,7 @@ func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 const again = 10 * time.Minute
 
 // installed watches a resource of a CRD when the CRD exists. Without it, the check is rare.
-type installed struct{ following }
+type installed struct{ resourceWatch }
 
 // Run watches until ctx ends.
 func (i installed) Run(ctx context.Context) {
@@ -110,7 +110,7 @@ func (i installed) Run(ctx context.Context) {
 		pause := time.Minute
 		switch {
 		case err == nil:
-			i.following.Run(ctx)
+			i.resourceWatch.Run(ctx)
 			return
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 			pause = again

@@ -27,12 +27,12 @@ type Troubles struct {
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
-	said map[events.About]map[events.Reason][]string
+	recorded map[events.About]map[events.Reason][]string
 }
 
 // NewTroubles makes the service.
 func NewTroubles(n Node, to Recorder) *Troubles {
-	return &Troubles{node: n, to: to, Debounce: debounce, said: map[events.About]map[events.Reason][]string{}}
+	return &Troubles{node: n, to: to, Debounce: debounce, recorded: map[events.About]map[events.Reason][]string{}}
 }
 
 // Run records events until ctx ends.
@@ -70,18 +70,18 @@ func (t *Troubles) read(journal []api.Event, lost uint64) {
 		}
 	}
 	for about, f := range all {
-		t.say(about, f)
+		t.record(about, f)
 	}
 	// Forget ended pods. A rejected one returns with its next event.
-	maps.DeleteFunc(t.said, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
+	maps.DeleteFunc(t.recorded, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
 }
 
-// say records the texts that were not recorded yet.
-func (t *Troubles) say(about events.About, f found) {
-	if t.said[about] == nil {
-		t.said[about] = map[events.Reason][]string{}
+// record records the texts that were not recorded yet.
+func (t *Troubles) record(about events.About, f found) {
+	if t.recorded[about] == nil {
+		t.recorded[about] = map[events.Reason][]string{}
 	}
-	said := t.said[about]
+	said := t.recorded[about]
 	for _, reason := range slices.Sorted(maps.Keys(f)) {
 		var fresh []string
 		for _, text := range f[reason] {

@@ -28,7 +28,7 @@ func TestSaidOnce(t *testing.T) {
 		{events.HookFailed: {"x"}},
 		{events.HookFailed: {"x", "z"}},
 	} {
-		s.say(about, f)
+		s.record(about, f)
 	}
 	if want := "[p HookFailed x p RequestRefused y p HookFailed x | z]"; fmt.Sprint(to) != want {
 		t.Errorf("said %v, want %s", to, want)

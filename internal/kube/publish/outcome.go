@@ -18,16 +18,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// count changes the numbers of the row.
+// count changes the counters of the row.
 func (p *Publisher) count(change func(*api.ClusterPart)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.row)
 }
 
-// tell says how the report stands, in the status and, where the reason is another
-// than before, in the log.
-func (p *Publisher) tell(state string, why error) {
+// setState sets the state of the report in status. It logs a reason that differs from the
+// last one.
+func (p *Publisher) setState(state string, why error) {
 	p.mu.Lock()
 	before := p.row.Error
 	p.row.State, p.row.Error, p.row.LeftTo, p.row.Note = state, "", "", ""
@@ -45,21 +45,21 @@ func (p *Publisher) tell(state string, why error) {
 	}
 }
 
-// tellDone says that the object is as it should be, and what it lacks all the same.
+// tellDone sets the state of an object that is up to date, and notes what it still lacks.
 func (p *Publisher) tellDone(state string) {
-	p.tell(state, nil)
+	p.setState(state, nil)
 	if p.report.Note != nil {
 		note := p.report.Note()
 		p.count(func(r *api.ClusterPart) { r.Note = note })
 	}
 }
 
-// failed notes a request without success, and returns the pause after it: what the server
-// asks for, or twice the last one.
+// failed notes a failed request, and returns the pause after it: what the server
+// requests, or twice the last one.
 func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {
 	p.fails++
 	p.count(func(r *api.ClusterPart) { r.Failed++ })
-	next = min(p.pace.Retry<<min(p.fails-1, 16), p.pace.Again)
+	next = min(p.pace.Retry<<min(p.fails-1, 16), p.pace.CheckInterval)
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		next = max(next, time.Duration(seconds)*time.Second)
 	}
@@ -67,11 +67,11 @@ func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bo
 	if apierrors.IsForbidden(err) {
 		why = fmt.Errorf("%w; give the agent's account the chart's ClusterRole, or switch the report off", why)
 	}
-	p.tell("not written", why)
+	p.setState("not written", why)
 	return jittered(next), false
 }
 
-// absent notes that the server has no such kind, and says which versions it has.
+// absent notes that the server does not have the kind, and lists the versions that it has.
 func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool) {
 	p.seen, p.fails = nil, 0
 	r := p.report.Resource
@@ -80,17 +80,17 @@ func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool)
 	case err != nil:
 		return p.failed("find the versions of "+r.Group, err)
 	case len(versions) == 0:
-		p.tell("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or switch the report off", r.Resource, r.Group))
+		p.setState("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or switch the report off", r.Resource, r.Group))
 	case slices.Contains(versions, r.Version):
-		p.tell("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or switch the report off", r.GroupVersion(), r.Resource))
+		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or switch the report off", r.GroupVersion(), r.Resource))
 	default:
-		p.tell("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer one", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
+		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer one", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
 	}
-	return jittered(p.pace.Again), false
+	return jittered(p.pace.CheckInterval), false
 }
 
-// served asks which versions of the report's group there are; none without an error
-// where the group is not known.
+// served lists the versions of the report's group; none, without an error, for an
+// unknown group.
 func (p *Publisher) served(ctx context.Context) ([]string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.client.Server, "/")+"/apis/"+p.report.Resource.Group, nil)
 	if err != nil {
@@ -126,14 +126,14 @@ func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
 	p.seen, p.fails = nil, 0
 	const what = "it writes the object %s; to have the agent write it, end that program and delete the object"
 	before := p.Row().LeftTo
-	p.tell("left to "+other, nil)
+	p.setState("left to "+other, nil)
 	p.count(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
 	if before != other {
 		p.log.Info("an object is left to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
 	}
-	return jittered(p.pace.Again), false
+	return jittered(p.pace.CheckInterval), false
 }
 
-// jittered is a pause of about the same length, so that the agents of many nodes do
-// not come at once.
+// jittered returns a pause of about the same length, so that the agents of many nodes
+// do not send requests at once.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

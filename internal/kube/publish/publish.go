@@ -25,58 +25,58 @@ import (
 
 const status = "status"
 
-// Manager is our name among the writers of an object's fields.
+// Manager is our field manager.
 const Manager = "trimtab"
 
-// Report says what object is written. It is cluster scoped and named like the node.
+// Report describes the object to write. It is cluster scoped and has the node's name.
 type Report struct {
 	Kind     string
 	Resource schema.GroupVersionResource
-	// Key is the field whose writer the object belongs to, such as zones or
+	// Key is the field whose writer owns the object, such as zones or
 	// status.topologyZone.
 	Key string
-	// Status: the object has its status as a subresource, and that is written there.
+	// Status: the CRD has the subresource status, so the status is written there.
 	Status bool
-	// Later is a field that an older version of the object lacks: an update through
+	// Later is a field that an older API version of the object lacks: an update in
 	// that version removes it; "" for none.
 	Later string
-	// Make returns annotations and fields at the top of the object; of the metadata,
-	// labels are taken.
+	// Make returns the annotations and the top-level fields of the object; of a field
+	// metadata, only labels are used.
 	Make func() (annotations map[string]string, fields map[string]any)
-	// Read gets the object whenever it is read; nil for nobody.
+	// Read gets the object whenever it is read; may be nil.
 	Read func(*unstructured.Unstructured)
-	// Node gets the labels of the Node, before Make and whenever the object is read; nil
-	// for nobody.
+	// Node gets the labels of the Node, before Make and whenever the object is read; may
+	// be nil.
 	Node func(labels map[string]string)
-	// Note says what the object lacks that it should have, and why, "" for nothing; nil
-	// for a report without such things.
+	// Note returns what the object should have and lacks, and why; "" for nothing. It may
+	// be nil.
 	Note func() string
-	// Ready says why there is nothing to report yet; nil where there is.
+	// Ready returns why there is nothing to report yet; nil if there is.
 	Ready func() error
 	// Changed returns a channel that is closed when Make may return something else.
 	Changed func() <-chan struct{}
 }
 
-// Pace is how often is written and looked. The zero value has the usual times.
+// Pace has the pauses between reads and writes. The zero value means the defaults.
 type Pace struct {
-	// Spread is the longest pause before the first request, 30 s: agents of a
-	// thousand nodes that start at once come one after the other.
+	// Spread is the longest pause before the first request, 30 s: a
+	// thousand agents that start at once do not write at once.
 	Spread time.Duration
-	// Rest is the shortest time between two writes, 2 s.
-	Rest time.Duration
-	// Again is how often the object is read to see what others did to it, 5 min; and
-	// how often a CRD is looked for that is not there.
-	Again time.Duration
+	// MinInterval is the shortest time between two writes, 2 s.
+	MinInterval time.Duration
+	// CheckInterval is how often the object is read to find changes by others, and how often
+	// to check for a missing CRD: 5 min.
+	CheckInterval time.Duration
 	// Retry is the first pause after a failure, 1 s; each is twice as long as the one
 	// before, up to Again.
 	Retry time.Duration
 }
 
 const (
-	debounce = 200 * time.Millisecond // changes come in groups: a sandbox, its containers
-	patience = 30 * time.Second       // for one request
-	// recompute is how often Make is called without a change that was notified, such
-	// as that of a device plugin. The server is asked only if something is new.
+	debounce       = 200 * time.Millisecond // changes come in groups: a sandbox, its containers
+	requestTimeout = 30 * time.Second       // for one request
+	// recompute is how often Make is called without a notification, for instance for a
+	// change of a device plugin. A request is sent only if the result is new.
 	recompute = time.Minute
 )
 
@@ -84,7 +84,7 @@ func (p Pace) orUsual() Pace {
 	for _, d := range []struct {
 		of    *time.Duration
 		usual time.Duration
-	}{{&p.Spread, 30 * time.Second}, {&p.Rest, 2 * time.Second}, {&p.Again, 5 * time.Minute}, {&p.Retry, time.Second}} {
+	}{{&p.Spread, 30 * time.Second}, {&p.MinInterval, 2 * time.Second}, {&p.CheckInterval, 5 * time.Minute}, {&p.Retry, time.Second}} {
 		if *d.of <= 0 {
 			*d.of = d.usual
 		}
@@ -99,25 +99,25 @@ type Publisher struct {
 	pace   Pace
 	log    *slog.Logger
 
-	// Of Run's goroutine alone:
+	// Used only by Run's goroutine:
 	uid   string                     // of the Node; "" for not known
-	seen  *seen                      // nil for not known
+	seen  *lastObject                // nil for not known
 	fails int                        // in a row
 	found *unstructured.Unstructured // by the last look; nil for no object
-	// lost says what another program removed last; "" for nothing.
+	// lost says which field another program removed last; "" for none.
 	lost string
 
 	mu  sync.Mutex // guards all below
 	row api.ClusterPart
 }
 
-// seen is the object when it was read or written last.
-type seen struct {
+// lastObject is the object as it was last read or written.
+type lastObject struct {
 	wish string         // what it was to be
 	ours map[string]any // those of its fields that are ours, as they were
 	at   time.Time
-	// live is the whole object: the next write is made of it without reading it again,
-	// and refused where another changed it since. It is nil where it is to be read.
+	// live is the whole object. The next write is made from it without another read, and
+	// the server refuses it if the object has changed. nil: read it first.
 	live *unstructured.Unstructured
 }
 
@@ -147,22 +147,22 @@ func (p *Publisher) Run(ctx context.Context) {
 		}
 		rest := debounce + rand.N(debounce)
 		if p.seen != nil {
-			rest = max(rest, time.Until(p.seen.at.Add(p.pace.Rest)))
+			rest = max(rest, time.Until(p.seen.at.Add(p.pace.MinInterval)))
 		}
 		sleep.For(ctx, rest)
 	}
 }
 
-// round brings the object up to date. It returns when to come again, and whether a
-// change is a reason to come earlier.
+// round updates the object. It returns the pause before the next round, and whether a
+// change ends that pause.
 func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) {
 	if err := p.report.Ready(); err != nil {
-		p.tell("waits: "+err.Error(), nil)
+		p.setState("waits: "+err.Error(), nil)
 		return p.pace.Retry, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	due := p.seen == nil || time.Since(p.seen.at) >= p.pace.Again
+	due := p.seen == nil || time.Since(p.seen.at) >= p.pace.CheckInterval
 	if p.uid == "" || due && p.report.Node != nil {
 		if err := p.findNode(ctx); err != nil {
 			return p.failed("read the Node "+p.client.Node, err)
@@ -176,7 +176,7 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 	wish := string(text)
 	if s := p.seen; s != nil && s.wish == wish && !due {
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
-		return min(time.Until(s.at.Add(p.pace.Again)), recompute), true
+		return min(time.Until(s.at.Add(p.pace.CheckInterval)), recompute), true
 	}
 	object := p.object(annotations, fields)
 	if p.seen != nil && !due && p.seen.live != nil {
@@ -186,7 +186,7 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 		}
 		p.seen.live = nil
 	}
-	if next, done := p.look(ctx, object, wish); done {
+	if next, done := p.readObject(ctx, object, wish); done {
 		return next, p.fails == 0 && p.seen != nil
 	}
 	if p.uid == "" { // it is gone, as its Node is, or was
@@ -196,7 +196,7 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 	return next, wakes
 }
 
-// findNode reads the UID that the object's owner reference has, and the labels.
+// findNode reads the Node's UID, for the object's owner reference, and its labels.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
@@ -209,7 +209,7 @@ func (p *Publisher) findNode(ctx context.Context) error {
 	return nil
 }
 
-// object is what is applied: no field that is not ours.
+// object returns the object to apply: it has only our fields.
 func (p *Publisher) object(annotations map[string]string, fields map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, v := range fields {
@@ -229,8 +229,8 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	return o
 }
 
-// look reads the object. done says that there is nothing to write.
-func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
+// readObject reads the object. done: there is nothing to write.
+func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
 	if p.found = live; err != nil {
@@ -262,7 +262,7 @@ func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured,
 		p.keep(wish, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		p.tellDone("up to date" + p.lost)
-		return p.pace.Again, true
+		return p.pace.CheckInterval, true
 	}
 	if _, has := live.Object[p.report.Later]; p.report.Later != "" && !has && ownsKey(live, p.report.Key) {
 		p.lost = fmt.Sprintf("; %s had been removed by an update through an older version, by %s", p.report.Later, throughOther(live, p.report.Resource.Version))
@@ -276,8 +276,8 @@ func (p *Publisher) look(ctx context.Context, object *unstructured.Unstructured,
 	return 0, false
 }
 
-// forgetVersions takes the writers through other versions off an object's list of
-// writers, if there are any. With a field that their version lacks, the API server
+// forgetVersions removes the entries of other API versions from an object's managed
+// fields. With an entry whose version lacks a field of ours, the API server
 // refuses every apply with an internal error (Kubernetes 1.36: "failed to prune
 // fields ... field not declared in schema").
 func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstructured) error {
@@ -294,8 +294,8 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	return err
 }
 
-// apply writes the object. What another program writes is a conflict, and stays. stale says that the object is not what
-// it was when it was read or written last, so that it has to be read.
+// apply writes the object. A field of another program is a conflict, and stays. stale: the object has
+// changed since it was last read or written, so it must be read.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
@@ -315,7 +315,7 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 	return next, wakes, false
 }
 
-// applied notes what the server made of the object.
+// applied stores the object that the server returned.
 func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
 	want := p.part(object)
 	ours := part(live, want)
@@ -323,15 +323,15 @@ func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string
 	p.count(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lost
 	if lacks := missing(ours, want.Object); lacks != "" {
-		p.tell(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
-		return p.pace.Again, true
+		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
+		return p.pace.CheckInterval, true
 	}
 	p.tellDone(state)
-	return p.pace.Again, true
+	return p.pace.CheckInterval, true
 }
 
-// write applies an object, and its status where that is a subresource. Then all else of
-// an object that is there already is its maker's.
+// write applies an object, and its status if that is a subresource. In an existing object
+// we own only the status then.
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
 	if !p.report.Status {
@@ -351,7 +351,7 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 	return live, err
 }
 
-// since is an object that is written only if nobody wrote or deleted it since it was seen.
+// since returns an object that the server writes only if it has not changed since it was read.
 func (p *Publisher) since(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if p.seen == nil || p.seen.live == nil {
 		return object
@@ -362,7 +362,7 @@ func (p *Publisher) since(object *unstructured.Unstructured) *unstructured.Unstr
 	return out
 }
 
-// part is what of an object is ours where it is there already.
+// part returns our fields of an existing object.
 func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if !p.report.Status {
 		return object
@@ -376,5 +376,5 @@ func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstru
 
 func (p *Publisher) keep(wish string, ours map[string]any, live *unstructured.Unstructured) {
 	p.found = live
-	p.fails, p.seen = 0, &seen{wish: wish, ours: ours, at: time.Now(), live: live}
+	p.fails, p.seen = 0, &lastObject{wish: wish, ours: ours, at: time.Now(), live: live}
 }

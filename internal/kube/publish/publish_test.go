@@ -20,7 +20,7 @@ var zonesOf = schema.GroupResource{Group: "g", Resource: "zones"}
 // TestPauses: pauses after failures grow up to the longest, and are not shorter than
 // the server asks for.
 func TestPauses(t *testing.T) {
-	p := New(&kube.Client{Log: slog.New(slog.DiscardHandler)}, Report{Kind: "Zones"}, Pace{Retry: time.Second, Again: time.Minute})
+	p := New(&kube.Client{Log: slog.New(slog.DiscardHandler)}, Report{Kind: "Zones"}, Pace{Retry: time.Second, CheckInterval: time.Minute})
 	near := func(got, want time.Duration) bool { return got >= want*9/10 && got <= want*11/10+1 }
 	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		want := time.Duration(seconds) * time.Second

@@ -105,7 +105,7 @@ func publisher(t *testing.T, r Report) (*Publisher, *server, *string) {
 		r.Make = func() (map[string]string, map[string]any) { return nil, map[string]any{"value": *value} }
 	}
 	c := &kube.Client{Dynamic: d, Node: "n1", Server: web.URL, HTTP: web.Client(), Log: slog.New(slog.DiscardHandler)}
-	return New(c, r, Pace{Again: time.Hour}), s, value
+	return New(c, r, Pace{CheckInterval: time.Hour}), s, value
 }
 
 // TestOneRequest: an object that nobody else touches is read once, and written by one request each time.

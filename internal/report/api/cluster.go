@@ -17,7 +17,7 @@ type Cluster struct {
 	// Events counts events by what became of them: written, limited (their object had
 	// too many), full (newer ones took their place) and refused by the API server.
 	Events map[string]uint64 `json:"events,omitempty"`
-	// Config is what of the configuration is from there; nil where it is not asked.
+	// Config is the configuration from there; nil if it is not read.
 	Config *ClusterConfig `json:"config,omitempty"`
 }
 
@@ -38,8 +38,8 @@ type ClusterPart struct {
 	Failed  uint64 `json:"failed"`
 }
 
-// Told says it in words, with the reason.
-func (p ClusterPart) Told() string {
+// Text is the state with its reason, for people.
+func (p ClusterPart) Text() string {
 	if why := cmp.Or(p.Error, p.Note); why != "" {
 		return p.State + ": " + why
 	}

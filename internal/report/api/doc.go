@@ -1,3 +1,3 @@
-// Package api has the words of the status protocol: what is asked of the agent, and
-// what it answers as JSON. It has types alone: neither a server nor tables for people.
+// Package api has the types of the status protocol: what clients ask the agent, and
+// what it answers as JSON. It has neither a server nor tables.
 package api

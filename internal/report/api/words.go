@@ -23,9 +23,9 @@ type Node struct {
 	ConfigFile  string    `json:"configFile,omitempty"`
 	ConfigGen   uint64    `json:"configGeneration"`
 	ConfigError string    `json:"configError,omitempty"` // why a newer file is not in force
-	// NotReady is why /readyz says no; "" while the agent is ready.
+	// NotReady is why /readyz fails; "" while the agent is ready.
 	NotReady string `json:"notReady,omitempty"`
-	// Unsaved are state files that lack what a restart would need, with the reason.
+	// Unsaved are state files that could not be written, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released: everything was given back, and nothing is decided.
 	Released    bool         `json:"released,omitempty"`
@@ -33,7 +33,7 @@ type Node struct {
 	CPUs        NodeCPUs     `json:"cpus"`
 	Hooks       []Hook       `json:"hooks,omitempty"`
 	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
-	// Grants tell the devices Kubernetes granted.
+	// Grants is the source of the devices that the kubelet assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
 	// KubeletCPUs says how it is known which CPUs the kubelet gave away; "" where
 	// the agent decides.
@@ -42,7 +42,7 @@ type Node struct {
 	HookServers *HookServers `json:"hookServers,omitempty"`
 	// NRIHost serves NRI to plugins of others; nil where it is off.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
-	// Cluster is what is done through the API server; nil without cluster.enabled.
+	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
 	// Contested are files that others have written behind our back, the most
@@ -65,25 +65,25 @@ type SpecSource struct {
 	NoCPUs string `json:"noCPUs,omitempty"`
 }
 
-// TellsCPUs says how it is known which CPUs the kubelet gave away, where this
+// CPUSource says how it is known which CPUs the kubelet gave away, where this
 // source is the kubelet's PodResources API.
-func (s SpecSource) TellsCPUs() string {
+func (s SpecSource) CPUSource() string {
 	if s.Up && s.NoCPUs == "" {
 		return "reported by the " + string(s.Name)
 	}
 	return "inferred from what the kubelet asks of the runtime: " + s.NoCPUs
 }
 
-// State says it in words, with the reason.
+// State is the state with its reason, for people.
 func (s SpecSource) State() string {
-	told := fmt.Sprintf("%d pods", s.Pods)
+	pods := fmt.Sprintf("%d pods", s.Pods)
 	switch {
 	case s.Up && s.Error != "":
-		return "answers, " + told + "; " + s.Error
+		return "answers, " + pods + "; " + s.Error
 	case s.Up:
-		return "answers, " + told
+		return "answers, " + pods
 	case s.Pods > 0:
-		return s.Error + "; " + told + " known from before"
+		return s.Error + "; " + pods + " known from before"
 	}
 	return s.Error
 }
@@ -95,7 +95,7 @@ type Hook struct {
 	Finding lifecycle.Finding `json:"effective"`
 }
 
-// Effective says it in words, with the reason.
+// Effective is the effect with its reason, for people.
 func (h Hook) Effective() string {
 	s := map[lifecycle.Support]string{
 		lifecycle.Supported: "effective", lifecycle.NotSupported: "not effective", lifecycle.Unknown: "unknown",
@@ -126,7 +126,7 @@ type HookServer struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// State says it in words, with the reason.
+// State is the state with its reason, for people.
 func (h HookServer) State() string {
 	s := fmt.Sprintf("%s, %d stages, %s on failure", h.Endpoint, len(h.Stages), h.Policy)
 	switch {
@@ -210,7 +210,7 @@ type Container struct {
 	Class     string              `json:"class"`
 	ClassFrom string              `json:"classFrom,omitempty"`
 	QoS       string              `json:"qos"`  // Kubernetes QoS class
-	Seat      string              `json:"seat"` // exclusive, or the pool it sits in
+	CPUGroup  string              `json:"seat"` // exclusive, or the pool it sits in
 	CPUs      string              `json:"cpus"`
 	SeatWhy   string              `json:"seatWhy,omitempty"`
 	Facts     []Fact              `json:"facts,omitempty"` // in Explain alone
@@ -255,7 +255,7 @@ type Missing string
 const (
 	NotYet        Missing = "not yet"        // its cgroup does not exist, or it is on its way
 	NoCgroup      Missing = "no cgroup"      // it runs, and its cgroup does not exist
-	NotCarried    Missing = "not carried"    // the attachment has no words for it
+	NotCarried    Missing = "not carried"    // the attachment cannot set it
 	Ceded         Missing = "ceded"          // left to another plugin
 	CreateOnly    Missing = "create only"    // the container was created without it
 	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
@@ -279,7 +279,7 @@ type Summary struct {
 	PoolMembers   map[string]int    // live containers, by pool
 	Exclusive     int               // CPUs
 	WithoutCgroup int               // containers that run and have no cgroup in this tree
-	Kernel        map[string]uint64 // values handed to the kernel, by what became of them
+	Kernel        map[string]uint64 // values written to the kernel, by result
 	Drift         map[string]uint64 // values repaired after another program changed them, by setting
 	Ceded         map[string]int    // values left to others who write them, by setting
 	Contested     map[string]int    // values that others keep changing and that are kept, by setting
@@ -291,7 +291,7 @@ type Summary struct {
 	HookServers map[string]bool
 	// NRIPlugins are the plugins of the NRI host: true for those that are connected.
 	NRIPlugins map[string]bool
-	// Cluster is what is done through the API server; nil without cluster.enabled.
+	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster *Cluster
 }
 

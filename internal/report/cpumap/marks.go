@@ -24,7 +24,7 @@ const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 // entry is one explained mark of a map.
 type entry struct{ mark, pod, text string } // pod is empty for a pool
 
-// Mark is what stands for some CPUs, and whose they are.
+// Mark is the character for some CPUs, and their owner.
 type Mark struct {
 	Mark string
 	Pod  string // that owns them alone, as namespace/name; empty for a pool
@@ -49,7 +49,7 @@ func Marks(c api.NodeCPUs) []Mark {
 	return all
 }
 
-// Map says which mark each CPU has.
+// Map has the mark of each CPU.
 type Map struct {
 	marks  map[int]string
 	pods   map[int]string // who owns a CPU alone
@@ -130,7 +130,7 @@ func (p *Map) paint(ids []int, o entry) {
 	p.legend = append(p.legend, o)
 }
 
-// CPUs reads a list the agent sent; what it cannot be read as is not drawn.
+// CPUs parses a list that the agent sent; a malformed one is not drawn.
 func CPUs(list string) []int {
 	ids, err := topology.ParseList(list)
 	if err != nil {

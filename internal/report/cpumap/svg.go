@@ -183,7 +183,7 @@ func (d *drawing) core(ids []int, x, y int) int {
 	return x + svgGap
 }
 
-// meaning is what a mark stands for.
+// meaning describes a mark.
 func (d *drawing) meaning(mark string) string {
 	for _, o := range d.who.legend {
 		if o.mark == mark {
@@ -200,7 +200,7 @@ func fill(mark string) string {
 	return svgOwners[strings.Index(letters, mark)%len(svgOwners)]
 }
 
-// legend says what the marks stand for.
+// legend describes the marks.
 func (d *drawing) legend(c api.NodeCPUs) {
 	for _, o := range d.who.legend {
 		d.y += svgLine

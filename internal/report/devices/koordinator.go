@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// LeftOut is the annotation of a Device that says what is not in it, and why.
+// LeftOut is the annotation of a Device that lists what it lacks, and why.
 const LeftOut = "trimtab.io/left-out"
 
 // Labels of a Node by which NVIDIA's gpu-feature-discovery says what its library tells of the GPUs.
@@ -51,7 +51,7 @@ func (i Inventory) Device(labels map[string]string) (annotations map[string]stri
 	return map[string]string{LeftOut: i.Lacks(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
 }
 
-// Lacks says what the Device does not have, and why; "" for nothing.
+// Lacks describes what the Device lacks, and why; "" for nothing.
 func (i Inventory) Lacks(labels map[string]string) string {
 	var out []string
 	if len(i.GPUs) > 0 {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Inventory is what a node has.
+// Inventory are the devices of a node.
 type Inventory struct {
 	GPUs   []GPU  // in order of minor number
 	Driver string // version of the GPUs' driver; "" for not known
@@ -102,23 +102,23 @@ func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	return nil
 }
 
-// readGPU reads one GPU, or says why it is left out.
+// readGPU reads one GPU, or returns why it is left out.
 func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	information, err := fs.ReadFile(proc, path.Join(gpusDir, bus, "information"))
 	if err != nil {
 		return g, err.Error()
 	}
-	said := map[string]string{}
+	fields := map[string]string{}
 	for line := range strings.Lines(string(information)) {
 		key, value, _ := strings.Cut(line, ":")
-		said[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		fields[strings.TrimSpace(key)] = strings.TrimSpace(value)
 	}
-	g.Model, g.UUID = said["Model"], said["GPU UUID"]
-	if g.Minor, err = strconv.Atoi(said["Device Minor"]); err != nil || g.Minor < 0 {
+	g.Model, g.UUID = fields["Model"], fields["GPU UUID"]
+	if g.Minor, err = strconv.Atoi(fields["Device Minor"]); err != nil || g.Minor < 0 {
 		return g, "its driver names no minor number"
 	}
 	switch {
-	case said["GPU Excluded"] == "Yes":
+	case fields["GPU Excluded"] == "Yes":
 		return g, "its driver excludes it"
 	case g.UUID == "" || strings.Contains(g.UUID, "?"):
 		return g, "its driver names no UUID before the GPU is used: start nvidia-persistenced"
@@ -242,7 +242,7 @@ func (i *Inventory) leaveOut(what, bus, why string) {
 	i.Missing = append(i.Missing, fmt.Sprintf("%s %s: %s", what, bus, why))
 }
 
-// list names what a directory has, in order; nothing where there is none.
+// list names the entries of a directory, sorted; none if it does not exist.
 func list(of fs.FS, dir string) (out []string, err error) {
 	entries, err := fs.ReadDir(of, dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,7 +22,7 @@ const (
 	Unknown Result = "could not tell"
 )
 
-// Check is what one look at the node showed.
+// Check is the result of one check of the node.
 type Check struct {
 	Name   string `json:"check"`
 	Result Result `json:"result"`
@@ -38,11 +38,11 @@ type Report struct {
 	Checks   []Check `json:"checks"`
 }
 
-// Options say where to look.
+// Options configure the checks.
 type Options struct {
 	// HostRoot is where the node's root directory is mounted: "/" on the node.
 	HostRoot string
-	// Endpoint is the runtime's CRI socket; "" looks at the usual places.
+	// Endpoint is the runtime's CRI socket; "" means the usual places.
 	Endpoint string
 	// KubeletRoot is the kubelet's directory, as a path on the node.
 	KubeletRoot string
@@ -55,7 +55,7 @@ type Options struct {
 	// Grants asks which devices and CPUs were granted; nil for no question.
 	Grants func(ctx context.Context, c config.PodSpec) api.SpecSource
 
-	// owner says whose a file is; tests cannot give files away.
+	// owner returns a file's owner; a field, because tests cannot chown.
 	owner func(fs.FileInfo) (uid, gid int)
 }
 

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// maxRead bounds what is read of one file.
+// maxRead limits how much of a file is read.
 const maxRead = 4 << 20
 
 // host is a node's file tree, seen at a root. Paths are those of the node;
 // symbolic links stay inside, so that a link to /run is the node's /run.
 type host struct {
 	root string
-	// owner says whose a file is; tests cannot give files away.
+	// owner returns a file's owner; a field, because tests cannot chown.
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
@@ -109,7 +109,7 @@ func (h host) glob(pattern string) []string {
 	return out
 }
 
-// owner returns whose a file is.
+// owner returns a file's owner.
 func owner(info fs.FileInfo) (uid, gid int) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid), int(s.Gid)

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// manager is what can be seen of one of the kubelet's resource managers.
+// manager is the policy of one of the kubelet's resource managers.
 type manager struct {
 	policy string // as it runs, where that is known; else as configured
 	where  string
@@ -45,7 +45,7 @@ func (k kubelet) manager(key, flag, state string) manager {
 		if f := regexp.MustCompile(regexp.QuoteMeta(flag) + `[= ]"?([^"\s]+)`).FindSubmatch(data); f != nil {
 			return string(f[1]), nil
 		}
-		return "", errNotSaid
+		return "", errNoPolicy
 	})
 	m.read(k, "config.yaml", func(data []byte) (string, error) {
 		var all map[string]any
@@ -56,8 +56,8 @@ func (k kubelet) manager(key, flag, state string) manager {
 	return m
 }
 
-// errNotSaid is of a file that says nothing, not even that there is a default.
-var errNotSaid = errors.New("not said")
+// errNoPolicy is of a file that says nothing, not even that there is a default.
+var errNoPolicy = errors.New("no policy in it")
 
 // read takes a policy from a file in the kubelet's directory, where none is known yet.
 func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
@@ -70,7 +70,7 @@ func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, er
 	if err == nil {
 		policy, err = policyOf(data)
 	}
-	if err != nil && m.err == nil && !errors.Is(err, errNotSaid) {
+	if err != nil && m.err == nil && !errors.Is(err, errNoPolicy) {
 		m.err, m.file = err, file
 	}
 	m.seen = m.seen || err == nil || policy != ""
@@ -144,7 +144,7 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 	}
 	if kubelets {
 		if source := granted(); source != nil {
-			found += "; which containers have some is " + source.TellsCPUs()
+			found += "; which containers have some is " + source.CPUSource()
 		}
 		return ch.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkProxy reports whether the proxy's socket is there.
+// checkProxy reports whether the proxy's socket exists.
 func checkProxy(c Check, h host, path string) Check {
 	if bad, some := c.socket(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
 		return bad
@@ -14,7 +14,7 @@ func checkProxy(c Check, h host, path string) Check {
 	return c.ok("serves at %s", path)
 }
 
-// socket is what is wrong with a socket of the agent's that a key names.
+// socket checks a socket of the agent's that a key names.
 func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// setting is one key of a TOML file, as it stands there.
+// setting is one key of a TOML file.
 type setting struct {
 	table []string // with the key's own dots
 	key   string

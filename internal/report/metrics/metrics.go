@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Build is what trimtab_build_info says.
+// Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
 // Labels are values known beforehand: their series start at 0, so that the
@@ -41,7 +41,7 @@ type Metrics struct {
 	kernel   []string
 	counted  []family
 
-	// By kind, so that counting an event looks nothing up.
+	// By kind, so that counting an event needs no lookup.
 	events  [lifecycle.Inform + 1]prometheus.Counter
 	seconds [lifecycle.Inform + 1]prometheus.Observer
 
@@ -151,7 +151,7 @@ func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
 	m.decisions.Observe(decision.Seconds())
 }
 
-// Refused counts what was asked for and not granted.
+// Refused counts requests that were not granted.
 func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
 // HookError counts a hook's problem.

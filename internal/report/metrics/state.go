@@ -158,7 +158,7 @@ func one(of func(now) float64) func(now, put) {
 	return func(n now, put put) { put(of(n)) }
 }
 
-// ofCluster reads what is done through the API server, if anything is.
+// ofCluster reads the state of the API server's services, if there are any.
 func ofCluster(of func(*api.Cluster, put)) func(now, put) {
 	return func(n now, put put) {
 		if n.Cluster != nil {
@@ -191,7 +191,7 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// state collects what is read from the state.
+// state collects the metrics that are read from the state.
 type state struct {
 	summary func() api.Summary
 	kernel  []string

@@ -11,7 +11,7 @@ type Usage struct {
 	Bytes int64
 }
 
-// Counter is what the kernel says at one moment: CPU time used so far, memory in use.
+// Counter is the kernel's count at one moment: CPU time used so far, memory in use.
 type Counter struct {
 	CPU   time.Duration
 	Bytes int64
@@ -21,7 +21,7 @@ type Counter struct {
 // nobody says.
 type Pod struct{ Namespace, Name, UID, QoS, Priority string }
 
-// Reading is what was read of a node at one moment.
+// Reading has the counters of a node at one moment.
 type Reading struct {
 	At   time.Time
 	Node Counter
@@ -136,7 +136,7 @@ func podsUsage(all []Reading) map[Pod]Usage {
 	if len(all) == 0 {
 		return out
 	}
-	for p := range all[len(all)-1].Pods { // those that are there now
+	for p := range all[len(all)-1].Pods { // the present pods
 		if m := ofPod(all, p); len(m) > 1 {
 			out[p] = mean(m)
 		}

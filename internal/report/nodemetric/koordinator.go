@@ -70,8 +70,8 @@ func u(of Usage) map[string]any {
 	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(of.Milli, 10) + "m", "memory": strconv.FormatInt(of.Bytes, 10)}}
 }
 
-// PolicyOf reads what Koordinator's manager wants of a NodeMetric's spec. What it does
-// not say, or not as it should, is as usual.
+// PolicyOf reads what Koordinator's manager wants of a NodeMetric's spec. Missing or invalid
+// fields get the defaults.
 func PolicyOf(object map[string]any) Policy {
 	spec, _ := object["spec"].(map[string]any)
 	wanted, _ := spec["metricCollectPolicy"].(map[string]any)

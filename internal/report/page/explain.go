@@ -70,7 +70,7 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 	e.About = place(n.CPUs, id)
 	users := runningOn(n, id)
 	for _, c := range users {
-		if c.Seat == "exclusive" && c.SeatWhy != "" && term.Clean(c.Pod) == who.Pod {
+		if c.CPUGroup == "exclusive" && c.SeatWhy != "" && term.Clean(c.Pod) == who.Pod {
 			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Name+": "+c.SeatWhy))
 		}
 		if who.Kind == "own" && term.Clean(c.Pod) != who.Pod && c.CPUs != "" {
@@ -82,7 +82,7 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// place says where a CPU is.
+// place describes where a CPU is.
 func place(c api.NodeCPUs, id int) []string {
 	for _, n := range c.Nodes {
 		if !slices.Contains(cpumap.CPUs(n.CPUs), id) {
@@ -140,14 +140,14 @@ func explainPool(which string, n api.Node) (explanation, bool) {
 	e.About = []string{"CPUs that a pod owns are in no pool; a CPU may be in several pools."}
 	if class, _, _ := strings.Cut(p.Name, " "); p.Class != "" {
 		e.About = append(e.About, "Its containers are of class "+term.Clean(p.Class)+".")
-		e.Tables = append(e.Tables, containers("Containers in pools of this class", seated(n, class)))
+		e.Tables = append(e.Tables, containers("Containers in pools of this class", containersOf(n, class)))
 	}
 	return e, true
 }
 
-func seated(n api.Node, seat string) (in []api.Container) {
+func containersOf(n api.Node, seat string) (in []api.Container) {
 	for _, c := range n.Containers {
-		if c.Seat == seat {
+		if c.CPUGroup == seat {
 			in = append(in, c)
 		}
 	}
@@ -189,7 +189,7 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// explainOwner says what a pod owns.
+// explainOwner lists what a pod owns.
 func explainOwner(which string, n api.Node) (explanation, bool) {
 	e := explanation{Title: "Pod " + which, Verdict: verdict{Good: true}}
 	var own, away []int

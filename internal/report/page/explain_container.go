@@ -46,7 +46,7 @@ func about(c api.Container) explanation {
 	return e
 }
 
-// inForce says whether a container has what it was promised, and why it has these CPUs.
+// inForce explains whether a container's values are in force, and why it has these CPUs.
 func inForce(c api.Container) verdict {
 	missing := 0
 	for _, v := range slices.Concat(c.Values, c.PodValues) {
@@ -54,9 +54,9 @@ func inForce(c api.Container) verdict {
 			missing++
 		}
 	}
-	cpus := "It runs on CPUs " + c.CPUs + " of pool " + term.Clean(c.Seat) + "."
+	cpus := "It runs on CPUs " + c.CPUs + " of pool " + term.Clean(c.CPUGroup) + "."
 	switch {
-	case c.Seat == "exclusive":
+	case c.CPUGroup == "exclusive":
 		cpus = "It owns CPUs " + c.CPUs + "."
 	case c.CPUs == "":
 		cpus = "It has no CPUs: it does not run."
@@ -107,7 +107,7 @@ func values(caption string, list []api.Value) table {
 }
 
 func facts(list []api.Fact) table {
-	t := table{Caption: "What is known of it", Head: []string{"Fact", "Value", "From"}}
+	t := table{Caption: "Facts", Head: []string{"Fact", "Value", "From"}}
 	for _, f := range list {
 		from := string(f.From)
 		if f.Note != "" {

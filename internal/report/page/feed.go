@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// period is how often a stream says how busy CPUs are.
+	// period is how often a stream sends the load of CPUs.
 	period = 2 * time.Second
-	// settle is the shortest time between two readings of the agent's state, however much happens.
-	settle = 500 * time.Millisecond
+	// minInterval is the shortest time between two reads of the agent's state.
+	minInterval = 500 * time.Millisecond
 	// stale is how old a reading may become where no event happened: values can change without one.
 	stale = 10 * time.Second
 	// mostStreams is how many streams may be open: each costs memory.
 	mostStreams = 8
 )
 
-// Source is what the page asks the agent for.
+// Source is the agent's side of the page.
 type Source interface {
 	Status() api.Node
 	// Explain returns the containers of a pod, or one of them.
@@ -47,7 +47,7 @@ type feed struct {
 	current
 }
 
-// current is what the streams send; it is forgotten with the last of them.
+// current is the state that the streams send; nil without a stream.
 type current struct {
 	seq     uint64 // of state
 	readAt  time.Time
@@ -71,7 +71,7 @@ type frame struct {
 	more               <-chan struct{}
 }
 
-// mark is what a stream has sent.
+// mark is the last state that a stream has sent.
 type mark struct{ state, use uint64 }
 
 // join counts a stream; false where there are enough.
@@ -104,7 +104,7 @@ func (f *feed) status(ctx context.Context) api.Node {
 	return f.node
 }
 
-// frame returns what a stream that has sent so much lacks.
+// frame returns what a stream with this mark has not sent yet.
 func (f *feed) frame(ctx context.Context, sent mark) frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +142,7 @@ func (f *feed) readState(ctx context.Context) {
 		happened = true
 	default:
 	}
-	if f.seq > 0 && (age < settle || !happened && age < stale) {
+	if f.seq > 0 && (age < minInterval || !happened && age < stale) {
 		return
 	}
 	// The channel is fetched first: what happens while the state is read closes it.

@@ -159,7 +159,7 @@ func rowsOf(n api.Node) []row {
 	for _, c := range n.Containers {
 		r := row{
 			ID: idOf(c), Pod: term.Clean(c.Pod), Name: term.Clean(c.Name), State: term.Clean(c.State), Class: term.Clean(c.Class),
-			QoS: term.Clean(c.QoS), Seat: term.Clean(c.Seat), CPUs: c.CPUs, Values: len(c.Values) + len(c.PodValues), Problems: len(c.Problems),
+			QoS: term.Clean(c.QoS), Seat: term.Clean(c.CPUGroup), CPUs: c.CPUs, Values: len(c.Values) + len(c.PodValues), Problems: len(c.Problems),
 		}
 		for _, v := range slices.Concat(c.Values, c.PodValues) {
 			if !v.Applied {

@@ -18,14 +18,14 @@ import (
 // Path is where the page is.
 const Path = "/page/"
 
-// files are what a browser loads; all of it is in this program.
+// files are the files that a browser loads, embedded in this program.
 //
 //go:embed files
 var files embed.FS
 
 const (
-	// patience is how long a client may take to read one message; one that is slower is dropped.
-	patience = 5 * time.Second
+	// clientTimeout is how long a client may take to read one message; one that is slower is dropped.
+	clientTimeout = 5 * time.Second
 	// mostQuestions is how many explanations are made at a time.
 	mostQuestions = 4
 	// longest is how long a question may be: names of namespace, pod and container, and an id.
@@ -36,7 +36,7 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Options say whose page it is.
+// Options configure the page.
 type Options struct {
 	Source Source
 	// Node is the node's name.
@@ -140,7 +140,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encode(e)) // a client that went away is the only thing that can go wrong
+	_, _ = w.Write(encode(e)) // fails only if the client has disconnected
 }
 
 func (p *Page) answer(r *http.Request) (explanation, bool) {
@@ -168,7 +168,7 @@ func (p *Page) picture(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// stream sends the state and its changes as server-sent events until the client goes, or is too slow.
+// stream sends the state and its changes as server-sent events until the client disconnects, or is too slow.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	if !p.feed.join() {
 		w.Header().Set("Retry-After", "10")
@@ -195,7 +195,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 // pause waits for the next moment to send: at once when something happened, but not more often than states are read.
 // It reports false when ctx ends.
 func pause(ctx context.Context, more <-chan struct{}) bool {
-	least, most := time.NewTimer(settle), time.NewTimer(period)
+	least, most := time.NewTimer(minInterval), time.NewTimer(period)
 	defer least.Stop()
 	defer most.Stop()
 	select {
@@ -219,7 +219,7 @@ type stream struct {
 }
 
 func (s stream) send(f frame) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.control.SetWriteDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return err
 	}
 	for _, m := range []struct {

@@ -89,8 +89,8 @@ func small() api.Node {
 			Pools:  []api.Pool{{Name: "shared", Class: "shared", CPUs: "1,4-7", Members: 1}},
 		},
 		Containers: []api.Container{
-			{Pod: "shop/db", Name: "main", ID: "c1", State: "running", Class: "dedicated", QoS: "Guaranteed", Seat: "exclusive", CPUs: "2-3", SeatWhy: "chosen: the only core that holds all"},
-			{Pod: "shop/web", Name: "main", ID: "c2", State: "running", Class: "shared", QoS: "Burstable", Seat: "shared", CPUs: "1,4-7", Values: []api.Value{{Field: "cpuset.cpus", Value: "1,4-7", Applied: true}}},
+			{Pod: "shop/db", Name: "main", ID: "c1", State: "running", Class: "dedicated", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "2-3", SeatWhy: "chosen: the only core that holds all"},
+			{Pod: "shop/web", Name: "main", ID: "c2", State: "running", Class: "shared", QoS: "Burstable", CPUGroup: "shared", CPUs: "1,4-7", Values: []api.Value{{Field: "cpuset.cpus", Value: "1,4-7", Applied: true}}},
 		},
 	}
 }
@@ -404,7 +404,7 @@ func TestSlowReader(t *testing.T) {
 	w := watch(t, s.URL)
 	defer w.body.Close()
 	w.next(t, "state")
-	for end := time.Now().Add(4 * patience); ; {
+	for end := time.Now().Add(4 * clientTimeout); ; {
 		w.next(t, "use")
 		p.feed.mu.Lock()
 		left := p.feed.streams

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// verdict says in one sentence whether something is as it should be, and then why.
+// verdict is a sentence that says whether something is in order, and the reasons.
 type verdict struct {
 	Good    bool     `json:"good"`
 	Text    string   `json:"text"`
@@ -21,7 +21,7 @@ type verdict struct {
 // mostNamed is how many problems of pods the verdict names.
 const mostNamed = 5
 
-// judge says whether all is well on a node. What waits for a container to start is no fault.
+// judge returns the verdict on a node. A value that waits for a container's start is no fault.
 func judge(n api.Node) verdict {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, term.Clean(fmt.Sprintf(format, args...))) }
@@ -114,7 +114,7 @@ func missing(n api.Node) int {
 	return max(0, all)
 }
 
-// factsOf says what a node is, in short clauses.
+// factsOf describes a node, in short clauses.
 func factsOf(n api.Node) []string {
 	online := cpumap.CPUs(n.CPUs.Online)
 	facts := []string{

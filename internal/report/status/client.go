@@ -25,7 +25,7 @@ type Unreachable struct {
 	Err  error
 }
 
-// Error says what is wrong and what to do about it.
+// Error returns the message: the fault and what to do.
 func (u *Unreachable) Error() string { return u.Hint }
 
 // Unwrap returns the cause.
@@ -88,7 +88,7 @@ func (c *Client) Explain(ctx context.Context, namespace, pod, container string) 
 	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
 }
 
-// Events hands each event after sequence number since to take, oldest first.
+// Events passes each event after sequence number since to take, oldest first.
 // With follow it goes on until ctx ends, which is no error, or the agent does.
 func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}

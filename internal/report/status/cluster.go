@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// cluster writes what is done through the API server.
+// cluster prints the state of the API server's services.
 func cluster(head io.Writer, c *api.Cluster, o Options) {
 	if c == nil {
 		return
@@ -28,7 +28,7 @@ func cluster(head io.Writer, c *api.Cluster, o Options) {
 	}
 	fmt.Fprintf(head, "API server\t%s\n", server)
 	for _, p := range c.Parts {
-		told := term.Clean(p.Name + ": " + p.Told())
+		told := term.Clean(p.Name + ": " + p.Text())
 		if p.Error != "" {
 			told = o.alarm(told)
 		}

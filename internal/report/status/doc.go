@@ -1,3 +1,3 @@
-// Package status tells people what the agent decided: a root-only Unix socket
+// Package status reports what the agent decided: a root-only Unix socket
 // serving JSON, and the client of it. It decides nothing.
 package status

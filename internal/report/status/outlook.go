@@ -57,7 +57,7 @@ func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, erro
 func RenderOutlook(w io.Writer, out api.Outlook) error {
 	var b bytes.Buffer
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
-		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy)}
+		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}
 	})
 	values(&b, out.Containers)
 	for _, r := range out.Rejected {

@@ -28,14 +28,14 @@ func record(w http.ResponseWriter, r *http.Request, src Source) {
 	}
 	w.Header().Set("Content-Type", "application/jsonlines")
 	out := http.NewResponseController(w)
-	// The client is gone, or the agent ends: nobody reads what went wrong.
-	_ = can.Record(r.Context(), r.URL.Query().Get("withoutEnv") == "true", patient{w}, out.Flush)
+	// The client has disconnected, or the agent ends: nobody would read the error.
+	_ = can.Record(r.Context(), r.URL.Query().Get("withoutEnv") == "true", timeoutWriter{w}, out.Flush)
 }
 
-// patient is an answer that gives the client patience to read each line.
-type patient struct{ http.ResponseWriter }
+// timeoutWriter is an answer that gives the client patience to read each line.
+type timeoutWriter struct{ http.ResponseWriter }
 
-func (p patient) Write(line []byte) (int, error) {
+func (p timeoutWriter) Write(line []byte) (int, error) {
 	deadline(p.ResponseWriter)
 	return p.ResponseWriter.Write(line)
 }

@@ -33,7 +33,7 @@ func (c *Client) Release(ctx context.Context) (api.Released, error) {
 	return ask[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
 }
 
-// RenderReleased prints what was given back and what was not.
+// RenderReleased prints what was restored and what was not.
 func RenderReleased(w io.Writer, r api.Released) error {
 	fmt.Fprintf(w, "%d values given back, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
 	t := table(w)

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Options are how things are shown to people.
+// Options configure the output.
 type Options struct {
 	Color bool
 	Now   time.Time // for ages
@@ -55,7 +55,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	return send(w, &b)
 }
 
-// alarms writes what is wrong with the agent as a whole.
+// alarms prints the faults of the agent as a whole.
 func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed := func(label string, texts []string, then string) {
 		for _, text := range texts {
@@ -66,7 +66,7 @@ func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed("not in force", lines(n.ConfigError), "")
 	alarmed("not saved", n.Unsaved, "")
 	if n.Released {
-		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
+		fmt.Fprintf(head, "released\t%s\n", o.alarm("everything was restored; the agent decides nothing until it is restarted"))
 	}
 	if n.Standby != "" {
 		alarmed("standby", []string{n.Standby}, "")
@@ -174,7 +174,7 @@ func containers(w io.Writer, all []api.Container, o Options) {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
 		return []string{
-			term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs),
+			term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs),
 			fmt.Sprintf("%d/%d", applied, all), problems,
 		}
 	})
@@ -218,8 +218,8 @@ func explainHead(w io.Writer, c api.Container) {
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
 	seat := dash(c.CPUs)
-	if c.Seat != "" {
-		seat += " (" + term.Clean(c.Seat) + ")"
+	if c.CPUGroup != "" {
+		seat += " (" + term.Clean(c.CPUGroup) + ")"
 	}
 	if c.SeatWhy != "" {
 		seat += ": " + term.Clean(c.SeatWhy)
@@ -311,7 +311,7 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 	return send(w, &b)
 }
 
-// alarm marks what needs a look, where colour can.
+// alarm marks a fault, if the output has colour.
 func (o Options) alarm(s string) string { return term.Ink{On: o.Color}.Paint(term.BoldRed, s) }
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

@@ -27,7 +27,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func sample() api.Node {
 	lsr := api.Container{
 		Pod: "db/redis-0", Name: "redis", ID: "c1", State: "running", Class: "dedicated",
-		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", Seat: "exclusive", CPUs: "4-7",
+		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "4-7",
 		SeatWhy: "assigned by the scheduler",
 		Values: []api.Value{
 			{Field: "cpuset.cpus", Value: "4-7", Channel: "nri create", Applied: true,
@@ -42,7 +42,7 @@ func sample() api.Node {
 	sidecar.Name, sidecar.ID, sidecar.Values = "exporter", "c2", nil
 	batch := api.Container{
 		Pod: "batch/job-1", Name: "work", ID: "c3", State: "created", Class: "reclaimed", QoS: "BestEffort",
-		Seat: "reclaimed", CPUs: "2-3,8-15",
+		CPUGroup: "reclaimed", CPUs: "2-3,8-15",
 		Values: []api.Value{{Field: "env X", Value: "a\x1b[31m\tb", Channel: "nri create", Applied: true, Note: "kernel later",
 			Why: lifecycle.Reason{Hook: "gpu"}}},
 		Problems: []lifecycle.Problem{

@@ -13,16 +13,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/web"
 )
 
-// patience is how long a client may take to send a request or to read one
+// clientTimeout is how long a client may take to send a request or to read one
 // line; a client that hangs must not hold the agent's memory.
-const patience = 10 * time.Second
+const clientTimeout = 10 * time.Second
 
 // failure is the body of every answer that is not 200.
 type failure struct {
 	Error string `json:"error"`
 }
 
-// Source is what the server asks the agent for.
+// Source is the agent's side of the server.
 type Source interface {
 	Status() api.Node
 	// Explain returns the containers of a pod, or one of them. ok is false
@@ -33,7 +33,7 @@ type Source interface {
 	Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{})
 }
 
-// Socket is an open status socket that nobody answers at yet.
+// Socket is an open status socket that is not served yet.
 type Socket struct {
 	path     string
 	listener net.Listener
@@ -60,7 +60,7 @@ func (s *Socket) Serve(ctx context.Context, src Source) error {
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
 	srv := &http.Server{
-		Handler: handler(src), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 1 << 16,
+		Handler: handler(src), ReadHeaderTimeout: clientTimeout, IdleTimeout: clientTimeout, MaxHeaderBytes: 1 << 16,
 		BaseContext: func(net.Listener) context.Context { return answers },
 	}
 	if err := web.Until(ctx, srv, s.listener); err != nil {
@@ -101,7 +101,7 @@ func answer(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	deadline(w)
 	w.WriteHeader(code)
-	// A client that went away is the only thing that can go wrong here.
+	// This fails only if the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
@@ -116,7 +116,7 @@ func reply(w http.ResponseWriter, v any, err error, code int) {
 
 // deadline gives the client patience to read what is written next.
 func deadline(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(clientTimeout))
 }
 
 func explain(w http.ResponseWriter, r *http.Request, src Source) {

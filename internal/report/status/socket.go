@@ -79,7 +79,7 @@ func sweep(ctx context.Context, path string) error {
 	case info.Mode().Type() != os.ModeSocket:
 		return fmt.Errorf("%s exists and is not a socket: remove it, or configure a different paths.statusSocket", path)
 	}
-	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
+	c, err := (&net.Dialer{Timeout: clientTimeout}).DialContext(ctx, "unix", path)
 	if err == nil {
 		_ = c.Close()
 		return inUse(path)

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Clean makes foreign text, such as values of annotations, fit to stand in a
+// Clean makes foreign text, such as values of annotations, safe in a
 // table on a terminal.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {

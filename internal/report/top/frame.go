@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Frame is what one look shows.
+// Frame is what the screen shows for one sample.
 type Frame struct {
 	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
@@ -110,7 +110,7 @@ func (f Frame) head() []string {
 		lines = append(lines, f.cut("a described node: nothing runs on its CPUs, so their use is not shown"))
 	}
 	if f.Paused {
-		lines = append(lines, f.paint(term.Yellow, f.cut("paused; space goes on")))
+		lines = append(lines, f.paint(term.Yellow, f.cut("paused; press space to continue")))
 	}
 	if f.Trouble != "" {
 		lines = append(lines, f.paint(term.Red, f.cut(term.Clean(f.Trouble))))
@@ -118,7 +118,7 @@ func (f Frame) head() []string {
 	return lines
 }
 
-// rows is the table of owners and pools, with what they did lately.
+// rows is the table of owners and pools, with their load of the last samples.
 func (f Frame) rows() []string {
 	rows := Rows(f.Node)
 	if f.ByName {

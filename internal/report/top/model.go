@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
-// lately is how many looks a row remembers.
-const lately = 30
+// maxSamples is how many samples a row keeps.
+const maxSamples = 30
 
 // Ask asks the agent for the node's state.
 type Ask func(context.Context) (api.Node, error)
@@ -28,13 +28,13 @@ type Model struct {
 	frame Frame
 }
 
-// New makes a live view that looks every so often.
+// New makes a live view that samples at an interval.
 func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bool) Model {
 	return Model{ctx: ctx, ask: ask, proc: proc, every: every, frame: Frame{Color: color, History: map[string][]float64{}}}
 }
 
-// look is what was seen at one moment.
-type look struct {
+// sample is the state at one moment.
+type sample struct {
 	node    api.Node
 	reading usage.Reading
 	err     error
@@ -42,7 +42,7 @@ type look struct {
 
 type tick struct{}
 
-// Init takes the first look.
+// Init takes the first sample.
 func (m Model) Init() tea.Cmd { return m.look }
 
 func (m Model) look() tea.Msg {
@@ -53,10 +53,10 @@ func (m Model) look() tea.Msg {
 	if err == nil {
 		err = unread
 	}
-	return look{node, reading, err}
+	return sample{node, reading, err}
 }
 
-// Update takes in a key, a size or a look.
+// Update handles a key, a size or a sample.
 func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
@@ -65,7 +65,7 @@ func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.frame.Width, m.frame.Height = msg.Width, msg.Height
 	case tick:
 		return m, m.look
-	case look:
+	case sample:
 		if !m.frame.Paused {
 			m = m.Seen(msg.node, msg.reading, msg.err)
 		}
@@ -86,7 +86,7 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// Seen is the view after a look. Where that failed, what was seen before stays, with the reason.
+// Seen is the view after a sample. If that failed, the last state stays, with the error.
 func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.Trouble = err.Error()
@@ -105,7 +105,7 @@ func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
 	return m
 }
 
-// remember adds a look to the rows' histories; rows that are gone are forgotten.
+// remember adds a sample to the rows' histories, and drops rows that ended.
 func remember(before map[string][]float64, rows []Row, busy map[int]float64) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
@@ -114,12 +114,12 @@ func remember(before map[string][]float64, rows []Row, busy map[int]float64) map
 		if ok {
 			history = append(append([]float64{}, history...), share)
 		}
-		after[r.Name] = history[max(0, len(history)-lately):]
+		after[r.Name] = history[max(0, len(history)-maxSamples):]
 	}
 	return after
 }
 
-// Frame is what is to be seen now.
+// Frame returns what the screen shows now.
 func (m Model) Frame() Frame { return m.frame }
 
 // View draws the frame on a screen of its own.

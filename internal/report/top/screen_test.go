@@ -25,8 +25,8 @@ func TestLiveThroughScreen(t *testing.T) {
 		tea.WithWindowSize(100, 30), tea.WithEnvironment([]string{"TERM=xterm-256color"}), tea.WithoutSignals())
 	first, second := readings(t)
 	go func() { // p.Send returns when the program has taken the message
-		p.Send(look{node: node(), reading: first})
-		p.Send(look{node: node(), reading: second})
+		p.Send(sample{node: node(), reading: first})
+		p.Send(sample{node: node(), reading: second})
 		p.Quit()
 	}()
 	if _, err := p.Run(); err != nil {

@@ -109,7 +109,7 @@ func TestKeys(t *testing.T) {
 	if !paused.Frame().Paused {
 		t.Error("space does not pause")
 	}
-	next, again := paused.Update(look{node: api.Node{Version: "later"}})
+	next, again := paused.Update(sample{node: api.Node{Version: "later"}})
 	if next.(Model).Frame().Node.Version != "v0.1.0" || again == nil {
 		t.Error("a pause shows what came later, or never looks again")
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Reading is what /proc tells at one moment.
+// Reading has the counters of /proc at one moment.
 type Reading struct {
 	// Busy and All are the time each CPU has worked and has been there, in clock ticks, by kernel id.
 	Busy, All map[int]uint64
@@ -25,7 +25,7 @@ type Pressure struct {
 	Percent  float64
 }
 
-// String says it in words.
+// String is the reading for people.
 func (p Pressure) String() string { return fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent) }
 
 // Read reads stat and pressure of a proc file system (proc(5); Documentation/accounting/psi.rst). Errors: no stat, or
@@ -82,14 +82,14 @@ func pressure(resource, text string) []Pressure {
 		}
 		avg, ok := strings.CutPrefix(fields[1], "avg10=")
 		percent, err := strconv.ParseFloat(avg, 64)
-		if ok && err == nil && (resource != "cpu" || fields[0] == "some") { // for a whole node, full of cpu says nothing
+		if ok && err == nil && (resource != "cpu" || fields[0] == "some") { // for a whole node, "full" of cpu is always 0
 			all = append(all, Pressure{resource, fields[0], percent})
 		}
 	}
 	return all
 }
 
-// Since says how busy each CPU was between an earlier reading and this one, 0 to 1. A CPU that was not there before, or
+// Since returns how busy each CPU was between an earlier reading and this one, 0 to 1. A CPU that was not there before, or
 // whose counters went back because it was offline in between, is left out.
 func (r Reading) Since(earlier Reading) map[int]float64 {
 	busy := map[int]float64{}

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// patience is how long a client may take, so that one that hangs holds no
+	// clientTimeout is how long a client may take, so that one that hangs holds no
 	// memory.
-	patience = 10 * time.Second
+	clientTimeout = 10 * time.Second
 	// Farewell is how long answers under way may take once we stop.
 	Farewell = time.Second
 	// deadline is how long the agent may take to show that it is alive.
 	deadline = 2 * time.Second
-	// page is where people look.
+	// page is the path of the node's page.
 	page = "/page/"
 )
 
-// Options say what is served.
+// Options configure the server.
 type Options struct {
 	Metrics http.Handler
 	// Alive reports why the process should be started again. Only faults of its
@@ -33,8 +33,8 @@ type Options struct {
 	Alive func(context.Context) error
 	// Ready reports why the node's containers are not kept yet.
 	Ready func() error
-	// Tell is a line that follows where it is ready; nil for none.
-	Tell func() string
+	// ReadyNote is a line that follows where it is ready; nil for none.
+	ReadyNote func() string
 	// Page answers below /page/; nil for none.
 	Page http.Handler
 	Log  *slog.Logger
@@ -54,7 +54,7 @@ func Serve(ctx context.Context, address string, o Options) error {
 
 func serve(ctx context.Context, l net.Listener, o Options) error {
 	srv := &http.Server{
-		Handler: Handler(o), ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+		Handler: Handler(o), ReadTimeout: clientTimeout, WriteTimeout: 2 * clientTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
@@ -114,13 +114,13 @@ func Handler(o Options) http.Handler {
 }
 
 func (o Options) line() string {
-	if o.Tell == nil {
+	if o.ReadyNote == nil {
 		return ""
 	}
-	return o.Tell()
+	return o.ReadyNote()
 }
 
-// answer says ok, or why not in one line.
+// answer writes ok, or one line with the reason.
 func answer(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

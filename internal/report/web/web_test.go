@@ -28,7 +28,7 @@ func options(alive, ready error) Options {
 
 func telling(ready error) Options {
 	o := options(nil, ready)
-	o.Tell = func() string { return "bypass: in force" }
+	o.ReadyNote = func() string { return "bypass: in force" }
 	return o
 }
 

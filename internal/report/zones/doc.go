@@ -1,4 +1,4 @@
-// Package zones is what a node has and what of it is free, per NUMA node, and the
+// Package zones has a node's resources and what is free of them, per NUMA node, and the
 // forms in which Kubernetes objects carry it: NodeResourceTopology, Koordinator's
 // annotations, Katalyst's CustomNodeResource. It is pure: it neither measures nor
 // writes.

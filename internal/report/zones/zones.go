@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Node is what a node has and what of it is free.
+// Node has a node's resources, and what is free of them.
 type Node struct {
 	// Zones are the NUMA nodes in ascending order of id.
 	Zones []Zone
@@ -113,7 +113,7 @@ func (z *Zone) Of(name string) Resource {
 	return z.Resources[i]
 }
 
-// Add adds a resource to a zone, or to what it has of it.
+// Add adds to a resource of a zone.
 func (z *Zone) Add(r Resource) {
 	i, there := slices.BinarySearchFunc(z.Resources, r.Name, func(r Resource, name string) int { return strings.Compare(r.Name, name) })
 	if !there {

@@ -224,7 +224,7 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []struct{ text, want string }{
 		{"pols: {reserved: \"3\"}\n", `ConfigMap trimtab/trimtab-node-n1:3: pols: unknown key; nearest valid key "pools"`},
 		{"pools: {reserved: all}\n", "ConfigMap trimtab/trimtab-node-n1:3: pools.reserved"},
-		{"cluster: {enabled: false}\n", "is read from the node's own file alone"},
+		{"cluster: {enabled: false}\n", "takes effect only in the node's own file"},
 	} {
 		c.put(configmaps.Node("n1"), "", bad.text)
 		c.until(a, "refused: "+bad.want, func(n api.Node) bool { return strings.Contains(n.ConfigError, bad.want) })

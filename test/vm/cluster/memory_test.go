@@ -175,7 +175,7 @@ func memoryMissing(a *agent.Agent) string {
 	for _, p := range s.Cluster.Parts {
 		if p.Error != "" || strings.Contains(p.State, "not written") || strings.Contains(p.State, "starts") || strings.Contains(p.State, "waits") {
 			if p.Name != "PodAnnotation" { // the embedded runtime's pods are not those of the API server
-				return p.Told()
+				return p.Text()
 			}
 		}
 	}

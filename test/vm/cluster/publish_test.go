@@ -104,8 +104,8 @@ func (r *reporter) reports(t *testing.T, p *controlplane.Plane, what string) api
 	t.Helper()
 	var row api.ClusterPart
 	p.Wait("the status has "+what, func(context.Context) error {
-		if row = r.Row(); !strings.Contains(row.Told(), what) {
-			return errors.New(row.Told())
+		if row = r.Row(); !strings.Contains(row.Text(), what) {
+			return errors.New(row.Text())
 		}
 		return nil
 	})
@@ -221,7 +221,7 @@ func TestPublishOthers(t *testing.T) {
 		}
 		return nil
 	})
-	if row := s.Row(); !strings.Contains(row.Told(), "old-tool") {
+	if row := s.Row(); !strings.Contains(row.Text(), "old-tool") {
 		s.reports(t, p, "old-tool")
 	}
 }
