@@ -1,5 +1,5 @@
-# Trimtab's commands. On a fresh Debian with Go, git, gcc and make, `make test` needs nothing else typed: what is
-# missing is installed, the tools are built once into .cache.
+# Trimtab's commands. On a fresh Debian with Go, git, gcc and make, `make test` installs missing packages and builds the
+# tools once into .cache.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,23 +8,22 @@ MAKEFLAGS += --no-print-directory
 
 # Every Go module with tests of its own. The tools' modules have none.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
-# The virtual machines have a command of their own, and the kubelet as an oracle is the soak's: it takes minutes to build.
+# make e2e runs test/vm. Only make soak runs test/oracle, since its kubelet takes minutes to build.
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
-# For the build stamp; without a usable git the build goes on unstamped.
+# Without a usable git, builds have no version stamp.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
-# The NRI library would bring a WebAssembly runtime along, and gRPC pages of its own with a template engine: nothing of
-# ours uses either.
+# Leaves out the WebAssembly runtime of the NRI library and the trace pages of gRPC, which Trimtab does not use.
 TAGS := nri_no_wasm,grpcnotrace$(MORE_TAGS:%=,%)
-# What is delivered: static, and for the oldest processors of each architecture whatever this one is.
+# Released programs are static, and built for the oldest processors of each architecture.
 ARCHES := amd64 arm64
-# The plugin of kubectl is for people's machines, too.
+# The kubectl plugin also runs on workstations.
 PLUGINS := $(ARCHES:%=linux-%) $(ARCHES:%=darwin-%)
-# Where to, and what the image is called.
+# The output directory, and the name of the image.
 DIST ?= dist
 IMAGE ?= ghcr.io/trimtab/trimtab
-# Its tag; the version of the program unless told.
+# The image's tag; by default the version of the program.
 TAG ?=
-# Two guests at a time, a processor each. One suite takes far longer than the others.
+# Two guests at a time, one processor each. One suite takes far longer than the others.
 GUESTS = -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m)
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
@@ -54,7 +53,7 @@ plugins:
 			-ldflags '-s -w' -o .cache/dist/plugins/$$system/ ./cmd/kubectl-trimtab; \
 	done
 
-# The packer has a module of its own: nothing it needs becomes a part of the agent.
+# The packer has a module of its own, so that its dependencies are not those of the agent.
 PACK = cd deploy/pack && go build -trimpath -buildvcs=false -o ../../.cache/dist/ ./cmd/pack && cd ../.. && .cache/dist/pack
 
 image: programs ## Make the container image for amd64 and arm64, as an OCI layout that `ctr images import` takes
@@ -77,14 +76,14 @@ check: ## Check what changed, in about a minute and without root: build, format,
 	@test/tools/check.sh $(filter-out test/oracle,$(MODULES))
 
 test: deps tools ## Run every test: units, then a real containerd with the host's cgroups
-	@failed=""; told=""; all=$$SECONDS; \
+	@failed=""; results=""; all=$$SECONDS; \
 	for module in $(TESTED); do \
 		echo "== go test: module $$module"; start=$$SECONDS; \
 		(cd $$module && go test -race -shuffle=on -timeout 20m $(ARGS) ./...) || failed="$$failed $$module"; \
-		told="$$told, $$module $$((SECONDS - start)) s"; \
+		results="$$results, $$module $$((SECONDS - start)) s"; \
 	done; \
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
-	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${told#, })"; \
+	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${results#, })"; \
 	[ -z "$$failed" ]
 
 e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plays the demo with the program for arm64, emulated (qemu-user), and compares what it prints with what this machine's
-# program prints. The last line has the time it took, which is cut off.
+# Runs the demo with the program for arm64, emulated by qemu-user, and compares its output with that of this machine's
+# program. The comparison leaves out the time in the last line.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 test/tools/deps.sh soak
@@ -8,5 +8,5 @@ make -s programs build
 played() { "$@" demo | sed 's/, in [0-9.a-zµ]*$//'; }
 here=$(played bin/trimtab)
 there=$(played qemu-aarch64-static .cache/dist/linux-arm64/trimtab)
-diff <(echo "$here") <(echo "$there") || { echo "arm64: the demo prints something else" >&2; exit 1; }
+diff <(echo "$here") <(echo "$there") || { echo "arm64: the demo's output differs" >&2; exit 1; }
 tail -n 1 <<<"$there"

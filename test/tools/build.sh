@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the tools the tests run against, once, each from its own pinned module, and prints the folder of each on
-# standard output, one a line, in the order asked. Progress goes to standard error.
+# Builds the tools that the tests run, once, each from its own pinned module. It prints the folder of each to standard
+# output, one per line, in the order of the arguments. Progress goes to standard error.
 #
 #   test/tools/build.sh containerd runc
-#   test/tools/build.sh --built containerd   builds nothing, and fails where it was not built before
+#   test/tools/build.sh --built containerd   builds nothing, and fails if the tool is not built yet
 #
-# A folder is named after tool, version and a hash of everything that decides the result, so a finished folder never
-# changes and a warm call only hashes. TRIMTAB_CACHE moves the cache from .cache/tools of the checkout.
+# A folder's name has tool, version and a hash of all inputs, so a finished folder never changes and a warm call only
+# computes hashes. TRIMTAB_CACHE moves the cache from .cache/tools of the checkout.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -59,7 +59,7 @@ describe() {
     nfpm)
       module=github.com/goreleaser/nfpm/v2 expected=60 recipe="$static -ldflags=-X=main.version=VERSION $module/cmd/nfpm" ;;
     promtool)
-      # Without the discovery of targets, which is most of it and checks no rule.
+      # Without target discovery, which is most of the program and checks no rule.
       module=github.com/prometheus/prometheus expected=120
       recipe="$static,remove_all_sd -ldflags=-X=github.com/prometheus/common/version.Version=VERSION $module/cmd/promtool" ;;
     golangci-lint)
@@ -73,7 +73,7 @@ describe() {
   esac
 }
 
-# compile VERSION INTO follows the recipe.
+# compile VERSION INTO builds by the recipe.
 compile() {
   local words link="-s -w"
   read -r -d '' -a words <<<"${recipe//VERSION/$1}" || true
@@ -103,7 +103,7 @@ build() {
   hash=$(cat go.mod go.sum $(find . -maxdepth 1 -name '*.go') <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
   dir=$cache/$tool-$version-$hash
   if [ ! -e "$dir/done" ] && [ -n "$built" ]; then
-    say "$tool $version: is not built"
+    say "$tool $version is not built"
     exit 1
   fi
   if [ ! -e "$dir/done" ]; then
@@ -120,7 +120,7 @@ build() {
     say "$tool $version: building ($last)"
     start=$(date +%s)
     work=$(mktemp -d "$cache/.$tool.XXXXXX")
-    # Only `go build` may run under the lock's descriptor; children left behind by it must not hold the lock.
+    # The build does not inherit the lock's descriptor: children that outlive it must not hold the lock.
     if ! compile "$version" "$work" >&2 9>&-; then
       rm -rf "$work"
       say "$tool $version: build failed"

@@ -27,16 +27,16 @@ step() { # NAME COMMAND...
   fi
 }
 
-# leave NAME WHY notes what is not checked.
+# leave NAME WHY notes a check that is left out.
 leave() {
   skipped=$2
   left+=("$1: $2")
 }
 
-# The files of the change, by what it is compared with.
+# The files of the change.
 base=${BASE:-origin/main}
 if ! from=$(git merge-base HEAD "$base" 2>/dev/null); then
-  echo "check: git knows no merge base with $base: only what is not committed is checked"
+  echo "check: git has no merge base with $base: checking only uncommitted changes"
   from=HEAD
 fi
 mapfile -d '' -t files < <(
@@ -53,10 +53,10 @@ for folder in "${folders[@]}"; do
   if [[ " ${modules[*]} " == *" $module "* ]]; then
     changed[$folder]=$module
   else
-    leave "$folder" "make check does not look at module $module"
+    leave "$folder" "make check does not check module $module"
   fi
 done
-# The tests of the root look at every package.
+# The tests of the root read every package.
 [ ${#files[@]} -eq 0 ] || changed[.]=.
 
 # packages MODULE prints its changed packages, as arguments in its folder.
@@ -97,9 +97,9 @@ linters() { # MODULE PACKAGE...
 }
 
 tests() { # PACKAGE
-  local said
-  if ! said=$(go test -short -timeout "${each}s" "$1" 2>&1); then
-    grep -q '^panic: test timed out after' <<<"$said" || { echo "$said"; return 1; }
+  local output
+  if ! output=$(go test -short -timeout "${each}s" "$1" 2>&1); then
+    grep -q '^panic: test timed out after' <<<"$output" || { echo "$output"; return 1; }
     leave "tests of $1" "not finished in $each s"
   fi
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an archive of a small Debian with systemd, once, and prints its path. Needs root and the mirror that apt uses.
-# It is named after its recipe; packages are as new as on the day it was made.
+# Makes an archive of a small Debian with systemd, once, and prints its path. It needs root and the mirror of apt. The
+# archive's name has a hash of this script; its packages are those of the day on which it was made.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

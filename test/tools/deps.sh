@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this machine lacks. With nothing missing it does nothing at all.
+# Installs missing Debian packages for building and testing. If none is missing, it does nothing.
 #
 #   test/tools/deps.sh        what make test needs
 #   test/tools/deps.sh e2e    and what the virtual machines of make e2e need
@@ -13,7 +13,7 @@ need() { # COMMAND PACKAGE
 need gcc gcc # the race detector and runc are built with cgo
 need pkg-config pkg-config
 need flock util-linux
-need containerd containerd # 1.6: the tests have the agent beside a runtime without NRI
+need containerd containerd # 1.6: a runtime without NRI for the tests
 need nghttp nghttp2-client # and h2load: other implementations of HTTP/2 than Go's, for test/http2
 need nghttpd nghttp2-server
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
@@ -31,7 +31,7 @@ if [ "${1:-}" = e2e ]; then
   [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
   need bc bc
   need chromium chromium # 400 MB: the web page of a node in a real browser
-  # Not any busybox will do: it runs where no libraries are.
+  # The static busybox: guests have no libraries.
   dpkg-query -W -f '${db:Status-Status}' busybox-static 2>/dev/null | grep -qx installed || missing+=(busybox-static)
 fi
 if [ "${1:-}" = soak ]; then
@@ -40,13 +40,13 @@ fi
 
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null; then
-  echo "deps: please install (names as in Debian): ${missing[*]}" >&2
+  echo "deps: install these packages (names as in Debian): ${missing[*]}" >&2
   exit 1
 fi
 sudo=()
 if [ "$(id -u)" != 0 ]; then
   if ! sudo -n true 2>/dev/null; then
-    echo "deps: please run: sudo apt-get install ${missing[*]}" >&2
+    echo "deps: run: sudo apt-get install ${missing[*]}" >&2
     exit 1
   fi
   sudo=(sudo -n)

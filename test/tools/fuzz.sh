@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every target of some packages of the main module, one after the other, for so many seconds in all. An input that
-# fails is in the package's testdata/fuzz afterwards, where `go test` plays it from then on: commit it with the mend.
+# Fuzzes every target of packages of the main module, one after the other, for a total number of seconds. Go writes a
+# failing input to the package's testdata/fuzz, where `go test` runs it from then on: commit it with the fix.
 #
 #   test/tools/fuzz.sh 3600 ./internal/attach/relay
 set -uo pipefail

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Brings Debian's newest cloud kernel of a series and prints the folder that has it, one a line, in the order asked:
-# vmlinuz, config and the module tree below lib/modules. Nothing is installed on this machine.
+# Downloads Debian's newest cloud kernel of each series and prints its folder, one per line, in the order of the
+# arguments. A folder has vmlinuz, config and the modules below lib/modules. Nothing is installed on this machine.
 #
 #   test/tools/kernel.sh 6.1 6.12
 #
-# 6.12-core is built of Debian's source of 6.12, once, with kernel-core.config: Debian's own have no core scheduling. It
-# takes four to eight minutes of two processors.
+# 6.12-core is built from Debian's source of 6.12, once, with kernel-core.config: Debian's own kernels lack core
+# scheduling. The build takes four to eight minutes on two processors.
 #
-# Without a network the newest one already in the cache does.
+# Without a network it uses the newest kernel in the cache.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,17 +16,17 @@ mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
 say() { printf 'kernel: %s\n' "$*" >&2; }
 
-# Bookworm's own series has the plain name, later ones carry theirs.
+# The package of bookworm's own series has no series in its name.
 meta() { if [ "$1" = 6.1 ]; then echo linux-image-cloud-amd64; else echo "linux-image-$1-cloud-amd64"; fi; }
 
-# The package that the meta package stands for today; empty when apt does not know.
+# The kernel package on which the meta package depends now; empty if apt does not have it.
 package() {
   apt-cache show --no-all-versions "$(meta "$1")" 2>/dev/null |
     sed -n 's/^Depends:.*\(linux-image-[0-9][^ ,]*-cloud-amd64\).*/\1/p' | head -1
 }
 
 refresh() {
-  say "asking the archive for its lists"
+  say "updating apt's package lists"
   if [ "$(id -u)" = 0 ]; then apt-get -qq update; else sudo -n apt-get -qq update; fi >&2 </dev/null || true
 }
 
@@ -89,14 +89,14 @@ bring() {
     work=$(mktemp -d "$cache/.kernel.XXXXXX")
     if [ -n "$name" ] && { fetch "$name" "$work" || { refresh; name=$(package "$series"); fetch "$name" "$work"; }; }; then
       dir=$cache/kernel-$series-${name#linux-image-}
-      say "$series: brought $name"
-      mv -T "$work/kernel" "$dir" 2>/dev/null || true # another run may have been faster
+      say "$series: downloaded $name"
+      mv -T "$work/kernel" "$dir" 2>/dev/null || true # another run may have made it meanwhile
       chmod 755 "$dir"
     else
       newest=$(ls -dt "$cache/kernel-$series-"* 2>/dev/null | head -1)
       rm -rf "$work"
-      [ -n "$newest" ] || { say "$series: neither the archive nor the cache has $(meta "$series")"; exit 1; }
-      say "$series: the archive does not answer, using $(basename "$newest")"
+      [ -n "$newest" ] || { say "$series: neither apt nor the cache has $(meta "$series")"; exit 1; }
+      say "$series: apt does not answer; using $(basename "$newest")"
       dir=$newest
     fi
     rm -rf "$work"

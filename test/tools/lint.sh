@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything CI says about code besides running it. All checks run; the exit status tells whether one failed.
+# Runs all static checks of CI. All checks run; the exit status is 1 if one failed.
 #
 #   test/tools/lint.sh MODULE_FOLDER...
 set -uo pipefail
@@ -30,19 +30,19 @@ formatted() {
 
 vet() { (cd "$1" && go vet ./...); }
 
-# Somebody may be at it in another checkout.
+# Another checkout may run the linter at the same time.
 linters() { (cd "$1" && "$golangci" run --allow-parallel-runners --config "$root/.golangci.yml" ./...); }
 
-# The vulnerability database is on the network. Where it is not reachable the check says so and is not a failure.
+# The vulnerability database is on the network. If it is unreachable, the check is skipped and reports that.
 vulnerable() {
-  local said status
-  said=$(cd "$1" && "$govulncheck" ./... 2>&1)
+  local output status
+  output=$(cd "$1" && "$govulncheck" ./... 2>&1)
   status=$?
-  if [ $status -ne 0 ] && grep -q 'fetching vulnerabilities' <<<"$said"; then
-    skipped="SKIPPED, the vulnerability database cannot be reached from here"
+  if [ $status -ne 0 ] && grep -q 'fetching vulnerabilities' <<<"$output"; then
+    skipped="SKIPPED, the vulnerability database is unreachable"
     return 0
   fi
-  [ $status -eq 0 ] || echo "$said"
+  [ $status -eq 0 ] || echo "$output"
   return $status
 }
 

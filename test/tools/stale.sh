@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs go generate and fails if that changed any file. Compared is the working tree, so uncommitted work is no matter.
+# Runs go generate and fails if that changes a file. It compares the working tree, so uncommitted changes do not matter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -11,7 +11,7 @@ state() {
 before=$(state)
 go generate ./...
 if ! changed=$(diff <(echo "$before") <(state)); then
-  echo "generated files were stale; they are fresh now, commit them:" >&2
+  echo "generated files were out of date and have been written again; commit them:" >&2
   sed -n 's/^[<>] [0-9a-f]*  /  /p' <<<"$changed" | sort -u >&2
   exit 1
 fi

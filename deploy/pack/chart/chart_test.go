@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// everything switches on all that wants more of a node.
+// everything switches on all features that need more of a node.
 const everything = `
 attach: auto
 image: {repository: registry.example/trimtab, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"}
@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNeeds: whatever the configuration, the pods have of a node what needs.yaml names for it, and nothing else.
+// TestNeeds: for every configuration, the pods have exactly the access to the node that needs.yaml lists for it.
 func TestNeeds(t *testing.T) {
 	needs, err := chart.ReadNeeds(tree.Root(t))
 	if err != nil {
@@ -156,7 +156,7 @@ func checkNeeds(t *testing.T, o render.Objects, needs chart.Needs, wanted []stri
 	}
 }
 
-// agent is the program, built as it is delivered.
+// agent is the released program.
 var agent = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("make", "-s", "programs", "ARCHES="+runtime.GOARCH)
 	cmd.Dir = "../../.."
@@ -164,7 +164,7 @@ var agent = sync.OnceValues(func() (string, error) {
 	return filepath.Join(cmd.Dir, ".cache/dist/linux-"+runtime.GOARCH+"/trimtab"), cmd.Run()
 })
 
-// checkConfig asks the agent what it thinks of its configuration.
+// checkConfig runs `trimtab config check` on the rendered configuration.
 func checkConfig(t *testing.T, text string) {
 	t.Helper()
 	program, err := agent()
@@ -180,7 +180,7 @@ func checkConfig(t *testing.T, text string) {
 	}
 }
 
-// TestValues: what values say is where it belongs.
+// TestValues: values are rendered to the right fields.
 func TestValues(t *testing.T) {
 	o := render.Chart(t, everything)
 	pod := o.DaemonSet.Spec.Template
@@ -208,9 +208,9 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestUnit: pods by which an agent that is a unit is reached have no agent, no configuration and no token, and the rights
-// that the unit's token needs are there.
-func TestUnit(t *testing.T) {
+// TestPodsForUnits: pods of attach: none, by which kubectl trimtab reaches agents that are units, have no agent, no
+// configuration and no token. The chart makes the rights for the units' tokens.
+func TestPodsForUnits(t *testing.T) {
 	o := render.Chart(t, "{attach: none, config: {paths: {key: /srv/trimtab/key}}}")
 	pod := o.DaemonSet.Spec.Template.Spec
 	main := pod.Containers[0]
@@ -228,7 +228,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestRestarts: a changed configuration restarts the pods only where the agent must be started to read it.
+// TestRestarts: a changed configuration restarts the pods only if the agent reads the key at its start.
 func TestRestarts(t *testing.T) {
 	of := func(values string) string {
 		return render.Chart(t, values).DaemonSet.Spec.Template.Annotations["trimtab.io/start-config"]
@@ -247,7 +247,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestStartKeys: the chart knows the keys that the agent reads at its start alone.
+// TestStartKeys: the chart has the keys that the agent reads only at its start.
 func TestStartKeys(t *testing.T) {
 	needs, err := chart.ReadNeeds(tree.Root(t))
 	if err != nil {
@@ -259,7 +259,7 @@ func TestStartKeys(t *testing.T) {
 		for f := range section.Fields() {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			switch path := above + key; {
-			case path == "attach": // a value of its own
+			case path == "attach": // a value of the chart
 			case f.Tag.Get("restart") == "yes":
 				want = append(want, path)
 			case f.Type.Kind() == reflect.Struct:
@@ -275,8 +275,8 @@ func TestStartKeys(t *testing.T) {
 	}
 }
 
-// TestRefused: Helm reports mistakes, before anything is installed.
-func TestRefused(t *testing.T) {
+// TestInvalidValues: Helm refuses invalid values before it installs anything.
+func TestInvalidValues(t *testing.T) {
 	dir := filepath.Join(tree.Root(t), chart.Dir)
 	for set, want := range map[string]string{
 		"attach=hooks":                         "attach",
@@ -298,7 +298,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestMonitoring: by default nothing of the Prometheus operator is needed; where it is wanted, its objects find the pods.
+// TestMonitoring: by default the chart has no objects of the Prometheus operator; if switched on, they find the pods.
 func TestMonitoring(t *testing.T) {
 	plain := render.Chart(t, "")
 	if plain.Service != nil || len(plain.Monitors) != 0 || len(plain.DaemonSet.Spec.Template.Spec.Containers[0].Ports) != 0 {

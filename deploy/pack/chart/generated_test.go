@@ -12,17 +12,16 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-var update = flag.Bool("update", false, "write the generated files anew")
+var update = flag.Bool("update", false, "write the generated files")
 
-// Where the needs stand in docs/install.md.
+// The marks around the needs in docs/install.md.
 const (
 	page  = "docs/install.md"
 	begin = "<!-- Generated from deploy/charts/trimtab/needs.yaml by make chart; do not edit. -->\n"
 	end   = "<!-- End of what is generated. -->\n"
 )
 
-// TestGenerated: the schema of the values, the manifest and the page's lists are those of today's chart. `make chart`
-// writes them.
+// TestGenerated: the schema of the values, the manifest and the page's lists match the chart. `make chart` writes them.
 func TestGenerated(t *testing.T) {
 	root := tree.Root(t)
 	schema, err := chart.Schema(root)
@@ -41,13 +40,13 @@ func TestGenerated(t *testing.T) {
 	head, rest, ok := strings.Cut(string(old), begin)
 	_, tail, more := strings.Cut(rest, end)
 	if !ok || !more {
-		t.Fatalf("%s lacks the lines between which the lists stand", page)
+		t.Fatalf("%s lacks the marks around the lists", page)
 	}
 	fresh(t, filepath.Join(root, page), head+begin+"\n"+needs.Table()+"\n"+end+tail)
 	fresh(t, filepath.Join(root, "deploy/trimtab.yaml"), manifest(t, root))
 }
 
-// manifest is the chart with its defaults, for those without Helm.
+// manifest is the chart with its defaults, for users without Helm.
 func manifest(t *testing.T, root string) string {
 	t.Helper()
 	const head = "# Trimtab on every node, in the namespace kube-system: kubectl apply -f trimtab.yaml\n" +
@@ -69,11 +68,11 @@ func fresh(t *testing.T, file, want string) {
 	}
 	got, err := os.ReadFile(file)
 	if err != nil || string(got) != want {
-		t.Errorf("%s is stale (%v): run make chart", file, err)
+		t.Errorf("%s is out of date (%v): run make chart", file, err)
 	}
 }
 
-// TestPage: no line of the page is longer than a terminal shows.
+// TestPage: the page keeps the limits for pages.
 func TestPage(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(tree.Root(t), page))
 	if err != nil {

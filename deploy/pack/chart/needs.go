@@ -1,5 +1,5 @@
-// Package chart makes what follows from the Helm chart and from the agent's configuration: the schema of the chart's
-// values, and the table of what the agent needs of a node. Its tests run helm on the chart.
+// Package chart generates files from the Helm chart and the agent's configuration: the schema of the chart's values,
+// and the list of what the agent needs of a node. Its tests run helm on the chart.
 package chart
 
 import (
@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Dir is the chart's place below the repository's root.
+// Dir is the chart's directory in the repository.
 const Dir = "deploy/charts/trimtab"
 
-// Needs is what the agent needs of a node, as needs.yaml of the chart has it.
+// Needs is the content of the chart's needs.yaml: what the agent needs of a node.
 type Needs struct {
 	When         map[string]string `json:"when"`
 	Capabilities []Need            `json:"capabilities"`
 	Namespaces   []Need            `json:"namespaces"`
 	Paths        []Path            `json:"paths"`
-	StartKeys    []string          `json:"startKeys"` // of the configuration, or sections, that only a start reads
+	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration that only a start reads
 }
 
-// Need is one thing, when it is needed (a name in When), why, and what the agent says without it: a test takes it away.
+// Need is one need, when it applies (a name in When), why, and the agent's error message without it, which a test checks.
 type Need struct {
 	Name    string `json:"name"`
 	For     string `json:"for"`
@@ -34,15 +34,15 @@ type Need struct {
 // Path is a file or directory of the node that is mounted.
 type Path struct {
 	Need    `json:",inline"`
-	Key     string `json:"key"`     // of the agent's configuration, which names it
-	Default string `json:"default"` // where that says nothing
-	Above   bool   `json:"above"`   // the directory above it is mounted
-	At      string `json:"at"`      // where, if not at the same path
+	Key     string `json:"key"`     // key of the agent's configuration with the path
+	Default string `json:"default"` // if the key is not set
+	Above   bool   `json:"above"`   // mounts the parent directory
+	At      string `json:"at"`      // mount path, if not the same
 	Write   bool   `json:"write"`
-	Type    string `json:"type"` // as of a hostPath volume
+	Type    string `json:"type"` // type of the hostPath volume
 }
 
-// Mounted is the path on a node whose configuration says nothing of it.
+// Mounted returns the path on a node with the default configuration.
 func (p Path) Mounted() string {
 	path := strings.TrimPrefix(p.Default, "unix://")
 	if p.Above {
@@ -51,8 +51,8 @@ func (p Path) Mounted() string {
 	return path
 }
 
-// ReadNeeds reads needs.yaml of the chart in the repository at root. What it does not know there is an error, and so is
-// a need without a reason.
+// ReadNeeds reads needs.yaml of the chart in the repository at root. Unknown keys and needs without a reason are
+// errors.
 func ReadNeeds(root string) (Needs, error) {
 	var n Needs
 	data, err := os.ReadFile(filepath.Join(root, Dir, "needs.yaml"))
@@ -79,7 +79,7 @@ func ReadNeeds(root string) (Needs, error) {
 	return n, nil
 }
 
-// Table is the needs as lists for people, in Markdown without lines above 120 columns.
+// Table returns the needs as Markdown lists with at most 120 columns.
 func (n Needs) Table() string {
 	var b strings.Builder
 	write := func(title string, lines []string) {
@@ -89,7 +89,7 @@ func (n Needs) Table() string {
 		}
 		b.WriteString("\n")
 	}
-	write("Capabilities, beside which all are dropped:", n.list(n.Capabilities))
+	write("Capabilities (all others are dropped):", n.list(n.Capabilities))
 	write("Namespaces of the host:", n.list(n.Namespaces))
 	var lines []string
 	for _, p := range n.Paths {
@@ -116,12 +116,12 @@ func (n Needs) list(needs []Need) []string {
 	return lines
 }
 
-// said is what the agent says where it lacks it; "" where no test shows that.
+// said is what the agent reports where it lacks it; "" where no test shows that.
 func (n Need) said() string {
 	if n.Without == "" {
 		return ""
 	}
-	return fmt.Sprintf("; without it the agent says %q", n.Without)
+	return fmt.Sprintf("; without it the agent reports %q", n.Without)
 }
 
 // wrap breaks a list item into lines of at most width bytes.

@@ -13,11 +13,11 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// TestWithoutCluster: agents that ask the API server nothing have no token and no rights.
+// TestWithoutCluster: agents that do not use the API server have no token and no rights.
 func TestWithoutCluster(t *testing.T) {
 	o := render.Chart(t, "config: {cluster: {enabled: false}}")
 	pod := o.DaemonSet.Spec.Template.Spec
-	if *pod.AutomountServiceAccountToken || len(pod.Containers[0].Env) != 1 { // that of the configuration alone
+	if *pod.AutomountServiceAccountToken || len(pod.Containers[0].Env) != 1 { // only the one for the configuration
 		t.Errorf("token %v, environment %v", *pod.AutomountServiceAccountToken, pod.Containers[0].Env)
 	}
 	if len(o.Roles)+len(o.LocalRoles)+len(o.Policies) != 0 {
@@ -25,7 +25,7 @@ func TestWithoutCluster(t *testing.T) {
 	}
 }
 
-// TestRoles: agents may do what they need, and a policy is there for everything that they may change.
+// TestRoles: agents have the rights that they need, and a policy limits every right to change something.
 func TestRoles(t *testing.T) {
 	o := render.Chart(t, "")
 	pod := o.DaemonSet.Spec.Template.Spec
@@ -61,8 +61,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestMoreRights: evicting pods and changing them are rights of their own.
-func TestMoreRights(t *testing.T) {
+// TestOptionalRights: evicting and changing pods are separate rights.
+func TestOptionalRights(t *testing.T) {
 	if verbs := verbsOf(render.Chart(t, "").Roles, "pods/eviction"); len(verbs) != 0 {
 		t.Errorf("pods/eviction by default: %v", verbs)
 	}
@@ -79,7 +79,7 @@ func TestMoreRights(t *testing.T) {
 	}
 }
 
-// TestOldKubernetes: where the API server has no such policies, Helm says what to do.
+// TestOldKubernetes: for an API server without such policies, Helm fails with a message that says what to do.
 func TestOldKubernetes(t *testing.T) {
 	_, err := render.Helm(t, "template", "trimtab", filepath.Join(tree.Root(t), chart.Dir), "--kube-version", "1.29.0")
 	if err == nil || !strings.Contains(err.Error(), "admissionPolicies=false") {

@@ -11,9 +11,9 @@ import (
 //go:embed values.schema.json
 var valuesSchema []byte
 
-// Schema is the JSON schema of the chart's values: that of values.schema.json in this package, with the schema of the
-// agent's configuration (docs/config.schema.json) as that of "config". So Helm refuses what the agent would refuse. The
-// chart itself writes the keys that name the file's shape, and attach.
+// Schema returns the JSON schema of the chart's values: values.schema.json of this package, with the schema of the
+// agent's configuration (docs/config.schema.json) for "config". So Helm refuses what the agent would refuse. The chart
+// itself writes apiVersion, kind and attach.
 func Schema(root string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/config.schema.json"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package debian makes the Debian package, by nfpm, of a program and what deploy/deb and deploy/systemd have.
+// Package debian makes the Debian package with nfpm, from a program, deploy/deb and deploy/systemd.
 package debian
 
 import (
@@ -49,7 +49,7 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 	return file, nil
 }
 
-// fill copies into stage what the package will have, all of the commit's time, which nfpm takes over.
+// fill copies the package's files into stage, with the commit's time, which nfpm keeps.
 func fill(stage, root string, p program.Program) error {
 	if err := stageFile(p.Path, filepath.Join(stage, "trimtab"), p.Time); err != nil {
 		return err
@@ -69,7 +69,7 @@ func fill(stage, root string, p program.Program) error {
 	return nil
 }
 
-// stageFile copies one file. Units name the program where it is installed by hand; in the package they name its place there.
+// stageFile copies one file. In units it replaces the path of a manual installation by the package's.
 func stageFile(from, to string, at time.Time) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// host is a root directory of its own, in which dpkg installs.
+// host is a private root directory into which dpkg installs.
 type host struct {
 	t    *testing.T
 	root string
@@ -50,7 +50,7 @@ func (h host) write(name, text string) {
 	}
 }
 
-// dpkg has the maintainer scripts run with DPKG_ROOT and without chroot, since the root directory has no shell.
+// dpkg runs the maintainer scripts with DPKG_ROOT and without chroot, since the root directory has no shell.
 func (h host) dpkg(args ...string) string {
 	h.t.Helper()
 	args = append([]string{"--root=" + h.root, "--force-script-chrootless", "--log=" + h.path("dpkg.log")}, args...)
@@ -66,7 +66,7 @@ func (h host) has(name string) bool {
 	return err == nil
 }
 
-// made makes packages in a tree of their own, and returns this machine's.
+// made makes packages in a separate tree, and returns this machine's.
 func made(t *testing.T, arches ...string) string {
 	t.Helper()
 	dir := tree.Copy(t)
@@ -80,7 +80,7 @@ func made(t *testing.T, arches ...string) string {
 	return filepath.Join(dir, "dist", "trimtab_1.2.3_"+runtime.GOARCH+".deb")
 }
 
-// TestPackage makes the packages twice, which must give the same bytes, and installs, upgrades, removes and purges one.
+// TestPackage makes the packages twice with equal bytes, and installs, upgrades, removes and purges one.
 func TestPackage(t *testing.T) {
 	h := newHost(t)
 	deb, again := made(t, "amd64", "arm64"), made(t, runtime.GOARCH)
@@ -110,27 +110,27 @@ func TestPackage(t *testing.T) {
 		t.Errorf("trimtab config check: %v\n%s", err, out)
 	}
 
-	// What the administrator writes stays, over an upgrade and over a removal.
+	// The administrator's configuration survives an upgrade and a removal.
 	own := fmt.Sprintf("apiVersion: trimtab.io/v1alpha1\nkind: Config\ncgroup: {root: %s, version: v2}\n"+
 		"paths: {statusSocket: %s, state: %s, key: %s}\n", h.path("sys/fs/cgroup"), h.path("run/trimtab.sock"),
 		h.path("var/lib/trimtab"), h.path("etc/trimtab/record.key"))
 	h.write("etc/trimtab/config.yaml", own)
 	h.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
 	if said := h.dpkg("--install", deb); strings.Contains(said, released) || h.has("var/lib/trimtab/purge") {
-		t.Errorf("an upgrade gives back:\n%s", said)
+		t.Errorf("an upgrade restores values:\n%s", said)
 	}
 	if said := h.dpkg("--remove", "trimtab"); strings.Contains(said, released) {
-		t.Errorf("a removal gives back:\n%s", said)
+		t.Errorf("a removal restores values:\n%s", said)
 	}
 	if h.has("usr/bin/trimtab") || !h.has("etc/trimtab/config.yaml") || !h.has("var/lib/trimtab/purge/trimtab") {
-		t.Error("a removal leaves the program, or takes the configuration or what a purge needs")
+		t.Error("a removal leaves the program, or removes the configuration or the files for a purge")
 	}
 	if got, err := os.ReadFile(h.path("var/lib/trimtab/purge/config.yaml")); err != nil || string(got) != own {
 		t.Errorf("kept configuration %q, %v", got, err)
 	}
 	h.write("etc/trimtab/record.key", "secret")
 	if said := h.dpkg("--purge", "trimtab"); !strings.Contains(said, released) {
-		t.Errorf("a purge does not give back:\n%s", said)
+		t.Errorf("a purge does not restore values:\n%s", said)
 	}
 	for _, gone := range []string{"etc/trimtab", "var/lib/trimtab", "usr/bin/trimtab"} {
 		if h.has(gone) {
@@ -139,10 +139,10 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// released is in what `trimtab release` prints here, where no agent ran.
+// released is in the output of `trimtab release` if no agent ran.
 const released = "trimtab: release without an agent"
 
-// TestUnits has systemd read the units, and hold them to the exposure that docs/install.md names.
+// TestUnits checks the units with systemd, and their exposure against docs/install.md.
 func TestUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("SKIPPED: no systemd-analyze on this host")
@@ -158,7 +158,7 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The program is not installed where the tests run.
+		// The program is not installed on the test machine.
 		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/trimtab"), []byte("/bin/true"))
 		units[i] = filepath.Join(dir, filepath.Base(unit))
 		if err := os.WriteFile(units[i], text, 0o600); err != nil {

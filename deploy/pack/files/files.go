@@ -1,4 +1,4 @@
-// Package files makes tars that depend on their contents alone: of root's files, of one time, in the order given.
+// Package files makes reproducible tars: files of root with one time, in the given order.
 package files
 
 import (
@@ -16,7 +16,7 @@ type File struct {
 	Data []byte
 }
 
-// Tar has the files, and before each the directories above it that are not there yet.
+// Tar returns a tar of the files, with missing parent directories before each file.
 func Tar(at time.Time, all []File) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -41,7 +41,7 @@ func Tar(at time.Time, all []File) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// above writes the directories above name that are not made yet, the topmost first.
+// above writes the missing parent directories of name, the topmost first.
 func above(name string, made map[string]bool, head func(tar.Header) error) error {
 	dir := path.Dir(name)
 	if made[dir] {
@@ -54,7 +54,7 @@ func above(name string, made map[string]bool, head func(tar.Header) error) error
 	return head(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
 }
 
-// Compressed is a tar of the files as gzip.
+// Compressed returns a gzipped tar of the files.
 func Compressed(at time.Time, all []File) ([]byte, error) {
 	data, err := Tar(at, all)
 	if err != nil {

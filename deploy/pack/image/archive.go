@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// The annotations by which programs that import an OCI layout know what the image is called. They stand beside the
-// image, not in it, so its digest is the same under every name.
+// The annotations with the image's name, for programs that import an OCI layout. They are outside of the image, so its
+// digest does not depend on the name.
 const (
 	nameAnnotation = "io.containerd.image.name"
 	refAnnotation  = "org.opencontainers.image.ref.name"
 )
 
-// Archive writes an image as a tar of an OCI layout, which `ctr images import` and `skopeo copy oci-archive:` take. The
-// image is called repository:tag there.
+// Archive writes an image as a tar of an OCI layout for `ctr images import` and `skopeo copy oci-archive:`. Its name
+// there is repository:tag.
 func Archive(out io.Writer, index v1.ImageIndex, repository, tag string) error {
 	dir, err := os.MkdirTemp("", "trimtab-image")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package image makes Trimtab's container image: the static program, its list of parts and its licence, and nothing
-// else. The same programs give the same digest: no time but the commit's is in it, and no order but the sorted one.
+// Package image makes Trimtab's container image with the static program, its SBOM and its licence. The same programs
+// give the same digest: the only time in it is the commit's, and everything is sorted.
 package image
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/sbom"
 )
 
-// Where things are in the image.
+// Paths in the image.
 const (
 	Program = "/usr/local/bin/trimtab"
 	Licence = "/usr/share/doc/trimtab/LICENSE"
-	// Parts is where scanners look for a list.
+	// Parts is the path at which scanners look for an SBOM.
 	Parts = "/var/lib/db/sbom/trimtab.spdx.json"
 )
 
@@ -48,7 +48,7 @@ func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 func annotated(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
 	with, ok := mutate.Annotations(index, labels(p)).(v1.ImageIndex)
 	if !ok {
-		return nil, fmt.Errorf("an index with annotations is no index any more")
+		return nil, fmt.Errorf("adding annotations changed the index's type")
 	}
 	return with, nil
 }

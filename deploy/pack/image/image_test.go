@@ -28,8 +28,8 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// TestImage makes the image twice, in two directories, as `make image` does: the archives must have the same bytes. Then
-// it reads one as any other program would.
+// TestImage makes the image twice, in two directories, like `make image`: the archives must have the same bytes. Then
+// it reads one like any other program.
 func TestImage(t *testing.T) {
 	first, second := made(t), made(t)
 	a, b := sum(t, first), sum(t, second)
@@ -75,7 +75,7 @@ func sum(t *testing.T, file string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// opened is the image of an archive, which must have a name that containerd takes.
+// opened returns the image of an archive, which must have a name that containerd accepts.
 func opened(t *testing.T, archive string) v1.ImageIndex {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,7 +92,7 @@ func opened(t *testing.T, archive string) v1.ImageIndex {
 		t.Fatalf("%d images in the archive", len(top.Manifests))
 	}
 	if name := top.Manifests[0].Annotations["io.containerd.image.name"]; name != "ghcr.io/trimtab/trimtab:"+tree.Version {
-		t.Errorf("the image is called %q", name)
+		t.Errorf("the image's name is %q", name)
 	}
 	index, err := all.ImageIndex(top.Manifests[0].Digest)
 	if err != nil {
@@ -185,7 +185,7 @@ func checkProgram(t *testing.T, program []byte, arch string) {
 	}
 }
 
-// checkParts holds the list against the program by another reader of SPDX than ours.
+// checkParts compares the SBOM with the program, using another SPDX library.
 func checkParts(t *testing.T, list, program []byte) {
 	t.Helper()
 	doc, err := spdxjson.Read(bytes.NewReader(list))

@@ -1,5 +1,5 @@
 // Package monitoring makes the Grafana dashboard of deploy/monitoring: a table of panels, and the JSON that Grafana
-// imports. It knows no cluster and sends no request.
+// imports.
 package monitoring
 
 import (
@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 )
 
-// Panel is one drawing of the dashboard.
+// Panel is one panel of the dashboard.
 type Panel struct {
 	Title, About string
 	Kind         string // of Grafana: stat or timeseries
@@ -19,13 +19,13 @@ type Panel struct {
 	Queries  []Query
 }
 
-// Query is PromQL, and how its series are called.
+// Query is a PromQL expression with the legend of its series.
 type Query struct{ Expr, Legend string }
 
 // of limits a metric to the nodes that the user of the dashboard selected.
 const of = `instance=~"$instance"`
 
-// Panels are those of the dashboard, by row.
+// Panels has the panels of the dashboard by row.
 func Panels() []struct {
 	Row    string
 	Panels []Panel

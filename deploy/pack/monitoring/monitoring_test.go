@@ -20,9 +20,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-var update = flag.Bool("update", false, "write the generated files anew")
+var update = flag.Bool("update", false, "write the generated files")
 
-// TestGenerated: what deploy/monitoring has is made from the chart and from the table of panels. `make chart` writes it.
+// TestGenerated: the files of deploy/monitoring match the chart and the table of panels. `make chart` writes them.
 func TestGenerated(t *testing.T) {
 	root := tree.Root(t)
 	board, err := monitoring.Dashboard()
@@ -49,7 +49,7 @@ func fresh(t *testing.T, name, want string) {
 		return
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		t.Errorf("%s is stale (%v): run make chart", file, err)
+		t.Errorf("%s is out of date (%v): run make chart", file, err)
 	}
 }
 
@@ -62,7 +62,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// rule is an alert as Prometheus reads it.
+// rule is an alert rule of Prometheus.
 type rule struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
@@ -86,7 +86,7 @@ func alerts(t *testing.T) []rule {
 	return file.Groups[0].Rules
 }
 
-// queries are all of the dashboard and of the alerts, by what asks.
+// queries returns all queries of the dashboard and the alerts, by panel or alert.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -110,7 +110,7 @@ var (
 	quoted   = regexp.MustCompile("`([^`]+)`")
 )
 
-// TestQueries: every query names metrics that the agent has, labels that they have, and values that these can be.
+// TestQueries: every query uses existing metrics of the agent, existing labels, and possible values of these.
 func TestQueries(t *testing.T) {
 	rows := map[string]metrics.Row{}
 	for _, r := range metrics.Rows() {
@@ -125,7 +125,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// added are labels that Prometheus adds, and those of buckets.
+// added has the labels that Prometheus adds, and those of buckets.
 var added = []string{"instance", "job", "le"}
 
 func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
@@ -170,7 +170,7 @@ func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
 	}
 }
 
-// valuesOf are those that a metric's labels may have.
+// valuesOf has the possible values of a metric's labels.
 func valuesOf(r metrics.Row) []string {
 	var values []string
 	for _, m := range quoted.FindAllStringSubmatch(r.Labels, -1) {
@@ -184,7 +184,7 @@ func valuesOf(r metrics.Row) []string {
 	return values
 }
 
-// TestPanels: every metric of the agent's state is on the dashboard or in an alert, but for those that say nothing alone.
+// TestPanels: every metric of the agent's state is on the dashboard or in an alert, except for auxiliary ones.
 func TestPanels(t *testing.T) {
 	var text strings.Builder
 	for _, expr := range queries(t) {
@@ -201,7 +201,7 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// TestPromtool: Prometheus itself reads all of it, and the alerts fire when they should and not before.
+// TestPromtool: promtool accepts all files, and the alerts fire when they should and not before.
 func TestPromtool(t *testing.T) {
 	program := filepath.Join(render.Tool(t, "promtool"), "promtool")
 	type record struct {
@@ -231,7 +231,7 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestRunbooks: every alert is explained in docs/monitoring.md where its link leads, and is tried in testdata.
+// TestRunbooks: every alert links to its section of docs/monitoring.md, and has a test in testdata.
 func TestRunbooks(t *testing.T) {
 	page, tried := read(t, "docs/monitoring.md"), read(t, "deploy/pack/monitoring/testdata/alerts.yaml")
 	for _, r := range alerts(t) {
@@ -239,7 +239,7 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s: no heading in docs/monitoring.md, or no link to it", r.Alert)
 		}
 		if !strings.Contains(tried, "alertname: "+r.Alert+"\n") {
-			t.Errorf("%s is not tried in testdata/alerts.yaml", r.Alert)
+			t.Errorf("%s has no test in testdata/alerts.yaml", r.Alert)
 		}
 		if s := r.Labels["severity"]; s != "critical" && s != "warning" {
 			t.Errorf("%s: severity %q", r.Alert, s)

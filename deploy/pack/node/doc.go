@@ -1,2 +1,2 @@
-// Package node tests what is delivered on a real runtime: the image, imported by ctr, run as the chart says.
+// Package node tests the image on a real runtime: imported with ctr, and run as the chart renders it.
 package node

@@ -31,9 +31,9 @@ const (
 	patience   = 60 * time.Second
 )
 
-// TestNode runs the agent on a real containerd out of the image that `make image` makes, with what the chart renders for
-// it and no more: user, capabilities, seccomp, read-only root, mounts, configuration. It must decide, and put in force
-// in the kernel, and answer the probes.
+// TestNode runs the agent on a real containerd from the image of `make image`, with exactly the chart's user,
+// capabilities, seccomp profile, read-only root, mounts and configuration. Its decisions must be in force in the
+// kernel, and it must answer the probes.
 func TestNode(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("needs two CPUs")
@@ -45,8 +45,8 @@ func TestNode(t *testing.T) {
 	t.Run("without", func(t *testing.T) { each(t, c.For(t), tag) })
 }
 
-// each takes one directory of the node after another away from the agent, and reads what it says then. The kubelet's are
-// not among them: no kubelet runs here.
+// each leaves out one directory of the node after the other, and checks the agent's error message. It skips those of
+// the kubelet, since no kubelet runs here.
 func each(t *testing.T, c *real.Containerd, tag string) {
 	t.Helper()
 	c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
@@ -66,7 +66,7 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 			a := start(t, c.For(t), tag, attach, p.Name)
 			real.Eventually(t, patience, func() error {
 				if said := a.complaint(); !strings.Contains(said, p.Without) {
-					return fmt.Errorf("%q is not in what it says: %s", p.Without, said)
+					return fmt.Errorf("%q is not in its messages: %s", p.Without, said)
 				}
 				return nil
 			})
@@ -74,14 +74,14 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 	}
 }
 
-// imported makes the image, has ctr import it, and compares what containerd has then. It returns the image's tag.
+// imported makes the image, imports it with ctr, and compares containerd's digest. It returns the image's tag.
 func imported(t *testing.T, c *real.Containerd) string {
 	t.Helper()
 	dist := t.TempDir()
 	said := tree.Run(t, tree.Root(t), "make", "image", "DIST="+dist, "IMAGE="+repository)
 	made := regexp.MustCompile(`image (\S+):(\S+), digest (sha256:\w+)`).FindStringSubmatch(said)
 	if made == nil {
-		t.Fatalf("make image said %q", said)
+		t.Fatalf("make image printed %q", said)
 	}
 	ctr := func(args ...string) string {
 		args = append([]string{"--address", c.Socket(), "--namespace", "k8s.io", "images"}, args...)
@@ -101,7 +101,7 @@ func imported(t *testing.T, c *real.Containerd) string {
 	return made[2]
 }
 
-// agent is one that runs as a pod.
+// agent is an agent that runs as a pod.
 type agent struct {
 	t       *testing.T
 	c       *real.Containerd
@@ -114,7 +114,7 @@ type agent struct {
 
 func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	t.Helper()
-	// What runs already is taken over, and kept off the CPU that is owned later.
+	// Running containers are taken over, and kept off the CPU that is owned later.
 	other := c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
 	a := start(t, c, tag, attach)
 	a.confined()
@@ -143,7 +143,7 @@ func play(t *testing.T, c *real.Containerd, tag, attach string) {
 		rest = []string{"", "", "0", "0,2"}[n]
 	}
 	inForce("cpuset.cpus", rest, func(f string) string { return c.KernelFile(other, f) })
-	// The pod's own cgroup no runtime writes: the agent did, without any capability.
+	// Only the agent writes the pod's own cgroup, without any capability.
 	if c.CgroupVersion() == 1 {
 		inForce("cpu.cfs_quota_us", "-1", func(f string) string { return c.PodKernelFile(pod, f) })
 	}
@@ -151,7 +151,7 @@ func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	c.StopPod(pod)
 }
 
-// start runs the agent's pod as a kubelet would, from what the chart renders, without some of the volumes.
+// start runs the agent's pod like a kubelet, as the chart renders it, without some of the volumes.
 func start(t *testing.T, c *real.Containerd, tag, attach string, without ...string) *agent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ttn") // t.TempDir is too long a path for a socket
@@ -194,7 +194,7 @@ config:
 	a.log = filepath.Join(request.SandboxConfig.LogDirectory, request.Config.LogPath)
 	t.Cleanup(func() {
 		if log, err := os.ReadFile(a.log); err == nil && t.Failed() {
-			t.Logf("the agent said:\n%s", log)
+			t.Logf("log of the agent:\n%s", log)
 		}
 		c.StopPod(pod)
 	})
@@ -204,7 +204,7 @@ config:
 	return a
 }
 
-// container puts into a request what a kubelet would make of the pod.
+// container makes a kubelet's request for the pod's container.
 func container(t *testing.T, to *cri.ContainerConfig, pod corev1.PodSpec, config string) {
 	t.Helper()
 	from := pod.Containers[0]
@@ -249,7 +249,7 @@ func texts(capabilities []corev1.Capability) []string {
 	return all
 }
 
-// free is an address of this machine that nobody listened at a moment ago.
+// free returns a free address of this machine.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -271,7 +271,7 @@ func (a *agent) write(config string) {
 	}
 }
 
-// confined: what the chart asks for is what the process has.
+// confined checks that the process has exactly the chart's confinement.
 func (a *agent) confined() {
 	a.t.Helper()
 	pid := a.c.ContainerPID(real.ContainerID(a.id))
@@ -286,7 +286,7 @@ func (a *agent) confined() {
 	}
 }
 
-// ready waits for the probe, which says that the agent is attached and has taken over what runs.
+// ready waits for the readiness probe: the agent is attached and has taken over running containers.
 func (a *agent) ready() {
 	a.t.Helper()
 	real.Eventually(a.t, patience, func() error {
@@ -304,7 +304,7 @@ func (a *agent) ready() {
 	})
 }
 
-// complaint is what the probe answers while it fails, and what the agent has logged.
+// complaint returns the answer of the failing probe, and the agent's log.
 func (a *agent) complaint() string {
 	said := ""
 	if answer, err := http.Get("http://" + a.address + "/readyz"); err == nil {
@@ -319,7 +319,7 @@ func (a *agent) complaint() string {
 	return said + string(log)
 }
 
-// follows: a change of the mounted file is put in force, as that of a ConfigMap is.
+// follows checks that the agent applies a change of the mounted file, like a ConfigMap's.
 func (a *agent) follows() {
 	a.t.Helper()
 	text, err := os.ReadFile(a.config)
@@ -336,7 +336,7 @@ func (a *agent) follows() {
 	})
 }
 
-// generation asks `trimtab status` in the container, as kubectl exec does.
+// generation runs `trimtab status` in the container, like kubectl exec.
 func (a *agent) generation() int {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)

@@ -1,5 +1,5 @@
-// Package program reads from a built trimtab what it was built from: the Go toolchain records version, commit and
-// modules in every program. So image, list of parts and packages say the same as `trimtab version`.
+// Package program reads the build information of a trimtab program: the Go toolchain records version, commit and
+// modules in every program. So image, SBOM and packages have the same version as `trimtab version`.
 package program
 
 import (
@@ -13,7 +13,7 @@ import (
 // Program is a built trimtab.
 type Program struct {
 	Path     string
-	Arch     string // as Go names it: amd64, arm64
+	Arch     string // GOARCH: amd64, arm64
 	Version  string // of the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
 	Revision string // the commit; empty without git
 	Modified bool   // built from a changed tree
@@ -21,8 +21,7 @@ type Program struct {
 	Info     *debug.BuildInfo
 }
 
-// Read reads the program at path. It is an error where it is not a static program for Linux: the image has nothing else
-// in it that could load it.
+// Read reads the program at path. It must be a static program for Linux, since the image has no loader.
 func Read(path string) (Program, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -52,10 +51,10 @@ func Read(path string) (Program, error) {
 	return p, nil
 }
 
-// Tag is the version in letters that the tag of an image may have.
+// Tag returns the version with only the characters that an image tag may have.
 func (p Program) Tag() string { return strings.ReplaceAll(p.Version, "+", "-") }
 
-// ReadAll reads programs that are delivered together: of one version, each for another architecture.
+// ReadAll reads the programs of one release, which must have one version and different architectures.
 func ReadAll(paths []string) ([]Program, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no programs")

@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// TestManifestNamesTheImage: the manifest has the release's image, however the chart in the
-// repository writes its appVersion.
-func TestManifestNamesTheImage(t *testing.T) {
+// TestManifestHasImage: the manifest has the release's image, with or without quotes around the chart's appVersion.
+func TestManifestHasImage(t *testing.T) {
 	for _, was := range []string{"v0.1.0", `"v0.1.0"`, "0.1.0", `"0.1.0"`} {
 		root, out := t.TempDir(), t.TempDir()
 		bare := was

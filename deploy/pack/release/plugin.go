@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// plugin is the plugin's file in its directory and in its archive.
+// plugin is the file name of the kubectl plugin.
 const plugin = "kubectl-trimtab"
 
-// pluginArchives packs the plugin of kubectl for each system that has a directory OS-ARCH in dir: program, completion,
-// man pages and the roles of its users. It has to be of the same version as the agent's program.
+// pluginArchives packs the kubectl plugin for each system with a directory OS-ARCH in dir: program, completion, man
+// pages and roles for users. It must have the same version as the agent's program.
 func pluginArchives(root, out, dir string, p program.Program) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*-*", plugin))
 	if err != nil {

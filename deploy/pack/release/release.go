@@ -1,5 +1,5 @@
-// Package release makes what a release consists of beside image and packages: archives of the programs, the chart, the
-// manifest, and checksums of everything. All is named after the git tag that the programs were built from.
+// Package release makes the parts of a release besides image and packages: archives of the programs, chart, manifest,
+// and checksums of everything. All names have the git tag of the programs.
 package release
 
 import (
@@ -17,26 +17,27 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// Sums is the file of the checksums, as `sha256sum --check` reads it.
+// Sums is the name of the checksum file for `sha256sum --check`.
 const Sums = "SHA256SUMS"
 
-// Where things are in the repository.
+// Paths in the repository.
 const (
 	chart    = "deploy/charts/trimtab"
 	manifest = "deploy/trimtab.yaml"
 )
 
-// tagged is a version that is a git tag's and nothing else.
+// tagged matches a version that is exactly a git tag.
 var tagged = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
 
-// Check says why programs are no release: they have to be built from a tag, without changes, that CHANGELOG.md names.
+// Check returns why programs cannot be released: they must be built from an unchanged tree at a tag, for which
+// CHANGELOG.md has a heading.
 func Check(root string, p program.Program) error {
 	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
 		return err
 	}
 	if !tagged.MatchString(p.Version) || p.Modified {
-		return fmt.Errorf("%s is no release: tag the commit as v1.2.3, and change nothing", p.Version)
+		return fmt.Errorf("%s cannot be released: build it from a tagged commit such as v1.2.3, without changes", p.Version)
 	}
 	if heading := "## [" + bare(p) + "]"; !strings.Contains(string(changelog), "\n"+heading) {
 		return fmt.Errorf("CHANGELOG.md has no heading %q", heading)
@@ -44,10 +45,10 @@ func Check(root string, p program.Program) error {
 	return nil
 }
 
-// bare is the version without its "v".
+// bare returns the version without its "v".
 func bare(p program.Program) string { return strings.TrimPrefix(p.Version, "v") }
 
-// Make writes archives, chart and manifest into directory out, and then the checksums of all files there. Directory
+// Make writes archives, chart and manifest into directory out, and then the checksums of all its files. Directory
 // plugins has kubectl-trimtab for each system.
 func Make(root, out, plugins string, programs []program.Program) error {
 	for _, p := range programs {
@@ -93,7 +94,7 @@ func archive(root, out string, p program.Program) error {
 	return os.WriteFile(filepath.Join(out, name+".tar.gz"), packed, 0o644)
 }
 
-// charts are chart and manifest with the version of this release in place of the one they have in the repository.
+// charts returns chart and manifest with the version of this release.
 func charts(root, out string, p program.Program) error {
 	var all []files.File
 	old := ""
@@ -138,8 +139,7 @@ var (
 	appVersion = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
-// versioned is a Chart.yaml with another version, and the appVersion it had: the tag of
-// the image that the manifest names.
+// versioned returns a Chart.yaml with another version, and its old appVersion, which is the image tag in the manifest.
 func versioned(data []byte, to string) (old string, with []byte) {
 	if found := appVersion.FindSubmatch(data); found != nil {
 		old = string(found[1])
@@ -148,7 +148,7 @@ func versioned(data []byte, to string) (old string, with []byte) {
 	return old, appVersion.ReplaceAll(data, []byte("appVersion: v"+to))
 }
 
-// sums writes the checksums of all files in out but their own.
+// sums writes the checksums of all files in out, except the checksum file.
 func sums(out string) error {
 	all, err := os.ReadDir(out)
 	if err != nil {

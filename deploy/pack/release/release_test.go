@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// TestRelease makes one from a tagged tree, checks every file by its checksum, and uses archive and chart.
+// TestRelease makes a release from a tagged tree, verifies every checksum, and uses archive and chart.
 func TestRelease(t *testing.T) {
 	dir := tree.Copy(t, tree.File{Name: "CHANGELOG.md", Text: "# Changelog\n\n## [1.2.3] - 2026-01-02\n"})
 	t.Log(strings.TrimSpace(tree.Run(t, dir, "make", "release")))
@@ -73,7 +73,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestCheck: what has no tag, was changed, or is not in the changelog is no release.
+// TestCheck: programs without a tag, with changes, or without a changelog heading cannot be released.
 func TestCheck(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte("# Changelog\n\n## [1.2.3] - 2026-01-02\n"), 0o644); err != nil {
@@ -88,6 +88,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if err := release.Check(root, program.Program{Version: "v1.2.3", Modified: true}); err == nil {
-		t.Error("a changed tree makes a release")
+		t.Error("want an error for a changed tree")
 	}
 }

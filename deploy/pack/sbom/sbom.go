@@ -1,5 +1,5 @@
-// Package sbom lists what a program consists of, as SPDX 2.3 in JSON. The list is made from the modules that the Go
-// toolchain recorded in the program, so it has what was linked and nothing else.
+// Package sbom makes the SBOM of a program as SPDX 2.3 in JSON. It uses the modules that the Go toolchain recorded in
+// the program, so it has exactly the linked modules.
 package sbom
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const noAssertion = "NOASSERTION"
 
-// The parts of an SPDX 2.3 document that are used here, named as in its JSON schema.
+// The used parts of an SPDX 2.3 document, named as in its JSON schema.
 type document struct {
 	SPDXVersion   string         `json:"spdxVersion"`
 	DataLicense   string         `json:"dataLicense"`
@@ -66,7 +66,7 @@ type relationship struct {
 	Related string `json:"relatedSpdxElement"`
 }
 
-// Of lists the parts of a program. The same program gives the same bytes.
+// Of returns the SBOM of a program. The same program gives the same bytes.
 func Of(p program.Program) ([]byte, error) {
 	data, err := os.ReadFile(p.Path)
 	if err != nil {
@@ -80,7 +80,7 @@ func Of(p program.Program) ([]byte, error) {
 	d := document{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT",
 		Name: "trimtab-" + p.Version + "-linux-" + p.Arch,
-		// Unique for each program, as SPDX wants it, and the same each time it is built.
+		// Unique for each program, as SPDX requires, and reproducible.
 		Namespace:     "https://github.com/trimtab/trimtab/spdx/" + p.Arch + "/" + digest,
 		Creation:      creation{p.Time.Format(time.RFC3339), []string{"Tool: trimtab-pack"}},
 		Packages:      []part{main},
@@ -99,7 +99,7 @@ func Of(p program.Program) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// replaced is the module that was linked where go.mod replaces another by it.
+// replaced returns the linked module if go.mod replaces one.
 func replaced(m *debug.Module) *debug.Module {
 	for m.Replace != nil {
 		m = m.Replace
@@ -107,7 +107,7 @@ func replaced(m *debug.Module) *debug.Module {
 	return m
 }
 
-// outside are the letters that an SPDX identifier may not have.
+// outside matches the characters that an SPDX identifier must not have.
 var outside = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 func module(path, version, purpose string) part {

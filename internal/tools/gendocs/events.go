@@ -11,7 +11,7 @@ func eventsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Events and the node condition
 
-` + "```sh\nkubectl describe pod POD                                             # what of its requests is not in force\n" +
+` + "```sh\nkubectl describe pod POD                                             # its requests that are not in force\n" +
 		"kubectl get events -A --field-selector reportingComponent=trimtab    # of all pods\n" +
 		"kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type==\"TrimtabReady\")]}'\n```" + `
 
@@ -30,7 +30,7 @@ All events are of type Warning. The field ` + code("reason") + ` is one of these
 	b.WriteString(`
 ## How many there are
 
-A pod has one event for each reason and node. When there is more to say, its message and time are renewed and its count
+A pod has one event for each reason and node. When there is something new, its message and time are renewed and its count
 grows. A message has the first three texts; ` + code("trimtab explain") + ` has all. A pod gets at most ten events at once, and one
 more every five minutes. A node writes at most twenty at once, and one more every two seconds. The first one after a
 rest waits up to five seconds, so that a thousand nodes do not write at once.
@@ -42,16 +42,16 @@ the events of all. ` + code("kubectl trimtab nodes") + ` and the node condition 
 
 No pod waits for an event. While the API server is away the newest 256 wait, and are written when it is back. What was
 left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md](metrics.md)). ` + code("reportingInstance") + ` and
-` + code("source.host") + ` are the node. The API server keeps events for an hour, if it is not told otherwise.
+` + code("source.host") + ` are the node. The API server keeps events for an hour, by default.
 
 ## The node condition
 
 ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler and no kubelet acts on it.
 
-` + item("`True`, `Ready`: a runtime is attached, and what it runs was taken over") +
+` + item("`True`, `Ready`: a runtime is attached, and the agent has taken over its containers") +
 		item("`True`, `ConfigurationRefused`: the same, and a newer configuration is invalid; the message says why") +
 		item("`False`, `NotReady`: why is in the message, as at `/readyz`") +
-		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep what they have") + `
+		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
 It is written on a change, after a random wait of at most 4 seconds (30 seconds at a start), and every ten minutes. An agent
 that was killed leaves its last condition: ` + code("lastHeartbeatTime") + ` is then older than 11 minutes. ` + code("trimtab release") + `
 removes condition and annotations.

@@ -62,7 +62,7 @@ func kinds(k intent.Key) string {
 	return codes(names)
 }
 
-// serversOf names the hooks that serve a key, each once.
+// serversOf returns the names of the hooks that serve a key.
 func serversOf(k intent.Key) []string {
 	var hooks []string
 	seen := map[string]bool{}

@@ -45,7 +45,7 @@ default is to refuse, by a rule of yours.
 	return b.String(), nil
 }
 
-// keysOf names the labels and annotations that ask for a kind.
+// keysOf returns the labels and annotations that request a kind.
 func keysOf(kind intent.Kind) string {
 	var names []string
 	for _, k := range intent.Keys() {

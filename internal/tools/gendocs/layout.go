@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// columns is how wide a line of a page may be.
+// columns is the maximum width of a line.
 const columns = 120
 
-// mark is what Markdown reads as a list, heading or quotation at the beginning
-// of a line.
+// mark matches a word that starts a list, heading or quotation at the beginning of a Markdown line.
 var mark = regexp.MustCompile(`^([-+*#>]+|[0-9]+[.)])$`)
 
 // wrap breaks text into lines of at most columns, the first after lead and all
@@ -35,7 +34,7 @@ func wrap(lead, rest, text string) string {
 	return b.String()
 }
 
-// words splits text at its spaces, but for those in code spans and before marks.
+// words splits text at its spaces, except in code spans and before marks.
 func words(text string) []string {
 	var list []string
 	for _, part := range strings.Fields(text) {
@@ -48,13 +47,13 @@ func words(text string) []string {
 	return list
 }
 
-// item is an entry of a list.
+// item formats an entry of a list.
 func item(text string) string { return wrap("* ", "  ", text) }
 
-// paragraph is text between blank lines.
+// paragraph formats text between blank lines.
 func paragraph(text string) string { return wrap("", "", text) }
 
-// clauses joins those that are not empty.
+// clauses joins the texts that are not empty.
 func clauses(separator string, list ...string) string {
 	var some []string
 	for _, s := range list {
@@ -65,7 +64,7 @@ func clauses(separator string, list ...string) string {
 	return strings.Join(some, separator)
 }
 
-// labelled is a value behind its name, or nothing where there is none.
+// labelled returns "name value", or "" without a value.
 func labelled(name, value string) string {
 	if value == "" {
 		return ""
@@ -73,7 +72,7 @@ func labelled(name, value string) string {
 	return name + " " + value
 }
 
-// sentence ends text with a full stop where it has no end yet.
+// sentence adds a full stop to text if it has no end.
 func sentence(text string) string {
 	if text == "" || strings.HasSuffix(text, ".") {
 		return text
@@ -81,11 +80,10 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// made is a block that is no paragraph, by how it begins.
+// made matches the beginning of a block that is not a paragraph.
 var made = regexp.MustCompile("^(\\* |\\||#|<|```|$)")
 
-// reflowed wraps the paragraphs of a page; lists, tables, headings and code are
-// as they were made.
+// reflowed wraps the paragraphs of a page. It leaves lists, tables, headings and code as they are.
 func reflowed(make func() (string, error)) func() (string, error) {
 	return func() (string, error) {
 		page, err := make()

@@ -1,6 +1,5 @@
-// Command gendocs writes the reference pages under docs that come from tables
-// in the code: configuration keys and schema, hooks, NRI fields. go generate
-// runs it; its tests fail where a committed page is stale.
+// Command gendocs writes the reference pages in docs from tables in the code: configuration keys and schema, hooks, NRI
+// fields. go generate runs it. Its tests fail if a committed page is out of date.
 package main
 
 import (

@@ -31,7 +31,7 @@ func TestPagesAreFresh(t *testing.T) {
 			continue
 		}
 		if d := cmp.Diff(want, string(have)); d != "" {
-			t.Errorf("docs/%s is stale, run go generate ./... (-want +have):\n%s", p.name, d)
+			t.Errorf("docs/%s is out of date, run go generate ./... (-want +have):\n%s", p.name, d)
 		}
 	}
 }
@@ -42,12 +42,12 @@ func TestWriteAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := writeAll(filepath.Join(dir, "missing")); err == nil {
-		t.Error("no error for a directory that is not there")
+		t.Error("want an error for a missing directory")
 	}
 }
 
-// TestPagesAreWhole looks for what a page must name without using its maker.
-func TestPagesAreWhole(t *testing.T) {
+// TestPagesAreComplete checks, without the code that makes a page, that it names everything that it must.
+func TestPagesAreComplete(t *testing.T) {
 	page := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(docs, name))
 		if err != nil {
@@ -61,7 +61,7 @@ func TestPagesAreWhole(t *testing.T) {
 			t.Errorf("config.md lacks %s", k.Path)
 		}
 	}
-	// words is text without the places of its line breaks.
+	// words is the text without line breaks.
 	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	hooks := words(page("hooks.md"))
 	for _, h := range hook.Catalogue() {
@@ -84,14 +84,13 @@ func TestPagesAreWhole(t *testing.T) {
 	}
 }
 
-// TestEveryDependencyHasAReason: docs/dependencies.md says of each direct
-// dependency why it is there, and of nothing else.
+// TestEveryDependencyHasAReason: docs/dependencies.md has a reason for each direct dependency, and for nothing else.
 func TestEveryDependencyHasAReason(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(docs, "dependencies.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _, _ := strings.Cut(string(page), "\n`test/oracle` needs") // from there on it is about other modules
+	own, _, _ := strings.Cut(string(page), "\n`test/oracle` needs") // the rest is about other modules
 	var reasons []string
 	for _, m := range regexp.MustCompile("(?m)^\\* `([^`]+)` \\((?:program|plugin|tests|tests, plugin)\\): .{20,}$").FindAllStringSubmatch(own, -1) {
 		reasons = append(reasons, m[1])
@@ -109,7 +108,7 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 	}
 }
 
-// directDependencies reads go.mod: the modules required without "// indirect".
+// directDependencies returns the modules that go.mod requires without "// indirect".
 func directDependencies(t *testing.T) []string {
 	t.Helper()
 	f, err := os.Open("../../../go.mod")

@@ -45,7 +45,7 @@ A file starts with
 	return b.String(), nil
 }
 
-// holdsValues says whether a section's own next key is a value.
+// holdsValues reports whether a section has values of its own.
 func holdsValues(section config.Key) bool {
 	for _, k := range config.Keys() {
 		if rest, ok := strings.CutPrefix(k.Path, section.Path+"."); ok && !k.Section() && !strings.Contains(rest, ".") {
@@ -179,7 +179,7 @@ func codes(list []string) string {
 	return strings.Join(out, ", ")
 }
 
-// cell makes text fit into a table.
+// cell escapes text for a table.
 func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ") }
 
 func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }

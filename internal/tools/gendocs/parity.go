@@ -9,11 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// titles are what people call the attachments; one that is not here is called
-// as its code calls it.
+// titles has the attachments' names for users; others have their name in the code.
 var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
-// inTable are the ways as the table of fields calls them, which has little room.
+// inTable has short names of the ways for the table of fields.
 var inTable = map[parity.Way]string{
 	parity.Created: "creation", parity.Kernel: "before", parity.Late: "after", parity.Never: "no",
 }
@@ -72,7 +71,7 @@ carry is reported in the same way ([fields.md](fields.md)).
 	return b.String(), nil
 }
 
-// limits are what one attachment has less than the others, and why.
+// limits lists the values that one attachment cannot carry, and why.
 func limits(at int, a parity.Attachment) string {
 	var b strings.Builder
 	var reasons []string
@@ -97,7 +96,7 @@ func limits(at int, a parity.Attachment) string {
 	return b.String()
 }
 
-// notTaken lists what runtimes do not take.
+// notTaken lists the values that runtimes refuse or drop.
 func notTaken() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -124,7 +123,7 @@ ones.
 	return b.String()
 }
 
-// lateFields lists the fields an attachment sets after the start alone.
+// lateFields lists the fields that an attachment sets only after the start.
 func lateFields(at int) string {
 	var fields []string
 	for _, r := range parity.Table() {

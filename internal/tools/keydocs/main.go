@@ -1,7 +1,6 @@
-// Command keydocs takes the descriptions of the configuration keys out of the
-// comments of package config, and of the options in package hook, and writes them
-// as a table into package config, so that schema and docs say what the source
-// says. go generate runs it there.
+// Command keydocs reads the descriptions of configuration keys from the comments of package config and of the options
+// in package hook. It writes them as a table into package config, from which schema and docs are made. go generate runs
+// it there.
 package main
 
 import (
@@ -96,7 +95,7 @@ func fields(b *bytes.Buffer, t *ast.TypeSpec) {
 		}
 		for _, name := range f.Names {
 			about := strings.Join(strings.Fields(text), " ")
-			// The file's readers know the key, not the field.
+			// Users know the key, not the field.
 			if rest, ok := strings.CutPrefix(about, name.Name+" "); ok && f.Tag != nil {
 				about = key(f.Tag.Value) + " " + rest
 			}
@@ -105,7 +104,7 @@ func fields(b *bytes.Buffer, t *ast.TypeSpec) {
 	}
 }
 
-// key returns the key of a field by its tag, which is still quoted.
+// key returns the key in a field's quoted tag.
 func key(tag string) string {
 	return reflect.StructTag(strings.Trim(tag, "`")).Get("json")
 }

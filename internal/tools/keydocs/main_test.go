@@ -17,7 +17,7 @@ func TestDescriptionsAreFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), string(have)); d != "" {
-		t.Errorf("internal/config/descriptions.go is stale, run go generate ./... (-want +have):\n%s", d)
+		t.Errorf("internal/config/descriptions.go is out of date, run go generate ./... (-want +have):\n%s", d)
 	}
 }
 

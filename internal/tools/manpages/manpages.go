@@ -1,5 +1,5 @@
-// Package manpages writes the man pages of a tree of commands, and compares them with those of a directory. Tests of the
-// programs call it, so that what makes the pages is in no program.
+// Package manpages writes the man pages of a tree of commands, and compares them with those of a directory. Only tests
+// of the programs call it, so that no program contains the generator.
 package manpages
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Stale returns how the pages in a directory differ from what the commands say of themselves; "" for not at all.
+// Stale returns the differences between the pages in a directory and the commands, "" for none.
 func Stale(dir string, root *cobra.Command) (string, error) {
 	want, err := pages(root)
 	if err != nil {
@@ -37,7 +37,7 @@ func Stale(dir string, root *cobra.Command) (string, error) {
 	return cmp.Diff(want, have), nil
 }
 
-// Write writes the pages into a directory, in place of those that are there.
+// Write replaces the pages in a directory.
 func Write(dir string, root *cobra.Command) error {
 	all, err := pages(root)
 	if err != nil {
@@ -57,10 +57,10 @@ func Write(dir string, root *cobra.Command) error {
 	return err
 }
 
-// pages are the pages by the names of their files.
+// pages returns the pages by file name.
 func pages(root *cobra.Command) (map[string]string, error) {
 	root.DisableAutoGenTag = true
-	root.CompletionOptions.DisableDefaultCmd = true // `help completion` says it
+	root.CompletionOptions.DisableDefaultCmd = true // `help completion` describes it
 	all := map[string]string{}
 	var visit func(*cobra.Command) error
 	visit = func(cmd *cobra.Command) error {
@@ -68,7 +68,7 @@ func pages(root *cobra.Command) (map[string]string, error) {
 			return nil
 		}
 		var b bytes.Buffer
-		// A page changes with its command, not with the day.
+		// A fixed date, so that a page changes only with its command.
 		when := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 		h := &doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Date: &when, Source: "Trimtab", Manual: "Trimtab"}

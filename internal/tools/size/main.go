@@ -1,11 +1,11 @@
-// Command size prints how large the program is: lines of code by package, methods and fields by type, and long
-// functions. make size runs it; with -write it puts the heart's table into ARCHITECTURE.md, which go generate does.
+// Command size prints the size of the program: lines of code by package, methods and fields by type, and long
+// functions. make size runs it. With -write, as in go generate, it writes the table of the core packages into
+// ARCHITECTURE.md.
 //
-// Counted is what the binary is made of: this module's packages that cmd/trimtab needs, without the simulator, fakes,
-// tests and generated code. A line of code has something on it that is neither blank nor a comment. A type's methods are
-// those it has or inherits from embedded fields, and the functions of its package whose first parameter is a pointer to it. Its
-// fields are its own and those of embedded structs of this module. A struct without a method on its pointer is plain
-// data, which may have any number of fields.
+// It counts this module's packages in cmd/trimtab, without the simulator, fakes, tests and generated code. A line of
+// code is one that is not blank and not only a comment. A type's methods are its own, those of embedded fields, and the
+// functions of its package whose first parameter is a pointer to it. Its fields are its own and those of embedded
+// structs of this module. A struct without a method on its pointer is plain data, which may have any number of fields.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 //go:generate go run . -C ../../.. -write ARCHITECTURE.md
 
-// The bounds that types and functions keep.
+// The limits for types and functions.
 const (
 	mostMethods = 45
 	mostFields  = 20
@@ -25,7 +25,7 @@ const (
 
 func main() {
 	dir := flag.String("C", ".", "the module's directory")
-	write := flag.String("write", "", "the file, below the module's directory, whose table is written anew")
+	write := flag.String("write", "", "the file, below the module's directory, in which to write the table")
 	flag.Parse()
 	if err := run(*dir, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "size:", err)

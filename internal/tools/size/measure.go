@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// size is how large everything is.
+// size has the size of everything.
 type size struct {
 	packages []pkg
 	types    []typ
@@ -36,10 +36,10 @@ type pkg struct {
 type typ struct {
 	name            string // with its package
 	methods, fields int
-	plain           bool // data alone
+	plain           bool // plain data
 }
 
-// function is a long one.
+// function is a long function.
 type function struct {
 	name  string
 	lines int
@@ -76,7 +76,7 @@ func measure(dir string) (*size, error) {
 	return m.size, nil
 }
 
-// list lists the packages that the binary is made of, and names the module.
+// list returns the packages of the binary, and the name of the module.
 func list(dir string) (all []listed, module string, err error) {
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -98,15 +98,15 @@ func list(dir string) (all []listed, module string, err error) {
 	}
 }
 
-// counts reports whether a package is counted: the simulator is a tool of its own.
+// counts reports whether a package is counted. The simulator is not.
 func counts(name string) bool {
 	return name != "internal/sim" && !strings.HasPrefix(name, "internal/sim/")
 }
 
-// isFake reports whether a file stands in for the kernel in tests and in the simulator.
+// isFake reports whether a file is a fake of the kernel for tests and the simulator.
 func isFake(file string) bool { return file == "fake.go" || strings.HasPrefix(file, "fake_") }
 
-// measurer measures one package after the other.
+// measurer measures packages one after the other.
 type measurer struct {
 	module string
 	fset   *token.FileSet

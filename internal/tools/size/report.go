@@ -10,30 +10,30 @@ import (
 	"strings"
 )
 
-// heart are the packages that decide and carry out, with what they were cut into.
-var heart = []string{
+// core has the packages that decide and apply, with their parts.
+var core = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
 	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet",
 }
 
-func isHeart(name string) bool {
-	return slices.ContainsFunc(heart, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
+func isCore(name string) bool {
+	return slices.ContainsFunc(core, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
 }
 
-// report is what is printed.
+// report returns the printed report.
 func (s *size) report() string {
 	var b strings.Builder
 	b.WriteString("lines of code, without comments, blanks, tests, generated code, simulator and fakes\n\n")
 	all, inner := 0, 0
 	for _, p := range s.sorted() {
 		mark := ""
-		if isHeart(p.name) {
+		if isCore(p.name) {
 			mark, inner = " (heart)", inner+p.lines
 		}
 		all += p.lines
 		fmt.Fprintf(&b, "%7d  %s%s\n", p.lines, p.name, mark)
 	}
-	fmt.Fprintf(&b, "%7d  the heart\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
+	fmt.Fprintf(&b, "%7d  the core\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
 	for i, t := range s.biggest() {
 		if i == 25 && !t.over() {
 			break
@@ -55,10 +55,10 @@ func (s *size) sorted() []pkg {
 	return slices.SortedFunc(slices.Values(s.packages), func(a, b pkg) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
 }
 
-// over reports whether a type has more than it should.
+// over reports whether a type exceeds a limit.
 func (t typ) over() bool { return t.methods > mostMethods || !t.plain && t.fields > mostFields }
 
-// biggest are types, the first those that have more than they should.
+// biggest returns the biggest types, those that exceed a limit first.
 func (s *size) biggest() []typ {
 	rank := func(t typ) int {
 		if t.over() {
@@ -71,16 +71,16 @@ func (s *size) biggest() []typ {
 	})
 }
 
-// round is to what the table's lines of code are rounded, so that not every change makes it another.
+// round is the precision of the table's lines of code, so that few changes alter the table.
 const round = 50
 
-// table is what stands in ARCHITECTURE.md.
+// table returns the table of ARCHITECTURE.md.
 func (s *size) table() string {
 	var b strings.Builder
 	b.WriteString("| package | lines of code | its biggest type | methods | fields |\n| --- | --- | --- | --- | --- |\n")
 	sum := 0
 	for _, p := range s.sorted() {
-		if !isHeart(p.name) {
+		if !isCore(p.name) {
 			continue
 		}
 		sum += p.lines
@@ -107,18 +107,18 @@ func cutLast(name string) (before, after string, found bool) {
 	return name[:i], name[i+1:], true
 }
 
-// Where the table stands.
+// The marks around the table.
 const (
 	opening = "<!-- Written by make generate: internal/tools/size -->\n"
 	closing = "<!-- end -->\n"
 )
 
-// placed puts a table between the marks of a text.
+// placed replaces the table between the marks of a text.
 func placed(text, table string) (string, error) {
 	before, rest, opened := strings.Cut(text, opening)
 	_, after, closed := strings.Cut(rest, closing)
 	if !opened || !closed {
-		return "", errors.New("no place for the table")
+		return "", errors.New("no marks for the table")
 	}
 	return before + opening + table + closing + after, nil
 }

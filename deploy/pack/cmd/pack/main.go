@@ -1,4 +1,4 @@
-// Command pack makes what Trimtab is delivered as out of built programs. The Makefile calls it.
+// Command pack makes image, packages and releases from built programs. The Makefile calls it.
 //
 //	pack image -out FILE [-name REPOSITORY] [-tag TAG] [-licence FILE] PROGRAM...
 //	pack deb -nfpm NFPM -out DIRECTORY PROGRAM...
@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/release"
 )
 
-// commands are what the first argument names.
+// commands has the subcommands by name.
 var commands = map[string]func(args []string, out io.Writer) error{
 	"image":   makeImage,
 	"deb":     makePackages,
@@ -40,13 +40,13 @@ func run(args []string, out io.Writer) error {
 			return command(args[1:], out)
 		}
 	}
-	return errors.New("the first argument has to be image, deb or release")
+	return errors.New("the first argument must be image, deb or release")
 }
 
 func makeImage(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
 	to := set.String("out", "", "file to write, a tar of an OCI layout")
-	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
 	tag := set.String("tag", "", "tag of the image; the version of the programs where it is empty")
 	licence := set.String("licence", "LICENSE", "file of the licence")
 	if err := set.Parse(args); err != nil {
@@ -59,7 +59,7 @@ func makeImage(args []string, out io.Writer) error {
 	return writeImage(target{*to, *name, *tag, *licence}, programs, out)
 }
 
-// target is where an image goes, what it is called, and the file of the licence in it.
+// target has the file and name of an image, and the file of its licence.
 type target struct{ file, name, tag, licence string }
 
 func writeImage(to target, programs []program.Program, out io.Writer) error {
@@ -118,7 +118,7 @@ func makeRelease(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("release", flag.ContinueOnError)
 	nfpm := set.String("nfpm", "", "the program nfpm")
 	above := set.String("out", "dist", "directory in which that of the release is made")
-	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
 	plugins := set.String("plugins", "", "directory with OS-ARCH/kubectl-trimtab for each system")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -147,7 +147,7 @@ func makeRelease(args []string, out io.Writer) error {
 	return err
 }
 
-// written has a file written under another name first, so that a half written one is never taken for it.
+// written writes a file under another name and renames it, so that nobody reads a partial file.
 func written(to string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package render has tests see the Helm chart as Helm and an API server do: by the real helm, and decoded strictly into
-// Kubernetes' own types.
+// Package render renders the Helm chart for tests with the real helm, and decodes it strictly into Kubernetes' types.
 package render
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// Tool is the folder of a program that the cache of tools has; what is not built yet is, which takes minutes once.
+// Tool returns the folder of a program in the tool cache, and builds the program if needed, which takes minutes.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(tree.Root(t), "test/tools/build.sh"), name)
@@ -40,7 +39,7 @@ var (
 	dir  string
 )
 
-// Helm runs helm, which knows of no cluster. The error has what it said.
+// Helm runs helm without a cluster. The error has its output.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	once.Do(func() { dir = Tool(t, "helm") })
@@ -56,21 +55,21 @@ func Helm(t testing.TB, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Objects are what the chart makes of values.
+// Objects has the objects of the rendered chart.
 type Objects struct {
 	DaemonSet *appsv1.DaemonSet
 	Account   *corev1.ServiceAccount
 	Config    string // the agent's configuration file
-	// What the agents may do through the API server.
+	// The agents' rights at the API server.
 	Roles      []*rbacv1.ClusterRole
 	LocalRoles []*rbacv1.Role
 	Policies   []*admissionv1.ValidatingAdmissionPolicy
 	Service    *corev1.Service
-	// Monitors are objects of the Prometheus operator, by kind.
+	// Monitors has the objects of the Prometheus operator by kind.
 	Monitors map[string]map[string]any
 }
 
-// Chart lints and renders the chart with values. An object that an API server would refuse or prune ends the test.
+// Chart lints and renders the chart with values. An object that an API server would refuse or prune fails the test.
 func Chart(t testing.TB, values string) Objects {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
@@ -131,11 +130,11 @@ func (o *Objects) add(t testing.TB, document string) {
 	case "ValidatingAdmissionPolicyBinding":
 		decoded[admissionv1.ValidatingAdmissionPolicyBinding](t, data)
 	default:
-		t.Errorf("the chart makes a %q", head.Kind)
+		t.Errorf("the chart has an unknown kind %q", head.Kind)
 	}
 }
 
-// decoded is as strict as an API server with fieldValidation=Strict.
+// decoded decodes like an API server with fieldValidation=Strict.
 func decoded[T any](t testing.TB, data []byte) *T {
 	t.Helper()
 	into := new(T)

@@ -1,5 +1,5 @@
-// Package tree gives tests trees of this repository's files with a commit and a version of their own, so that what is
-// made in them does not depend on where the repository is, and names a version that is known.
+// Package tree copies this repository's files for tests into trees with a known commit and version, so that builds in
+// them do not depend on the repository's path and version.
 package tree
 
 import (
@@ -22,15 +22,15 @@ func Root(t testing.TB) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		t.Fatal("this file's place is not known")
+		t.Fatal("no caller information")
 	}
 	return filepath.Join(filepath.Dir(file), "../../../..")
 }
 
-// File is one that a tree has in place of the repository's.
+// File replaces a file of the repository in a tree.
 type File struct{ Name, Text string }
 
-// Copy makes a tree in a new directory, of the files that git knows or would add, as they are now.
+// Copy makes a tree in a new directory, of the present files that git tracks or would add.
 func Copy(t testing.TB, instead ...File) string {
 	t.Helper()
 	root, dir := Root(t), t.TempDir()
@@ -38,7 +38,7 @@ func Copy(t testing.TB, instead ...File) string {
 	for name := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(root, name))
 		if os.IsNotExist(err) {
-			continue // removed, and not committed yet
+			continue // removed without a commit
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -68,8 +68,8 @@ func Copy(t testing.TB, instead ...File) string {
 	return dir
 }
 
-// Run runs a program in dir and returns what it printed to standard output. Its environment has no git or make of the
-// caller's, and names and times of commits that are always the same.
+// Run runs a program in dir and returns its standard output. Its environment has no git or make variables of the
+// caller, and fixed names and times for commits.
 func Run(t testing.TB, dir, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
