@@ -32,7 +32,7 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 
 // unreported reports whether no runtime reports the field for an existing container.
 func unreported(f lifecycle.Field) bool {
-	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
+	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy
 }
 
 func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
@@ -63,6 +63,8 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 		}
 	case lifecycle.OOMScoreAdj:
 		return reported.OOMScoreAdj.V == v.Int
+	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice:
+		return presentProcess(reported, v)
 	case lifecycle.CDIDevice:
 		return slices.Contains(reported.CDIDevices, v.Key)
 	case lifecycle.DeviceNode:
@@ -71,6 +73,24 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 				return true
 			}
 		}
+	}
+	return false
+}
+
+// presentProcess is present for what a container's first process starts with, and for
+// its namespaces.
+func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
+	switch v.Field {
+	case lifecycle.ProcessLimit:
+		return slices.ContainsFunc(reported.Rlimits, func(r lifecycle.Rlimit) bool { return r.Type == v.Key && r.Text() == v.Text })
+	case lifecycle.ProcessIO:
+		return reported.IOPriority != nil && reported.IOPriority.Text() == v.Text
+	case lifecycle.ProcessSched:
+		return reported.Scheduler != nil && reported.Scheduler.Text() == v.Text
+	case lifecycle.SysctlEntry:
+		return reported.Sysctl[v.Key] == v.Text
+	case lifecycle.NetDevice:
+		return reported.NetDevices[v.Key] == v.Text
 	}
 	return false
 }

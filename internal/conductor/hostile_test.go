@@ -59,6 +59,10 @@ func rubik(more ...string) map[string]string {
 	}
 	return out
 }
+
+// nri is an annotation of NRI's plugins.
+func nri(key, text string) map[string]string { return map[string]string{key: text} }
+
 func devices(text string) map[string]string { return map[string]string{intent.KoordDevices: text} }
 
 func manyContainers(n int) string {
@@ -165,6 +169,24 @@ func attacks() []attack {
 		{name: "enhancements that are no strings", annotations: katalyst("shared_cores", `{"numa_binding":true}`), want: "malformed JSON"},
 		{name: "a level of other letters", annotations: katalyst("dedicated_c\u043eres", `{}`), want: "not a QoS level"},
 
+		{name: "limits without end", annotations: nri("ulimits.noderesource.dev", "[{type: memlock, hard: 18446744073709551615, soft: 18446744073709551615}]"), want: "ulimits: pods of namespace default"},
+		{name: "limits of a container, by the old key", annotations: nri("ulimits.nri.containerd.io/container.a", "- {type: RLIMIT_RTPRIO, hard: 99, soft: 99}"), want: "ulimits: pods of namespace default"},
+		{name: "limits that are anchors", annotations: nri("ulimits.noderesource.dev", "a: &a [x]\nb: [*a, *a]"), want: "anchors"},
+		{name: "limits above 64 bits", annotations: nri("ulimits.noderesource.dev", "- {type: nofile, hard: 1e400, soft: 1}"), want: "malformed"},
+		{name: "limits in deep YAML", annotations: nri("ulimits.noderesource.dev", strings.Repeat("- ", 1000)), want: "too many values"},
+		{name: "limits of a path", annotations: nri("ulimits.noderesource.dev", "- {type: ../../nofile, hard: 1}"), want: "no limit of Linux"},
+		{name: "disks before all others", annotations: nri("io-priority.noderesource.dev", "class: IOPRIO_CLASS_RT"), want: "io-priority: pods of namespace default"},
+		{name: "disks before all others, by the old key", annotations: nri("io-priority.nri.io/container.a", "class: IOPRIO_CLASS_RT"), want: "io-priority: pods of namespace default"},
+		{name: "CPUs before all others", annotations: nri("scheduling-policy.noderesource.dev", "{policy: SCHED_FIFO, priority: 99}"), want: "scheduler: pods of namespace default"},
+		{name: "CPUs by deadlines", annotations: nri("scheduling-policy.nri.io/pod", "{policy: SCHED_DEADLINE, runtime: 999999, deadline: 1000000}"), want: "scheduler: pods of namespace default"},
+		{name: "a policy that Linux has not", annotations: nri("scheduling-policy.noderesource.dev", "policy: SCHED_EXT"), want: "no policy that Linux has"},
+		{name: "memory of another node", annotations: nri("memory-policy.noderesource.dev", "{mode: MPOL_BIND, nodes: '1'}"), want: "memory-policy: pods of namespace default"},
+		{name: "memory of nodes without end", annotations: nri("memory-policy.nri.io", "{mode: MPOL_BIND, nodes: 0-4000000000}"), want: "is above"},
+		{name: "parameters of the pod", annotations: nri("sysctl.noderesource.dev", "net.ipv4.ip_unprivileged_port_start: 0"), want: "sysctl: pods of namespace default"},
+		{name: "parameters of the node", annotations: nri("sysctl.noderesource.dev/container.a", "kernel.core_pattern: '|/bin/sh'"), want: "sysctl: pods of namespace default"},
+		{name: "parameters by a path", annotations: nri("sysctl.noderesource.dev", "../../kernel/core_pattern: x"), want: "is no name"},
+		{name: "parameters where nothing is allowed", namespace: "locked", annotations: nri("sysctl.noderesource.dev", "net.ipv4.tcp_syncookies: 0"), want: "sysctl: pods of namespace locked"},
+
 		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "read from containers alone"},
 		{name: "record on the container", record: `00000000000000000000000000000000 {"v":1,"cpus":"4-7"}`, want: "not signed"},
 		{name: "record of another container", record: "stolen", want: "not signed"},
@@ -207,6 +229,7 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 	// What a class does by itself is no grant; it is compared elsewhere.
 	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: 100},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
+	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
 	s.con = nil
 	s.boot()
 	owner, _ := s.run(attack{namespace: "trusted", name: "owner", annotations: cpuset("2-3")}, true)
@@ -215,6 +238,14 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 	}
 	s.stolen = owner.Annotations[conductor.RecordKey]
 	return s
+}
+
+// injectors are the hooks that serve annotations of NRI's plugins, with all that can be
+// switched on: authorisation alone is to hold them back.
+func injectors() []hook.Hook {
+	return []hook.Hook{
+		hook.Ulimits{}, hook.IOPriority{Realtime: true}, hook.Scheduler{Realtime: true, Deadline: true}, hook.MemoryPolicy{}, hook.Sysctl{Allowed: []string{"*"}},
+	}
 }
 
 // lacks are the files of preemption that a kernel of this version does not have.
@@ -294,7 +325,7 @@ func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 func (s *stage) inForce(c *modelCtr) map[string]string {
 	tree := &cgroup.Tree{FS: s.kernel, Version: s.version}
 	got := map[string]string{
-		"cpus": s.effective(c), "env": fmt.Sprint(c.Env), "mounts": fmt.Sprint(c.Mounts), "owned": fmt.Sprint(len(nodeview.Status(s.con).CPUs.Grants)),
+		"cpus": s.effective(c), "env": fmt.Sprint(c.Env), "mounts": fmt.Sprint(c.Mounts), "created": fmt.Sprint(c.created), "owned": fmt.Sprint(len(nodeview.Status(s.con).CPUs.Grants)),
 	}
 	for whose, dir := range map[string]string{"container": c.dir(), "pod": strings.TrimPrefix(c.pod.CgroupParent, "/")} {
 		for _, f := range []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit} {

@@ -97,6 +97,11 @@ func everyKind() []asks {
 		{intent.MemoryProtection, "not preemptable", nil, always(intent.RubikPreemptable, "false"), false},
 		{intent.BurstKind, "burst", nil, always(intent.RubikBurst, "200000"), false},
 		{intent.CacheLimit, "cache", nil, always(intent.RubikCacheLimit, "low"), false},
+		{intent.UlimitsKind, "ulimits", nil, always(intent.NRIUlimits, "- {type: memlock, hard: 1073741824, soft: 1073741824}"), false},
+		{intent.IOPrioKind, "I/O priority", nil, always(intent.NRIIOPriority, "class: IOPRIO_CLASS_RT"), false},
+		{intent.SchedKind, "scheduler", nil, always(intent.NRIScheduler, "{policy: SCHED_FIFO, priority: 99}"), false},
+		{intent.MemPolicyKind, "memory policy", nil, always(intent.NRIMemPolicy, "{mode: MPOL_BIND, nodes: '0'}"), false},
+		{intent.SysctlKind, "parameters", nil, always(intent.NRISysctl, "net.ipv4.tcp_syncookies: 0"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}
 }
@@ -179,6 +184,7 @@ func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *c
 	s.policy.Rules = append(intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"}}, rules...)
 	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.OOMScore{}, hook.Normalization{Ratio: 100},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
+	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
 	p := &s.policy.Pools
 	p.Reserved = topology.SetOf(0)
 	p.Shared = s.machine.Online().Minus(p.Reserved)
@@ -240,7 +246,7 @@ func (s *city) have() map[string]string {
 		for file, text := range s.kernel.Texts(parent) {
 			out[c.pod.Name+" "+strings.ReplaceAll(file, parent, "pod")] = text
 		}
-		out[c.pod.Name+" spec"] = fmt.Sprint(c.Env, c.Mounts, c.mems)
+		out[c.pod.Name+" spec"] = fmt.Sprint(c.Env, c.Mounts, c.created, c.mems)
 	}
 	maps.DeleteFunc(out, func(file, _ string) bool { // ids that the kernel gives by turns
 		return strings.HasSuffix(file, "cgroup.threads") || strings.HasSuffix(file, "cgroup.procs") || strings.HasSuffix(file, "/tasks")

@@ -87,6 +87,9 @@ func checks() map[string]rule {
 		"ways":                {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`},
 		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"},
 		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, means: "a variable's name, with =count or =list"},
+		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
+			means: `a limit and the highest number of it, e.g. "nofile=1048576"`},
+		"kernel parameters": {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, means: `a kernel parameter's name, e.g. "net.core.somaxconn", or what names begin with and *`},
 	}
 }
 

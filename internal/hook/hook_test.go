@@ -254,6 +254,7 @@ func TestNoConflict(t *testing.T) {
 		}
 		in.Pristine.Memory.Limit = lifecycle.Some(rapid.Int64().Draw(t, "limit"))
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
+		askProcess(in.Intent)
 		by := map[string]string{}
 		for _, h := range hooks {
 			var out Output

@@ -32,6 +32,16 @@ type Options struct {
 	RDT RDTOptions `json:"rdt"`
 	// CoreSched tunes the core scheduling hook.
 	CoreSched CoreSchedOptions `json:"coreSched"`
+	// Ulimits tunes the hook of process limits.
+	Ulimits UlimitsOptions `json:"ulimits"`
+	// IOPriority tunes the hook of I/O priorities.
+	IOPriority IOPriorityOptions `json:"ioPriority"`
+	// Scheduler tunes the hook of scheduling policies.
+	Scheduler SchedulerOptions `json:"scheduler"`
+	// MemoryPolicy tunes the hook of NUMA memory policies.
+	MemoryPolicy MemoryPolicyOptions `json:"memoryPolicy"`
+	// Sysctl tunes the hook of kernel parameters.
+	Sysctl SysctlOptions `json:"sysctl"`
 	// Preemption tunes the preemption hook.
 	Preemption PreemptionOptions `json:"preemption"`
 	// Burst tunes the CPU burst hook.

@@ -149,6 +149,14 @@ type Pod struct {
 	CacheLevel Sourced[string]
 	// CPUEnv are environment variables with the CPUs of containers.
 	CPUEnv Sourced[CPUVariables]
+	// Ulimits are limits of processes, IOPriority and Scheduler priorities, and
+	// MemPolicy the memory policy, that containers start with; Sysctls are parameters
+	// of their namespaces.
+	Ulimits    Sourced[PerContainer[[]lifecycle.Rlimit]]
+	IOPriority Sourced[PerContainer[lifecycle.IOPriority]]
+	Scheduler  Sourced[PerContainer[lifecycle.Scheduler]]
+	MemPolicy  Sourced[PerContainer[lifecycle.MemoryPolicy]]
+	Sysctls    Sourced[PerContainer[map[string]string]]
 	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
 	// them; "" if another rule decides.
 	OnlyGranted string
@@ -183,7 +191,7 @@ func dialects() []dialect {
 		{"trimtab", "Trimtab", readTrimtab, trimtabKeys},
 		{"kubernetes", "", readKubernetes, nil},
 		{"nri-plugins", "nri-plugins", nil, nriPluginsKeys},
-		{"nri", "Plugins of the NRI repository", nil, nriKeys},
+		{"nri", "Plugins of the NRI repository", readNRI, nriKeys},
 	}
 }
 

@@ -62,18 +62,17 @@ func nriPluginsKeys() []Key {
 func nriKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
-		{"device-injector", ".noderesource.dev", []string{
-			"devices", "mounts", "cdi-devices", "network-devices", "io-priority", "scheduling-policy", "sysctl", "memory-policy",
-		}},
-		{"device-injector", ".nri.io", []string{"devices", "mounts", "cdi-devices", "network-devices", "io-priority", "scheduling-policy", "memory-policy"}},
-		{"ulimit-adjuster", ".noderesource.dev", []string{"ulimits"}},
-		{"ulimit-adjuster", ".nri.containerd.io", []string{"ulimits"}},
+		{"device-injector", ".noderesource.dev", []string{"devices", "mounts", "cdi-devices", "network-devices"}},
+		{"device-injector", ".nri.io", []string{"devices", "mounts", "cdi-devices", "network-devices"}},
 		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
 		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
 		{"rdt", ".rdt.noderesource.dev", []string{"closid", "schemata", "enablemonitoring"}},
 		{"writable-cgroups", ".noderesource.dev", []string{"writable-cgroups"}},
 	} {
 		keys = append(keys, p.rows()...)
+	}
+	for _, r := range nriReads {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}})
 	}
 	const runtimes = "an option of the runtime, which reads it itself"
 	return append(
@@ -85,3 +84,24 @@ func nriKeys() []Key {
 		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
 	)
 }
+
+// nriReads are the keys of NRI's plugins that are read, without their scopes.
+var nriReads = []struct {
+	key  string
+	kind Kind
+}{
+	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
+	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},
+	{NRIScheduler, SchedKind}, {nriOldScheduler, SchedKind},
+	{NRIMemPolicy, MemPolicyKind}, {nriOldMemPolicy, MemPolicyKind},
+	{NRISysctl, SysctlKind},
+}
+
+// nriRead are the same names.
+var nriRead = func() map[string]bool {
+	set := map[string]bool{}
+	for _, r := range nriReads {
+		set[r.key] = true
+	}
+	return set
+}()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -40,6 +41,11 @@ const (
 	CPUEnvKind       Kind = "cpu-env"
 	Devices          Kind = "devices"
 	Mounts           Kind = "mounts"
+	UlimitsKind      Kind = "ulimits"
+	IOPrioKind       Kind = "io-priority"
+	SchedKind        Kind = "scheduler"
+	MemPolicyKind    Kind = "memory-policy"
+	SysctlKind       Kind = "sysctl"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -195,6 +201,26 @@ var kinds = []declaration{
 		"the memory that is kept for it",
 	}, nil, nil},
 	{Default{
+		UlimitsKind, "*", Refuse, "limits of its processes (`ulimit`)", "limits such as locked memory and open files are the node's to give",
+		"memory that it locks and files that it opens beyond the usual limits",
+	}, []string{"ulimits"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Rlimit]] { return &p.Ulimits }, perContainer)}},
+	{Default{
+		IOPrioKind, "*", Refuse, "an I/O priority of its processes", "it comes before others at the disks",
+		"time of the disks",
+	}, []string{"ioPriority"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.IOPriority]] { return &p.IOPriority }, perContainer)}},
+	{Default{
+		SchedKind, "*", Refuse, "a scheduling policy of its processes", "real-time policies come before everything else on a CPU",
+		"CPU time, where `hooks.scheduler.realtime` lets it have a real-time policy",
+	}, []string{"scheduler"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.Scheduler]] { return &p.Scheduler }, perContainer)}},
+	{Default{
+		MemPolicyKind, "*", Refuse, "a NUMA memory policy of its processes", "it fills memory nodes that others were placed on",
+		"memory of the nodes that it names, within its own limit",
+	}, []string{"memoryPolicy"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, perContainer)}},
+	{Default{
+		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "Kubernetes has a field for them, which admission checks",
+		"nothing: only parameters of its own namespaces, from a list of the configuration",
+	}, []string{"sysctl"}, []request{field(func(p *Pod) *Sourced[PerContainer[map[string]string]] { return &p.Sysctls }, perContainer)}},
+	{Default{
 		Mounts, "*", Refuse, "nothing yet: it is kept for hooks to come", "host paths are the node's",
 		"what the host paths hold",
 	}, nil, nil},
@@ -280,6 +306,18 @@ func libraryKey(p *Pod) string {
 		return ""
 	}
 	return KoordGPUIsolation
+}
+
+// perContainer is the pod's request, and those of single containers by name.
+func perContainer[T any](p PerContainer[T]) string {
+	var parts []string
+	if p.Pod.IsSet() {
+		parts = append(parts, fmt.Sprintf("%+v", p.Pod.V))
+	}
+	for _, name := range sortedKeys(p.Own) {
+		parts = append(parts, fmt.Sprintf("%s: %+v", name, p.Own[name].V))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func text[T any](v T) string { return fmt.Sprintf("%+v", v) }

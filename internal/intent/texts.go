@@ -51,13 +51,14 @@ func (e edited) of(key string) string {
 // allowance is how much of a pod may still be read, and the problems with the rest.
 type allowance struct {
 	bytes, values int
+	yaml, marks   int // bytes that may still be read as YAML, and signs in them that begin values
 	problems      []lifecycle.Problem
 }
 
 func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	t := &texts{
 		labels: edited{created: pod.Labels}, annotations: edited{created: pod.Annotations}, parent: pod.CgroupParent,
-		read: map[string]string{}, allowance: &allowance{bytes: maxTexts, values: maxValues},
+		read: map[string]string{}, allowance: &allowance{bytes: maxTexts, values: maxValues, yaml: maxYAML, marks: maxMarks},
 	}
 	if spec != nil && spec.Meta != nil {
 		t.labels.meta, t.annotations.meta = spec.Meta, spec.Meta

@@ -1,11 +1,17 @@
 package lifecycle
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Compact returns a copy of the pod that keeps no memory of the runtime's message alive: its
-// strings are copied into one allocation. It leaves out namespaces, which no decision needs.
+// strings are copied into one allocation. Of its namespaces it keeps which are the host's.
 func (p *Pod) Compact() *Pod {
 	n := *p
+	if len(p.Namespaces) > 0 {
+		n.HostNetwork, n.HostIPC = p.shares("network"), p.shares("ipc")
+	}
 	n.Namespaces = nil
 	keep := []*string{&n.ID, &n.Name, &n.UID, &n.Namespace, &n.RuntimeHandler, &n.CgroupParent, &n.CgroupsPath}
 	labels, annotations := pairs(p.Labels), pairs(p.Annotations)
@@ -19,6 +25,11 @@ func (p *Pod) Compact() *Pod {
 		}
 	}
 	return &n
+}
+
+// shares reports whether a pod has no namespace of a kind, and so has the host's.
+func (p *Pod) shares(kind string) bool {
+	return !slices.ContainsFunc(p.Namespaces, func(n Namespace) bool { return n.Type == kind })
 }
 
 // CompactIDs copies the strings that identify and place the container into one allocation, so

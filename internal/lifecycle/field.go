@@ -28,6 +28,12 @@ const (
 	RDTGroup
 	RDTMonitor
 	CoreSched
+	ProcessLimit
+	ProcessIO
+	ProcessSched
+	MemPolicy
+	SysctlEntry
+	NetDevice
 	fields
 )
 
@@ -89,13 +95,19 @@ var fieldTable = [fields]FieldInfo{
 	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
 	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
 	{CoreSched, "core.sched", Once, "group of threads with one core scheduling cookie"},
+	{ProcessLimit, "rlimit", Keyed, "soft and hard limit of a process resource, as 1024:4096"},
+	{ProcessIO, "io.priority", Once, "class and level, as IOPRIO_CLASS_BE 4"},
+	{ProcessSched, "scheduler", Once, "policy and its numbers, as SCHED_BATCH nice=5; times in ns"},
+	{MemPolicy, "memory.policy", Once, "mode, nodes and flags, as MPOL_BIND nodes=0-1"},
+	{SysctlEntry, "sysctl", Keyed, "text of a kernel parameter of the container's namespaces"},
+	{NetDevice, "net.device", Keyed, "name in the container, by interface of the host"},
 }
 
 // Fields returns the table of all fields, in order.
 func Fields() []FieldInfo { return fieldTable[:] }
 
 // FieldSet is a set of fields.
-type FieldSet uint32
+type FieldSet uint64
 
 // FieldsWhere is the set of the fields that meet a condition.
 func FieldsWhere(meets func(Field) bool) (s FieldSet) {
@@ -147,7 +159,8 @@ type Reason struct {
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
 // strings. Key names the entry of a Keyed field: an environment variable, annotation, cgroup v2
-// file, path, huge page size, disk and direction, or resctrl group.
+// file, path, huge page size, disk and direction, resctrl
+// group, type of a process limit, kernel parameter, or interface of the host.
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`

@@ -11,4 +11,6 @@ type Host struct {
 	HugePages []string
 	// Disks has the device numbers of whole disks, such as 8:0, by name, such as sda.
 	Disks map[string]string
+	// MemoryNodes are the NUMA nodes that have memory, in order.
+	MemoryNodes []int
 }

@@ -15,6 +15,9 @@ type Pod struct {
 	// CgroupsPath is the sandbox container's own OCI cgroupsPath.
 	CgroupsPath string
 	Namespaces  []Namespace
+	// HostNetwork and HostIPC say that the pod shares these namespaces with the host,
+	// as far as its runtime reports namespaces.
+	HostNetwork, HostIPC bool
 	// Overhead is the pod overhead; Resources the sum that the kubelet computed for
 	// the pod; Sandbox the resources of the sandbox container itself.
 	Overhead  *Resources

@@ -1,6 +1,9 @@
 package parity
 
 import (
+	"maps"
+	"strings"
+
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -69,6 +72,12 @@ func trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
 	drop(keep(lifecycle.CoreSched), &w.Cookie)
 	drop(keep(lifecycle.OOMScoreAdj), &w.OOMScoreAdj)
 	drop(keep(lifecycle.IOLimit), &w.IOLimits)
+	w.Process = maps.Clone(w.Process)
+	maps.DeleteFunc(w.Process, func(name, _ string) bool {
+		var f lifecycle.Field
+		word, _, _ := strings.Cut(name, " ")
+		return f.UnmarshalText([]byte(word)) == nil && !keep(f)
+	})
 	return w
 }
 

@@ -99,6 +99,30 @@ var table = []Rule{
 		Source: "containerd 1.7 has enable_cdi off by default, 1.6 does not have it",
 	},
 	{
+		Runtime: Every, BeforeNRI: Version{0, 4, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.ProcessLimit, Effect: Drops,
+		Source: "NRI 0.4.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
+		Runtime: Every, BeforeNRI: Version{0, 10, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.ProcessIO, Effect: Drops,
+		Source: "NRI 0.10.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
+		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.ProcessSched, Effect: Drops,
+		Source: "NRI 0.11.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
+		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.SysctlEntry, Effect: Drops,
+		Source: "NRI 0.11.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
+		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.NetDevice, Effect: Drops,
+		Source: "NRI 0.11.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
+		Runtime: Every, BeforeNRI: Version{0, 12, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.MemPolicy, Effect: Drops,
+		Source: "NRI 0.12.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
 		Runtime: ISulad, Ways: overNRI, Calls: creations, Field: lifecycle.BlockIOClass, Effect: Drops,
 		Source: "iSulad 2.1, src/daemon/nri: block I/O and RDT classes are not supported",
 	},

@@ -17,9 +17,9 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	l := a.GetLinux()
 	// The library always returns an RDT section; only its content counts.
 	rdt := l.GetRdt()
-	if l.GetSeccompPolicy() != nil || l.GetMemoryPolicy() != nil ||
+	if l.GetSeccompPolicy() != nil ||
 		rdt.GetClosId() != nil || rdt.GetSchemata() != nil || rdt.GetEnableMonitoring() != nil {
-		return errors.New("the embedded runtime applies no seccomp policy, RDT or memory policy")
+		return errors.New("the embedded runtime applies no seccomp policy and no RDT")
 	}
 	if class := l.GetResources().GetBlockioClass(); class != nil {
 		c.blockIO = class.GetValue()

@@ -175,7 +175,7 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 // the agent's report.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Process != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent reports about a container.
@@ -238,6 +238,11 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Process)) {
+		if got.Process[name] != want.Process[name] {
+			note("%s is %q, wanted %q", name, got.Process[name], want.Process[name])
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Env)) {
 		if v, has := got.Env[name]; !has || v != want.Env[name] {

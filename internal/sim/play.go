@@ -252,7 +252,14 @@ func node(n scenario.Node) (*topology.Machine, *kernel.Cgroups, cgroup.Version, 
 
 // hostOf makes a scenario's devices.
 func hostOf(n scenario.Node) (*lifecycle.Host, error) {
+	m, err := machineOf(n)
+	if err != nil {
+		return nil, err
+	}
 	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
+	for _, node := range m.Nodes {
+		h.MemoryNodes = append(h.MemoryNodes, node.ID)
+	}
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
 		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {

@@ -54,7 +54,9 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 		Linux: &specs.Linux{
 			CgroupsPath: cgroupsPath,
 			Resources:   toOCI(c.asked.Resources),
-			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}},
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+			},
 		},
 	}
 	maps.Copy(s.Annotations, c.asked.Annotations)

@@ -162,6 +162,20 @@ func (c *comparison) states(ref scenario.Ref, want, got effective.State, of life
 	same(lifecycle.RDTClass, "RDT class", want.RDTClass, got.RDTClass)
 	same(lifecycle.RDTGroup, "resctrl group", want.RDTGroup, got.RDTGroup)
 	same(lifecycle.OOMScoreAdj, "oom_score_adj", want.OOM, got.OOM)
+	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice} {
+		same(f, f.String(), settings(want.Process, f), settings(got.Process, f))
+	}
+}
+
+// settings are the texts of one field by their settings.
+func settings(all map[string]string, f lifecycle.Field) map[string]string {
+	out := map[string]string{}
+	for name, text := range all {
+		if word, _, _ := strings.Cut(name, " "); word == f.String() {
+			out[name] = text
+		}
+	}
+	return out
 }
 
 func ids(list string) []int {

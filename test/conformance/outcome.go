@@ -61,7 +61,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 
 // bear adds to a state what only a creation can set and nothing changes later.
 func (c *ctr) bear(s *effective.State) {
-	s.Env, s.Mounts = map[string]string{}, map[string]string{}
+	s.Env, s.Mounts, s.Process = map[string]string{}, map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.asked.Env)
 	for _, v := range c.initial {
 		switch v.Field {
@@ -79,6 +79,8 @@ func (c *ctr) bear(s *effective.State) {
 			s.RDTClass = v.Text
 		case lifecycle.OOMScoreAdj:
 			s.OOM = int(v.Int)
+		case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice:
+			s.Process[v.Setting()] = v.Text
 		}
 	}
 }

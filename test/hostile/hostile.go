@@ -4,6 +4,7 @@ package hostile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,11 @@ var (
 		"node.koordinator.sh/resctrl", "katalyst.kubewharf.io/cpu_enhancement", "katalyst.kubewharf.io/memory_enhancement",
 		"katalyst.kubewharf.io/network_enhancement", "volcano.sh/blkio-limit", "trimtab.io/hugepage-limits",
 	}
+	// The keys whose text is YAML.
+	yamlKeys = []string{
+		"ulimits.noderesource.dev", "io-priority.noderesource.dev/pod", "scheduling-policy.nri.io", "memory-policy.noderesource.dev/container.a",
+		"sysctl.noderesource.dev",
+	}
 	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env"}
 	nameKeys = []string{
 		"katalyst.kubewharf.io/qos_level", "katalyst.kubewharf.io/numa_number", "volcano.sh/preemptable", "volcano.sh/cache-limit",
@@ -41,7 +47,7 @@ var (
 
 // Keys returns the annotation keys that the pods set.
 func Keys() []string {
-	return append(append(append([]string{}, jsonKeys...), listKeys...), nameKeys...)
+	return slices.Concat(jsonKeys, listKeys, nameKeys, yamlKeys)
 }
 
 // Pods returns the pods. Values are as long as the API server accepts, or have read bytes, the longest that the agent
@@ -120,7 +126,12 @@ func shapes() []shape {
 		{"spaces", listKeys, repeated(" 7 ,")},
 		{"a variable each", listKeys, counted("", "A%d=list", "")},
 		{"no name", nameKeys, repeated("\u202e")},
-		{"no JSON", jsonKeys, repeated("[")},
+		{"no JSON", slices.Concat(jsonKeys, yamlKeys), repeated("[")},
+		{"deep YAML", yamlKeys, repeated("- ")},
+		{"YAML members", yamlKeys, func(n int) string { return strings.ReplaceAll(counted("", "k%x: 1", "")(n), ",", "\n") }},
+		{"a list of YAML", yamlKeys, func(n int) string { return strings.TrimSuffix(strings.Repeat("- a\n", n/4), "\n") }},
+		{"limits", yamlKeys[:1], counted(`[`, `{"type":"nofile","hard":%d,"soft":1}`, `]`)},
+		{"parameters", yamlKeys[4:], counted(`{`, `"net.ipv4.%x":1`, `}`)},
 		{"deep lists", jsonKeys, nested},
 		{"a long text", jsonKeys, quoted("x")},
 		{"escapes", jsonKeys, quoted(`\u0041`)},

@@ -3,6 +3,7 @@ package recorded
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -125,7 +126,8 @@ func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 		spec, _ := r.Spec(c.Ref)
 		p.text.JSON("stored "+string(c.Ref), spec.Linux.Resources)
 		state, err := r.State(c.Ref)
-		p.text.Line("in force %s %+v %v", c.Ref, state, err)
+		text := strings.Replace(fmt.Sprintf("%+v", state), " Process:map[]", "", 1) // older recordings do not have the field
+		p.text.Line("in force %s %s %v", c.Ref, text, err)
 	}
 	for _, pod := range r.Pods() {
 		namespace, name, _ := pod.Names()

@@ -143,5 +143,10 @@ func Rows() []Row {
 			rows[i].Note = strings.TrimPrefix(rows[i].Note+"; "+s.note, "; ")
 		}
 	}
+	for _, s := range settings {
+		if s.adjustOnly != "" {
+			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, Since: s.adjustOnly, Setting: s.field.String(), Adjust: true, Note: s.note})
+		}
+	}
 	return rows
 }

@@ -21,28 +21,32 @@ var carriers = []struct {
 	lacks                 []lifecycle.Field
 	about                 string
 }{
-	{"containerd", "v1.7.0", "", both, "containerd v1.7.0 (NRI v0.3.0)"},
-	{"containerd", "v1.7.20", "", both, "containerd v1.7.20 (NRI v0.6.1)"},
-	{"containerd", "1.7.25~ds1", "", both, "containerd 1.7.25~ds1 (NRI v0.6.1)"},
-	{"containerd", "v1.7.31-k3s1", "", nil, "containerd v1.7.31-k3s1 (NRI v0.8.0)"},
-	{"containerd", "v1.7.26", "", noCDI, "containerd v1.7.26 (NRI v0.8.0)"},
-	{"containerd", "v1.7.29", "", noCDI, "containerd v1.7.29 (NRI v0.8.0)"},
-	{"containerd", "v1.7.30", "", nil, "containerd v1.7.30 (NRI v0.8.0)"},
-	{"containerd", "v1.7.34", "", nil, "containerd v1.7.34 (NRI v0.8.0)"},
-	{"containerd", "v2.0.7", "", noCDI, "containerd v2.0.7 (NRI v0.8.0)"},
-	{"containerd", "v2.1.0", "", nil, "containerd v2.1.0 (NRI v0.8.0)"},
+	{"containerd", "v1.7.0", "", slices.Concat(both, nri03), "containerd v1.7.0 (NRI v0.3.0)"},
+	{"containerd", "v1.7.20", "", slices.Concat(both, nri06), "containerd v1.7.20 (NRI v0.6.1)"},
+	{"containerd", "1.7.25~ds1", "", slices.Concat(both, nri06), "containerd 1.7.25~ds1 (NRI v0.6.1)"},
+	{"containerd", "v1.7.31-k3s1", "", nri06, "containerd v1.7.31-k3s1 (NRI v0.8.0)"},
+	{"containerd", "v1.7.26", "", slices.Concat(noCDI, nri06), "containerd v1.7.26 (NRI v0.8.0)"},
+	{"containerd", "v1.7.29", "", slices.Concat(noCDI, nri06), "containerd v1.7.29 (NRI v0.8.0)"},
+	{"containerd", "v1.7.30", "", nri06, "containerd v1.7.30 (NRI v0.8.0)"},
+	{"containerd", "v1.7.34", "", nri06, "containerd v1.7.34 (NRI v0.8.0)"},
+	{"containerd", "v2.0.7", "", slices.Concat(noCDI, nri06), "containerd v2.0.7 (NRI v0.8.0)"},
+	{"containerd", "v2.1.0", "", nri06, "containerd v2.1.0 (NRI v0.8.0)"},
 	{"containerd", "v2.4.2", "v0.12.3", nil, "containerd v2.4.2 (NRI v0.12.3)"},
 	{"containerd", "devel", "v0.12.3", nil, "containerd devel (NRI v0.12.3)"},
-	{"cri-o", "1.31.4", "", both, "cri-o 1.31.4 (NRI v0.6.1)"},
-	{"cri-o", "1.32.0", "", noCDI, "cri-o 1.32.0 (NRI v0.9.0)"},
-	{"cri-o", "1.34.2", "", nil, "cri-o 1.34.2 (NRI v0.10.0)"},
-	{"v2", "2.0.0-beta.2+unknown", "", append(slices.Clone(both), lifecycle.BlockIOClass, lifecycle.RDTClass), "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
-	{"somebody", "1.0", "v0.10.0", nil, "somebody 1.0 (NRI v0.10.0)"},
+	{"cri-o", "1.31.4", "", slices.Concat(both, nri06), "cri-o 1.31.4 (NRI v0.6.1)"},
+	{"cri-o", "1.32.0", "", slices.Concat(noCDI, nri06), "cri-o 1.32.0 (NRI v0.9.0)"},
+	{"cri-o", "1.34.2", "", nri010, "cri-o 1.34.2 (NRI v0.10.0)"},
+	{"v2", "2.0.0-beta.2+unknown", "", slices.Concat(both, []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.RDTClass}, nri03), "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
+	{"somebody", "1.0", "v0.10.0", nri010, "somebody 1.0 (NRI v0.10.0)"},
 }
 
 var (
 	both  = []lifecycle.Field{lifecycle.CDIDevice, lifecycle.OOMScoreAdj}
 	noCDI = []lifecycle.Field{lifecycle.CDIDevice}
+	// What NRI 0.10 does not have yet, and 0.6 to 0.9, and 0.3.
+	nri010 = []lifecycle.Field{lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.MemPolicy}
+	nri06  = slices.Concat([]lifecycle.Field{lifecycle.ProcessIO}, nri010)
+	nri03  = slices.Concat([]lifecycle.Field{lifecycle.ProcessLimit}, nri06)
 )
 
 // The embedded runtime says of itself which library it is made of.
@@ -75,7 +79,7 @@ func TestLacks(t *testing.T) {
 			t.Errorf("%s %s: about %q\n%s", tc.name, tc.release, p.about, d)
 		}
 	}
-	if d := cmp.Diff(both, New(Options{}).Lacks()); d != "" {
+	if d := cmp.Diff(slices.Concat(both, nri03), New(Options{}).Lacks()); d != "" {
 		t.Errorf("a runtime nothing is known of:\n%s", d)
 	}
 }

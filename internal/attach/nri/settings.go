@@ -24,12 +24,18 @@ type setting struct {
 	// create sets a field that only CreateContainer can set.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string
+	// adjustOnly is the NRI release that has a field which runtimes never report; ""
+	// if they do.
+	adjustOnly string
 }
 
 // settings is the table of all fields that NRI's answers can set. The attachment's
 // capabilities are made from it. A plugin cannot override a scalar resource that an
 // earlier plugin set: the runtime refuses the creation.
-var settings = []setting{
+var settings = append(resourceSettings, processSettings...)
+
+// resourceSettings are the rows for resources, and for what a container is made of.
+var resourceSettings = []setting{
 	{
 		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so 0 is never sent",

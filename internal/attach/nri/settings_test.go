@@ -33,6 +33,12 @@ func everything() []lifecycle.Value {
 		{Field: lifecycle.BlockIOClass, Text: "slow"},
 		{Field: lifecycle.RDTClass, Text: "gold"},
 		{Field: lifecycle.Hugepages, Key: "2MB", Int: 64 << 20},
+		{Field: lifecycle.ProcessLimit, Key: "RLIMIT_NOFILE", Text: "1024:4096"},
+		{Field: lifecycle.ProcessIO, Text: "IOPRIO_CLASS_BE 4"},
+		{Field: lifecycle.ProcessSched, Text: "SCHED_BATCH nice=5 flags=SCHED_FLAG_RESET_ON_FORK"},
+		{Field: lifecycle.MemPolicy, Text: "MPOL_BIND nodes=0-1 flags=MPOL_F_STATIC_NODES"},
+		{Field: lifecycle.SysctlEntry, Key: "net.core.somaxconn", Text: "1024"},
+		{Field: lifecycle.NetDevice, Key: "eth1", Text: "fast"},
 	}
 }
 
@@ -67,7 +73,16 @@ func wantAdjustment() *api.ContainerAdjustment {
 			}},
 			Resources:   wantHugepages(),
 			OomScoreAdj: api.Int(-500),
+			IoPriority:  &api.LinuxIOPriority{Class: api.IOPrioClass_IOPRIO_CLASS_BE, Priority: 4},
+			Scheduler: &api.LinuxScheduler{
+				Policy: api.LinuxSchedulerPolicy_SCHED_BATCH, Nice: 5,
+				Flags: []api.LinuxSchedulerFlag{api.LinuxSchedulerFlag_SCHED_FLAG_RESET_ON_FORK},
+			},
+			MemoryPolicy: &api.LinuxMemoryPolicy{Mode: api.MpolMode_MPOL_BIND, Nodes: "0-1", Flags: []api.MpolFlag{api.MpolFlag_MPOL_F_STATIC_NODES}},
+			Sysctl:       map[string]string{"net.core.somaxconn": "1024"},
+			NetDevices:   map[string]*api.LinuxNetDevice{"eth1": {Name: "fast"}},
 		},
+		Rlimits: []*api.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: 4096, Soft: 1024}},
 	}
 }
 
@@ -142,6 +157,10 @@ func TestLeftOver(t *testing.T) {
 		{Field: lifecycle.MountPoint}, {Field: lifecycle.MountPoint, Mount: &lifecycle.Mount{Destination: "-/d"}},
 		{Field: lifecycle.DeviceNode}, {Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "-/d"}},
 		{Field: lifecycle.Annotation}, {Field: lifecycle.Annotation, Key: "-k"}, {Field: lifecycle.CDIDevice}, {Field: lifecycle.OOMScoreAdj, Int: 1001}, {Field: lifecycle.Field(99)},
+		{Field: lifecycle.ProcessLimit, Text: "1:2"}, {Field: lifecycle.ProcessLimit, Key: "RLIMIT_CPU", Text: "2:1"},
+		{Field: lifecycle.ProcessIO, Text: "FAST 1"}, {Field: lifecycle.ProcessSched, Text: "SCHED_FAST"}, {Field: lifecycle.ProcessSched, Text: "SCHED_FIFO flags=A"},
+		{Field: lifecycle.MemPolicy, Text: "MPOL_ANY"}, {Field: lifecycle.MemPolicy, Text: "MPOL_BIND flags=A"},
+		{Field: lifecycle.SysctlEntry, Key: "-net.a", Text: "1"}, {Field: lifecycle.SysctlEntry, Key: "vm.swappiness", Text: "1"}, {Field: lifecycle.NetDevice, Key: "eth1"},
 	} {
 		if a, left := newest.adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
 			t.Errorf("%+v: adjustment %v, left %v", v, a, left)
@@ -152,6 +171,24 @@ func TestLeftOver(t *testing.T) {
 	}
 	if a, left := newest.adjustment(nil, &api.Container{}); a != nil || left != nil {
 		t.Errorf("nothing decided, yet %v", a)
+	}
+}
+
+// TestHostNamespaces: what would change a namespace of the host is not sent, as OCI
+// runtimes fail a container for it.
+func TestHostNamespaces(t *testing.T) {
+	private := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "network"}, {Type: "ipc"}}}}
+	shared := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}
+	for _, v := range []lifecycle.Value{
+		{Field: lifecycle.SysctlEntry, Key: "net.core.somaxconn", Text: "1024"}, {Field: lifecycle.SysctlEntry, Key: "kernel.shm_rmid_forced", Text: "1"},
+		{Field: lifecycle.NetDevice, Key: "eth1", Text: "fast"},
+	} {
+		if a, left := newest.adjustment([]lifecycle.Value{v}, private); a == nil || left != nil {
+			t.Errorf("%s %s: not sent for namespaces of its own", v.Field, v.Key)
+		}
+		if a, left := newest.adjustment([]lifecycle.Value{v}, shared); a != nil || len(left) != 1 {
+			t.Errorf("%s %s: sent for a namespace of the host", v.Field, v.Key)
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ type State struct {
 	RDTClass, RDTGroup string
 	Cookie             uint64 // for core scheduling; set by the caller
 	OOM                int    // oom_score_adj
+	// Process is what the first process starts with, and the parameters of its
+	// namespaces: texts as in Want.Process of package scenario.
+	Process map[string]string
 }
 
 // Files reads a file of the cgroup tree by its path below the directory in which the hierarchies are mounted.
@@ -188,6 +191,7 @@ func (s State) Spec(spec *specs.Spec) State {
 			s.OOM = *spec.Process.OOMScoreAdj
 		}
 	}
+	s.Process = process(spec)
 	for _, m := range spec.Mounts {
 		s.Mounts[m.Destination] = m.Source
 	}

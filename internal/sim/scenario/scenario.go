@@ -245,6 +245,10 @@ type Want struct {
 	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
 	// OOMScoreAdj is the oom_score_adj of the container's spec.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
+	// Process is what its first process starts with, and parameters and network
+	// devices of its namespaces, as "rlimit RLIMIT_NOFILE": "1024:4096", and "" for
+	// what it must not have.
+	Process map[string]string `json:"process,omitempty"`
 	// Env has variables of the container; Absent names variables that it must not have.
 	Env    map[string]string `json:"env,omitempty"`
 	Absent []string          `json:"absentEnv,omitempty"`

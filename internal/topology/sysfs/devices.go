@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // deviceFiles are the patterns of device nodes that hooks give to containers.
@@ -52,7 +53,18 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 	if err := disks(sys, &h); err != nil {
 		return h, err
 	}
+	h.MemoryNodes = memoryNodes(sys)
 	return h, hugePages(sys, &h)
+}
+
+// memoryNodes reads which NUMA nodes have memory; none where the kernel does not say.
+func memoryNodes(sys fs.FS) []int {
+	text, err := fs.ReadFile(sys, "devices/system/node/has_memory")
+	if err != nil {
+		return nil
+	}
+	nodes, _ := topology.ParseList(strings.TrimSpace(string(text))) // none of a list that is malformed
+	return nodes
 }
 
 // hugePages reads the sizes of huge pages. The kernel names them in kB here, and as 2MB in

@@ -1,0 +1,133 @@
+package nri
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// processSettings are the rows of settings for what the first process of a container
+// starts with, and for its namespaces. NRI has them at creation alone.
+var processSettings = []setting{
+	{
+		field: lifecycle.ProcessLimit, proto: "rlimits[]", create: addRlimit,
+		note: "containerd appends a limit to one of the same type that it has, and OCI runtimes apply the last",
+	},
+	{
+		field: lifecycle.ProcessIO, proto: "linux.io_priority", create: setIOPriority,
+		note: "OCI runtimes apply it since runc 1.2",
+	},
+	{
+		field: lifecycle.ProcessSched, proto: "linux.scheduler", create: setScheduler,
+		note: "OCI runtimes apply it since runc 1.2; one that the kernel refuses fails the creation",
+	},
+	{
+		field: lifecycle.SysctlEntry, proto: "linux.sysctl{}", create: setSysctl,
+		note: "one of a namespace that the container shares with the host is not sent: OCI runtimes fail the creation for it",
+	},
+	{
+		field: lifecycle.NetDevice, proto: "linux.net_devices{}", create: addNetDevice,
+		note: "OCI runtimes apply it since runc 1.4; not sent where the container shares the host's network",
+	},
+	{
+		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnly: "0.12",
+		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones pass over it",
+	},
+}
+
+func addRlimit(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
+	if ok {
+		a.AddRlimit(r.Type, r.Hard, r.Soft)
+	}
+	return ok
+}
+
+func setIOPriority(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	p, ok := lifecycle.ParseIOPriority(v.Text)
+	class, known := api.IOPrioClass_value[p.Class]
+	if !ok || !known {
+		return false
+	}
+	a.SetLinuxIOPriority(&api.LinuxIOPriority{Class: api.IOPrioClass(class), Priority: p.Priority})
+	return true
+}
+
+func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	s, ok := lifecycle.ParseScheduler(v.Text)
+	policy, known := api.LinuxSchedulerPolicy_value[s.Policy]
+	flags, all := named[api.LinuxSchedulerFlag](s.Flags, api.LinuxSchedulerFlag_value)
+	if !ok || !known || !all {
+		return false
+	}
+	a.SetLinuxScheduler(&api.LinuxScheduler{
+		Policy: api.LinuxSchedulerPolicy(policy), Nice: s.Nice, Priority: s.Priority, Flags: flags,
+		Runtime: s.Runtime, Deadline: s.Deadline, Period: s.Period,
+	})
+	return true
+}
+
+func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	m, ok := lifecycle.ParseMemoryPolicy(v.Text)
+	mode, known := api.MpolMode_value[m.Mode]
+	flags, all := named[api.MpolFlag](m.Flags, api.MpolFlag_value)
+	if !ok || !known || !all {
+		return false
+	}
+	a.SetLinuxMemoryPolicy(api.MpolMode(mode), m.Nodes, flags...)
+	return true
+}
+
+// named are the numbers of names; all is false if one is unknown.
+func named[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
+	for _, name := range names {
+		n, known := values[name]
+		if !known {
+			return nil, false
+		}
+		out = append(out, E(n))
+	}
+	return out, true
+}
+
+func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if !nameable(v.Key) || !ownsNamespace(had, namespaceOf(v.Key)) {
+		return false
+	}
+	a.SetLinuxSysctl(v.Key, v.Text)
+	return true
+}
+
+func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if !nameable(v.Key) || v.Text == "" || !ownsNamespace(had, "network") {
+		return false
+	}
+	a.AddLinuxNetDevice(v.Key, &api.LinuxNetDevice{Name: v.Text})
+	return true
+}
+
+// namespaceOf is the namespace that a kernel parameter belongs to; "" if it belongs
+// to none. Source: runc 1.2, libcontainer/configs/validate, sysctl.
+func namespaceOf(name string) string {
+	switch {
+	case strings.HasPrefix(name, "net."):
+		return "network"
+	case strings.HasPrefix(name, "fs.mqueue."), slices.Contains([]string{
+		"kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced",
+	}, name):
+		return "ipc"
+	case name == "kernel.domainname", name == "kernel.hostname":
+		return "uts"
+	}
+	return ""
+}
+
+// ownsNamespace reports whether a container has a namespace of a kind that is not
+// the host's. A runtime that reports no namespaces is taken to give it one.
+func ownsNamespace(had *api.Container, kind string) bool {
+	all := had.GetLinux().GetNamespaces()
+	return kind != "" && (len(all) == 0 || slices.ContainsFunc(all, func(n *api.LinuxNamespace) bool { return n.GetType() == kind }))
+}

@@ -1,0 +1,61 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// IOPriority gives the processes of containers the I/O priority their pod asks for.
+// Keys and values: NRI 0.12, plugin device-injector.
+type IOPriority struct {
+	// Realtime lets pods have IOPRIO_CLASS_RT.
+	Realtime bool
+}
+
+// IOPriorityOptions tunes the hook of I/O priorities.
+type IOPriorityOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Realtime lets pods have the class IOPRIO_CLASS_RT, which comes before all
+	// others at a disk.
+	Realtime bool `json:"realtime"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (IOPriorityOptions) AllOn() Hook { return IOPriority{Realtime: true} }
+
+// Make makes the hook for a node.
+func (o IOPriorityOptions) Make(_ Node, _ *Options) (Hook, error) {
+	return IOPriority{Realtime: o.Realtime}, nil
+}
+
+// Info describes the hook.
+func (IOPriority) Info() Info {
+	return Info{
+		Name:    "ioPriority",
+		About:   "class and level by which the kernel serves the disk accesses of a container's processes",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRIIOPriority},
+		Sets:    []lifecycle.Field{lifecycle.ProcessIO},
+		Compose: "the only hook that sets it",
+		Differs: []string{
+			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
+			"an unknown class is reported and nothing is set; the plugin sets nothing either, and logs that it set BE",
+			"the kernel applies it only where the scheduler of the disk does (BFQ, mq-deadline); the agent does not check that",
+			"a container that runs keeps what it was created with",
+		},
+	}
+}
+
+// Propose sets a container's priority.
+func (h IOPriority) Propose(in *Input, out *Output) {
+	asked := in.Intent.IOPriority.V.Of(in.Container)
+	if in.Container == "" || !asked.IsSet() {
+		return
+	}
+	if asked.V.Class == "IOPRIO_CLASS_RT" && !h.Realtime {
+		out.report(lifecycle.Problem{Key: asked.Key, Value: asked.V.Text(), Refused: true, Reason: "ioPriority: hooks.ioPriority.realtime does not allow this class"})
+		return
+	}
+	out.text(in, lifecycle.ProcessIO, "", asked.V.Text(), lifecycle.Reason{Hook: "ioPriority", Source: asked.Key, Text: "its own"})
+}

@@ -1,0 +1,88 @@
+package hook
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// podWide is a request of a pod for all its containers.
+func podWide[T any](v T) intent.Sourced[intent.PerContainer[T]] {
+	return intent.Sourced[intent.PerContainer[T]]{V: intent.PerContainer[T]{Pod: intent.Sourced[T]{V: v, Key: "k"}}, Key: "k"}
+}
+
+// askProcess has a pod ask for all that the hooks of process attributes serve.
+func askProcess(p *intent.Pod) {
+	p.Ulimits = podWide([]lifecycle.Rlimit{{Type: "RLIMIT_NOFILE", Hard: 4096, Soft: 1024}, {Type: "RLIMIT_CORE"}})
+	p.IOPriority = podWide(lifecycle.IOPriority{Class: "IOPRIO_CLASS_BE", Priority: 2})
+	p.Scheduler = podWide(lifecycle.Scheduler{Policy: "SCHED_BATCH", Nice: 5})
+	p.MemPolicy = podWide(lifecycle.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "0"})
+	p.Sysctls = podWide(map[string]string{"net.ipv4.tcp_fin_timeout": "20", "kernel.shm_rmid_forced": "1", "vm.swappiness": "1"})
+}
+
+// TestProcessHooks: what each sets, and what it refuses by its options.
+func TestProcessHooks(t *testing.T) {
+	t.Parallel()
+	pod := &intent.Pod{}
+	askProcess(pod)
+	own := *pod
+	own.Ulimits.V.Own = map[string]intent.Sourced[[]lifecycle.Rlimit]{"main": {V: []lifecycle.Rlimit{{Type: "RLIMIT_CPU", Hard: 9, Soft: 1}}, Key: "k/container.main"}, "bad": {}}
+	own.Scheduler = podWide(lifecycle.Scheduler{Policy: "SCHED_FIFO", Priority: 10})
+	own.IOPriority = podWide(lifecycle.IOPriority{Class: "IOPRIO_CLASS_RT", Priority: 0})
+	own.MemPolicy = podWide(lifecycle.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "2-3"})
+	relative := own
+	relative.MemPolicy = podWide(lifecycle.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "2", Flags: []string{"MPOL_F_RELATIVE_NODES"}})
+	deadline := own
+	deadline.Scheduler = podWide(lifecycle.Scheduler{Policy: "SCHED_DEADLINE", Runtime: 2048, Deadline: 4096})
+	host := &lifecycle.Pod{HostNetwork: true, HostIPC: true}
+	usual := Sysctl{Allowed: []string{"net.ipv4.*", "kernel.shm_rmid_forced"}}
+	for _, c := range []struct {
+		name      string
+		hook      Hook
+		in        Input
+		want      map[string]string
+		wantWrong string
+	}{
+		{"limits", Ulimits{}, Input{Intent: pod, Container: "a"}, map[string]string{"rlimit RLIMIT_NOFILE": "1024:4096", "rlimit RLIMIT_CORE": "0:0"}, ""},
+		{"limits of the pod itself", Ulimits{}, Input{Intent: pod}, map[string]string{}, ""},
+		{"a container's own", Ulimits{}, Input{Intent: &own, Container: "main"}, map[string]string{"rlimit RLIMIT_CPU": "1:9"}, ""},
+		{"a container whose own is malformed", Ulimits{}, Input{Intent: &own, Container: "bad"}, map[string]string{}, ""},
+		{"the highest", Ulimits{Maximum: map[string]uint64{"RLIMIT_NOFILE": 512}}, Input{Intent: pod, Container: "a"}, map[string]string{"rlimit RLIMIT_NOFILE": "512:512", "rlimit RLIMIT_CORE": "0:0"}, "above the 512 of hooks.ulimits.maximum"},
+		{"disks", IOPriority{}, Input{Intent: pod, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_BE 2"}, ""},
+		{"disks before others", IOPriority{}, Input{Intent: &own, Container: "a"}, map[string]string{}, "hooks.ioPriority.realtime"},
+		{"disks before others, allowed", IOPriority{Realtime: true}, Input{Intent: &own, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_RT 0"}, ""},
+		{"policy", Scheduler{}, Input{Intent: pod, Container: "a"}, map[string]string{"scheduler": "SCHED_BATCH nice=5"}, ""},
+		{"real time", Scheduler{Deadline: true}, Input{Intent: &own, Container: "a"}, map[string]string{}, "hooks.scheduler.realtime"},
+		{"real time, allowed", Scheduler{Realtime: true}, Input{Intent: &own, Container: "a"}, map[string]string{"scheduler": "SCHED_FIFO priority=10"}, ""},
+		{"deadlines", Scheduler{Realtime: true}, Input{Intent: &deadline, Container: "a"}, map[string]string{}, "hooks.scheduler.deadline"},
+		{"memory", MemoryPolicy{Nodes: []int{0, 1}}, Input{Intent: pod, Container: "a"}, map[string]string{"memory.policy": "MPOL_BIND nodes=0"}, ""},
+		{"nodes there are none of", MemoryPolicy{Nodes: []int{0, 1}}, Input{Intent: &own, Container: "a"}, map[string]string{}, "may use none"},
+		{"nodes of others", MemoryPolicy{Nodes: []int{0, 1}}, Input{Intent: pod, Container: "a", Mems: "1"}, map[string]string{}, "may use none"},
+		{"nodes it was not given", MemoryPolicy{}, Input{Intent: pod, Container: "a", Pristine: &lifecycle.Resources{CPU: lifecycle.CPU{Mems: "1"}}}, map[string]string{}, "may use none"},
+		{"relative nodes", MemoryPolicy{Nodes: []int{0}}, Input{Intent: &relative, Container: "a"}, map[string]string{"memory.policy": "MPOL_BIND nodes=2 flags=MPOL_F_RELATIVE_NODES"}, ""},
+		{"parameters", usual, Input{Intent: pod, Container: "a"}, map[string]string{"sysctl net.ipv4.tcp_fin_timeout": "20", "sysctl kernel.shm_rmid_forced": "1"}, "hooks.sysctl.allowed does not name it"},
+		{"parameters of the host's namespaces", usual, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "is the host's"},
+		{"parameters of the node", Sysctl{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "it belongs to no namespace"},
+	} {
+		var out Output
+		c.hook.Propose(&c.in, &out)
+		got := map[string]string{}
+		for _, v := range out.Values {
+			got[v.Setting()] = v.Text
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+		var said []string
+		for _, p := range out.Problems {
+			said = append(said, p.Sentence())
+		}
+		if all := strings.Join(said, "; "); (all == "") != (c.wantWrong == "") || !strings.Contains(all, c.wantWrong) {
+			t.Errorf("%s: reports %q, want %q", c.name, all, c.wantWrong)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package hook
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Sysctl sets kernel parameters of a container's namespaces, as its pod asks. Keys
+// and values: NRI 0.12, plugin device-injector.
+type Sysctl struct {
+	// Allowed are the names that may be set; one that ends with * stands for all that
+	// begin so.
+	Allowed []string
+}
+
+// SysctlOptions tunes the hook of kernel parameters.
+type SysctlOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Allowed are the names of the parameters that pods may set; one that ends with *
+	// stands for all that begin so. Without any, they are those that kubelets call safe.
+	Allowed []string `json:"allowed" check:"kernel parameters"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (SysctlOptions) AllOn() Hook { return Sysctl{Allowed: []string{"*"}} }
+
+// Make makes the hook for a node.
+func (o SysctlOptions) Make(_ Node, _ *Options) (Hook, error) {
+	if len(o.Allowed) == 0 {
+		return Sysctl{Allowed: safeSysctls}, nil
+	}
+	return Sysctl{Allowed: o.Allowed}, nil
+}
+
+// safeSysctls are the parameters that kubelets call safe (Kubernetes 1.34,
+// pkg/kubelet/sysctl/safe_sysctls.go).
+var safeSysctls = []string{
+	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
+	"net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
+	"net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+}
+
+// Info describes the hook.
+func (Sysctl) Info() Info {
+	return Info{
+		Name:    "sysctl",
+		About:   "kernel parameters of a container's namespaces",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRISysctl},
+		Sets:    []lifecycle.Field{lifecycle.SysctlEntry},
+		Compose: "the only hook that sets them",
+		Differs: []string{
+			"only the names of hooks.sysctl.allowed, which are those that kubelets call safe by default; others are reported",
+			"parameters of the host's namespaces are refused: net.* for a pod with hostNetwork, those of IPC with hostIPC; an OCI runtime would fail the creation",
+			"the parameters are the pod's: all its containers see what the last one set",
+		},
+	}
+}
+
+// Propose sets a container's parameters.
+func (h Sysctl) Propose(in *Input, out *Output) {
+	asked := in.Intent.Sysctls.V.Of(in.Container)
+	if in.Container == "" || !asked.IsSet() {
+		return
+	}
+	why := lifecycle.Reason{Hook: "sysctl", Source: asked.Key, Text: "its own"}
+	for _, name := range slices.Sorted(maps.Keys(asked.V)) {
+		if no := h.refusal(in, name); no != "" {
+			out.report(lifecycle.Problem{Key: asked.Key, Value: name, Refused: true, Reason: "sysctl: " + no})
+			continue
+		}
+		out.text(in, lifecycle.SysctlEntry, name, asked.V[name], why)
+	}
+}
+
+// refusal is why a parameter is not set; "" if it is. The namespaces are those that
+// OCI runtimes take (runc 1.2, libcontainer/configs/validate).
+func (h Sysctl) refusal(in *Input, name string) string {
+	switch {
+	case !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }):
+		return "hooks.sysctl.allowed does not name it"
+	case strings.HasPrefix(name, "net."):
+		if in.Pod != nil && in.Pod.HostNetwork {
+			return "the pod's network is the host's"
+		}
+	case strings.HasPrefix(name, "fs.mqueue."), strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem":
+		if in.Pod != nil && in.Pod.HostIPC {
+			return "the pod's IPC namespace is the host's"
+		}
+	default:
+		return "it belongs to no namespace of a container"
+	}
+	return ""
+}
+
+// matchesEnd reports whether a name is a pattern, or begins with one that ends with *.
+func matchesEnd(pattern, name string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	return name == pattern || open && strings.HasPrefix(name, prefix)
+}

@@ -1,0 +1,81 @@
+package hook
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Ulimits gives the processes of containers the limits their pod asks for. Keys and
+// values: NRI 0.12, plugin ulimit-adjuster.
+type Ulimits struct {
+	// Maximum are the highest limits by type, RLIMIT_NOFILE; other types have none.
+	Maximum map[string]uint64
+}
+
+// UlimitsOptions tunes the hook of process limits.
+type UlimitsOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Maximum are the highest limits that a pod gets, as nofile=1048576. A higher one is
+	// lowered to it, and that is reported. Types without an entry have no bound.
+	Maximum []string `json:"maximum" check:"process limits"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (UlimitsOptions) AllOn() Hook { return Ulimits{} }
+
+// Make makes the hook for a node.
+func (o UlimitsOptions) Make(_ Node, _ *Options) (Hook, error) {
+	h := Ulimits{Maximum: map[string]uint64{}}
+	for _, text := range o.Maximum {
+		name, number, _ := strings.Cut(text, "=")
+		kind := intent.RlimitType(name)
+		n, err := strconv.ParseUint(number, 10, 64)
+		if kind == "" || err != nil {
+			return nil, fmt.Errorf("hooks.ulimits.maximum: %q is no limit of Linux and number, as nofile=1048576", text)
+		}
+		h.Maximum[kind] = n
+	}
+	return h, nil
+}
+
+// Info describes the hook.
+func (Ulimits) Info() Info {
+	return Info{
+		Name:    "ulimits",
+		About:   "limits of processes (ulimit), such as open files and locked memory",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRIUlimits, intent.NRIOldUlimits},
+		Sets:    []lifecycle.Field{lifecycle.ProcessLimit},
+		Compose: "the only hook that sets them",
+		Differs: []string{
+			"KEY/pod and KEY alone count for all containers of the pod, and not only KEY/container.NAME",
+			"a malformed text is reported, and the container starts with the limits it would have without it; the plugin fails the creation",
+			"a limit is no higher than hooks.ulimits.maximum",
+			"a container that runs keeps what it was created with",
+		},
+	}
+}
+
+// Propose sets a container's limits.
+func (h Ulimits) Propose(in *Input, out *Output) {
+	asked := in.Intent.Ulimits.V.Of(in.Container)
+	if in.Container == "" || !asked.IsSet() {
+		return
+	}
+	why := lifecycle.Reason{Hook: "ulimits", Source: asked.Key, Text: "its own"}
+	for _, r := range asked.V {
+		if most, bounded := h.Maximum[r.Type]; bounded && r.Hard > most {
+			out.report(lifecycle.Problem{
+				Key: asked.Key, Value: r.Type + " " + r.Text(), Refused: true,
+				Reason: fmt.Sprintf("ulimits: %d is above the %d of hooks.ulimits.maximum", r.Hard, most), Then: "it gets that",
+			})
+			r.Hard, r.Soft = most, min(r.Soft, most)
+		}
+		out.text(in, lifecycle.ProcessLimit, r.Type, r.Text(), why)
+	}
+}

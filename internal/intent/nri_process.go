@@ -1,0 +1,222 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// rlimits are the resources of setrlimit(2) in Linux.
+var rlimits = []string{
+	"AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK",
+}
+
+// RlimitType is the name that OCI has for a limit, of nofile or RLIMIT_NOFILE; "" if
+// there is no such limit.
+func RlimitType(name string) string {
+	name = strings.TrimPrefix(strings.ToUpper(name), "RLIMIT_")
+	if !slices.Contains(rlimits, name) {
+		return ""
+	}
+	return "RLIMIT_" + name
+}
+
+// ulimits reads the annotation of NRI's ulimit adjuster: a list of types, hard and
+// soft limits.
+func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
+	var list []struct {
+		Type string `json:"type"`
+		Hard uint64 `json:"hard"`
+		Soft uint64 `json:"soft"`
+	}
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	out, seen := make([]lifecycle.Rlimit, len(list)), map[string]bool{}
+	for i, l := range list {
+		kind := RlimitType(l.Type)
+		switch {
+		case kind == "":
+			return nil, fmt.Errorf("%q is no limit of Linux", printable(l.Type))
+		case seen[kind]:
+			return nil, fmt.Errorf("%s is there twice", kind)
+		case l.Hard < l.Soft:
+			return nil, fmt.Errorf("%s: the soft limit %d is above the hard limit %d", kind, l.Soft, l.Hard)
+		}
+		seen[kind], out[i] = true, lifecycle.Rlimit{Type: kind, Hard: l.Hard, Soft: l.Soft}
+	}
+	return out, nil
+}
+
+// ioPriority reads a class and a level of ioprio_set(2).
+func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
+	var ask struct {
+		Class    string `json:"class"`
+		Priority int32  `json:"priority"`
+	}
+	if err := t.structured(key, &ask); err != nil {
+		return p, err
+	}
+	class := strings.ToUpper(ask.Class)
+	switch {
+	case !slices.Contains([]string{"IOPRIO_CLASS_NONE", "IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, class):
+		return p, fmt.Errorf("%q is no class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(ask.Class))
+	case ask.Priority < 0 || ask.Priority > 7:
+		return p, fmt.Errorf("priority is %d, want 0 to 7", ask.Priority)
+	case class == "IOPRIO_CLASS_NONE" && ask.Priority != 0:
+		return p, errors.New("IOPRIO_CLASS_NONE has no priority")
+	}
+	return lifecycle.IOPriority{Class: class, Priority: ask.Priority}, nil
+}
+
+// schedFlags are the flags of sched_setattr(2) that NRI can say whole: clamps of
+// utilisation need numbers that it has no field for.
+var schedFlags = []string{
+	"SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_RECLAIM", "SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_KEEP_POLICY", "SCHED_FLAG_KEEP_PARAMS",
+}
+
+// leastDeadline is the least runtime of SCHED_DEADLINE in ns, and mostDeadline the
+// most of all its times. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
+const leastDeadline, mostDeadline = 1 << 10, 1<<63 - 1
+
+// scheduler reads a policy of sched_setattr(2) and its numbers.
+func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
+	var ask struct {
+		Policy   string   `json:"policy"`
+		Nice     int32    `json:"nice"`
+		Priority int32    `json:"priority"`
+		Flags    []string `json:"flags"`
+		Runtime  uint64   `json:"runtime"`
+		Deadline uint64   `json:"deadline"`
+		Period   uint64   `json:"period"`
+	}
+	if err := t.structured(key, &ask); err != nil {
+		return s, err
+	}
+	s = lifecycle.Scheduler(ask)
+	for _, flag := range s.Flags {
+		if !slices.Contains(schedFlags, flag) {
+			return lifecycle.Scheduler{}, fmt.Errorf("flag %q is not served", printable(flag))
+		}
+	}
+	if err := inPolicy(s); err != nil {
+		return lifecycle.Scheduler{}, err
+	}
+	return s, nil
+}
+
+// inPolicy checks the numbers of a policy, as the kernel does.
+func inPolicy(s lifecycle.Scheduler) error {
+	times := s.Runtime != 0 || s.Deadline != 0 || s.Period != 0
+	switch s.Policy {
+	case "SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE":
+		if s.Priority != 0 || times {
+			return fmt.Errorf("%s has a nice value, and neither priority nor times", s.Policy)
+		}
+		if s.Nice < -20 || s.Nice > 19 {
+			return fmt.Errorf("nice is %d, want -20 to 19", s.Nice)
+		}
+	case "SCHED_FIFO", "SCHED_RR":
+		if s.Nice != 0 || times {
+			return fmt.Errorf("%s has a priority, and neither a nice value nor times", s.Policy)
+		}
+		if s.Priority < 1 || s.Priority > 99 {
+			return fmt.Errorf("priority is %d, want 1 to 99", s.Priority)
+		}
+	case "SCHED_DEADLINE":
+		period := s.Period
+		if period == 0 {
+			period = s.Deadline
+		}
+		if s.Nice != 0 || s.Priority != 0 || s.Runtime < leastDeadline || s.Runtime > s.Deadline || s.Deadline > period || period > mostDeadline {
+			return fmt.Errorf("want a runtime of at least %d ns, within the deadline, within the period", leastDeadline)
+		}
+	default:
+		return fmt.Errorf("%q is no policy that Linux has: want SCHED_OTHER, _BATCH, _IDLE, _FIFO, _RR or _DEADLINE", printable(s.Policy))
+	}
+	return nil
+}
+
+// memModes are the modes of set_mempolicy(2), and whether each has nodes: it must,
+// may or must not.
+var memModes = map[string]struct{ must, may bool }{
+	"MPOL_DEFAULT": {}, "MPOL_LOCAL": {}, "MPOL_PREFERRED": {may: true},
+	"MPOL_BIND": {must: true}, "MPOL_INTERLEAVE": {must: true}, "MPOL_PREFERRED_MANY": {must: true}, "MPOL_WEIGHTED_INTERLEAVE": {must: true},
+}
+
+// Nodes reads a kernel list of memory nodes.
+func Nodes(list string) ([]int, error) { return topology.ParseList(list) }
+
+// memoryPolicy reads a mode of set_mempolicy(2), its nodes and flags.
+func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
+	var ask struct {
+		Mode  string   `json:"mode"`
+		Nodes string   `json:"nodes"`
+		Flags []string `json:"flags"`
+	}
+	if err := t.structured(key, &ask); err != nil {
+		return m, err
+	}
+	mode, known := memModes[ask.Mode]
+	nodes, err := topology.ParseList(ask.Nodes)
+	switch {
+	case !known:
+		return m, fmt.Errorf("%q is no mode of set_mempolicy(2)", printable(ask.Mode))
+	case err != nil:
+		return m, fmt.Errorf("nodes: %w", err)
+	case mode.must && len(nodes) == 0:
+		return m, fmt.Errorf("%s needs nodes", ask.Mode)
+	case !mode.must && !mode.may && len(nodes) > 0:
+		return m, fmt.Errorf("%s has no nodes", ask.Mode)
+	}
+	if err := inMemFlags(ask.Mode, ask.Flags, len(nodes) > 0); err != nil {
+		return m, err
+	}
+	return lifecycle.MemoryPolicy{Mode: ask.Mode, Nodes: topology.FormatList(nodes), Flags: ask.Flags}, nil
+}
+
+// inMemFlags checks flags, as the kernel does (mm/mempolicy.c, sanitize_mpol_flags).
+func inMemFlags(mode string, flags []string, nodes bool) error {
+	const static, relative, balancing = "MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES", "MPOL_F_NUMA_BALANCING"
+	for _, flag := range flags {
+		switch {
+		case flag != static && flag != relative && flag != balancing:
+			return fmt.Errorf("flag %q is not known", printable(flag))
+		case flag == balancing && mode != "MPOL_BIND" && mode != "MPOL_PREFERRED_MANY":
+			return fmt.Errorf("%s goes with MPOL_BIND and MPOL_PREFERRED_MANY alone", flag)
+		case !nodes:
+			return fmt.Errorf("%s needs nodes", flag)
+		}
+	}
+	if slices.Contains(flags, static) && slices.Contains(flags, relative) {
+		return errors.New("nodes are static or relative, and not both")
+	}
+	return nil
+}
+
+// maxSysctl limits the text of a kernel parameter.
+const maxSysctl = 256
+
+// sysctls reads kernel parameters by name.
+func (t *texts) sysctls(key string) (map[string]string, error) {
+	var ask map[string]scalar
+	if err := t.structured(key, &ask); err != nil {
+		return nil, err
+	}
+	out := make(map[string]string, len(ask))
+	for _, name := range sortedKeys(ask) {
+		text := string(ask[name])
+		switch {
+		case name == "" || strings.Trim(name, letters+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
+			return nil, fmt.Errorf("%q is no name of a kernel parameter", printable(name))
+		case len(text) > maxSysctl || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
+			return nil, fmt.Errorf("%s: not a text of at most %d printable letters", name, maxSysctl)
+		}
+		out[name] = text
+	}
+	return out, nil
+}

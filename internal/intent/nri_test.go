@@ -1,0 +1,164 @@
+package intent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
+)
+
+func readOf(annotations map[string]string) *Pod {
+	return Read(&lifecycle.Pod{Annotations: annotations}, nil, Dialects())
+}
+
+// TestScopes: of each scope the newer key counts first, a container's before the
+// pod's, and a malformed text makes room for no other.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	limit := func(n string) string { return "- {type: nofile, hard: " + n + ", soft: 1}" }
+	keys := []string{
+		"ulimits.noderesource.dev/container.a", "ulimits.nri.containerd.io/container.a", "ulimits.noderesource.dev/pod",
+		"ulimits.nri.containerd.io/pod", "ulimits.noderesource.dev", "ulimits.nri.containerd.io",
+	}
+	annotations := map[string]string{}
+	for i := len(keys) - 1; i >= 0; i-- {
+		annotations[keys[i]] = limit(string(rune('1' + i)))
+		got := readOf(annotations).Ulimits.V.Of("a")
+		if got.Key != keys[i] || len(got.V) != 1 || got.V[0].Hard != uint64(1+i) {
+			t.Errorf("beside all that counts less, %s: %+v", keys[i], got)
+		}
+	}
+	annotations[keys[0]] = "no list"
+	p := readOf(annotations)
+	if got := p.Ulimits.V.Of("a"); got.IsSet() || len(p.Problems) != 1 || p.Problems[0].Key != keys[0] {
+		t.Errorf("malformed: %+v, %v", got, p.Problems)
+	}
+	if got := p.Ulimits.V.Of("b"); got.Key != keys[2] {
+		t.Errorf("another container: %+v", got)
+	}
+}
+
+// TestProcessTexts: what the plugins' texts become, and what is reported of them.
+func TestProcessTexts(t *testing.T) {
+	t.Parallel()
+	of := func(p *Pod) string {
+		var all []string
+		for _, r := range p.Ulimits.V.Of("a").V {
+			all = append(all, r.Type+" "+r.Text())
+		}
+		if s := p.IOPriority.V.Of("a"); s.IsSet() {
+			all = append(all, s.V.Text())
+		}
+		if s := p.Scheduler.V.Of("a"); s.IsSet() {
+			all = append(all, s.V.Text())
+		}
+		if s := p.MemPolicy.V.Of("a"); s.IsSet() {
+			all = append(all, s.V.Text())
+		}
+		for _, name := range sortedKeys(p.Sysctls.V.Of("a").V) {
+			all = append(all, name+"="+p.Sysctls.V.Of("a").V[name])
+		}
+		return strings.Join(all, "; ")
+	}
+	for _, c := range []struct{ key, text, want, wrong string }{
+		{NRIUlimits, "- type: RLIMIT_MEMLOCK\n  hard: 987654\n  soft: 645321\n- type: nofile\n  hard: 18446744073709551615\n  soft: 0\n", "RLIMIT_MEMLOCK 645321:987654; RLIMIT_NOFILE 0:18446744073709551615", ""},
+		{NRIUlimits, `[{"type":"Rlimit_Core","hard":1,"soft":1}]`, "RLIMIT_CORE 1:1", ""},
+		{NRIUlimits, "- {type: nofile, hard: 1, soft: 2}", "", "above the hard limit"},
+		{NRIUlimits, "- {type: files, hard: 1}", "", "no limit of Linux"},
+		{NRIUlimits, "- {type: nofile, hard: -1}", "", "malformed"},
+		{NRIUlimits, "- {type: nofile, hard: 18446744073709551616}", "", "malformed"},
+		{NRIUlimits, "- {type: nofile, hard: 1}\n- {type: NOFILE, hard: 1}", "", "there twice"},
+		{NRIUlimits, "- {type: nofile, hard: 1, hard: 2}", "", "malformed"},
+		{NRIUlimits, "- {type: nofile, hard: 1, maximum: 2}", "", "unknown field"},
+		{NRIUlimits, "- &a {type: nofile, hard: 1}\n- *a", "", "anchors"},
+		{NRIUlimits, "- " + strings.Repeat("a", maxYAML), "", "at most 2048 bytes"},
+		{NRIIOPriority, "class: IOPRIO_CLASS_BE\npriority: 4", "IOPRIO_CLASS_BE 4", ""},
+		{nriOldIOPriority, "{class: ioprio_class_idle}", "IOPRIO_CLASS_IDLE 0", ""},
+		{NRIIOPriority, "class: BE", "", "is no class"},
+		{NRIIOPriority, "{class: IOPRIO_CLASS_BE, priority: 8}", "", "want 0 to 7"},
+		{NRIIOPriority, "{class: IOPRIO_CLASS_NONE, priority: 1}", "", "has no priority"},
+		{NRIScheduler, "policy: SCHED_FIFO\npriority: 10\nflags: [SCHED_FLAG_RESET_ON_FORK]", "SCHED_FIFO priority=10 flags=SCHED_FLAG_RESET_ON_FORK", ""},
+		{nriOldScheduler, "{policy: SCHED_OTHER, nice: -5}", "SCHED_OTHER nice=-5", ""},
+		{NRIScheduler, "{policy: SCHED_DEADLINE, runtime: 10000, deadline: 30000, period: 30000}", "SCHED_DEADLINE runtime=10000 deadline=30000 period=30000", ""},
+		{NRIScheduler, "{policy: SCHED_DEADLINE, runtime: 10000, deadline: 3000}", "", "within the deadline"},
+		{NRIScheduler, "{policy: SCHED_DEADLINE, runtime: 1000, deadline: 3000}", "", "at least 1024 ns"},
+		{NRIScheduler, "{policy: SCHED_FIFO}", "", "want 1 to 99"},
+		{NRIScheduler, "{policy: SCHED_FIFO, priority: 1, nice: 1}", "", "neither a nice value"},
+		{NRIScheduler, "{policy: SCHED_IDLE, priority: 1}", "", "neither priority"},
+		{NRIScheduler, "{policy: SCHED_OTHER, nice: 20}", "", "want -20 to 19"},
+		{NRIScheduler, "{policy: SCHED_ISO}", "", "no policy that Linux has"},
+		{NRIScheduler, "{policy: SCHED_OTHER, flags: [SCHED_FLAG_UTIL_CLAMP_MIN]}", "", "is not served"},
+		{NRIMemPolicy, "mode: MPOL_BIND\nnodes: 1,0\nflags: [MPOL_F_STATIC_NODES]", "MPOL_BIND nodes=0-1 flags=MPOL_F_STATIC_NODES", ""},
+		{nriOldMemPolicy, "mode: MPOL_WEIGHTED_INTERLEAVE\nnodes: '0-3'", "MPOL_WEIGHTED_INTERLEAVE nodes=0-3", ""},
+		{NRIMemPolicy, "mode: MPOL_LOCAL", "MPOL_LOCAL", ""},
+		{NRIMemPolicy, "mode: MPOL_PREFERRED", "MPOL_PREFERRED", ""},
+		{NRIMemPolicy, "{mode: MPOL_LOCAL, nodes: '0'}", "", "has no nodes"},
+		{NRIMemPolicy, "{mode: MPOL_BIND}", "", "needs nodes"},
+		{NRIMemPolicy, "{mode: bind, nodes: '0'}", "", "no mode"},
+		{NRIMemPolicy, "{mode: MPOL_BIND, nodes: '1-'}", "", "nodes:"},
+		{NRIMemPolicy, "{mode: MPOL_INTERLEAVE, nodes: '0', flags: [MPOL_F_NUMA_BALANCING]}", "", "alone"},
+		{NRIMemPolicy, "{mode: MPOL_BIND, nodes: '0', flags: [MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES]}", "", "not both"},
+		{NRIMemPolicy, "{mode: MPOL_PREFERRED, flags: [MPOL_F_STATIC_NODES]}", "", "needs nodes"},
+		{NRISysctl, "net.core.somaxconn: 1024\nnet.ipv4.ip_local_port_range: \"1024 65000\"", "net.core.somaxconn=1024; net.ipv4.ip_local_port_range=1024 65000", ""},
+		{NRISysctl, "net/core/somaxconn: 1", "", "no name"},
+		{NRISysctl, "-net.core.somaxconn: 1", "", "no name"},
+		{NRISysctl, "net..core: 1", "", "no name"},
+		{NRISysctl, `{"net.core.somaxconn": "1\n2"}`, "", "printable"},
+		{NRISysctl, "net.core.somaxconn: [1]", "", "malformed"},
+	} {
+		p := readOf(map[string]string{c.key + "/pod": c.text})
+		var said []string
+		for _, q := range p.Problems {
+			said = append(said, q.Reason)
+		}
+		if d := cmp.Diff(c.want, of(p)); d != "" {
+			t.Errorf("%s: %q: %s, reported %q", c.key, c.text, d, said)
+		}
+		if wrong := strings.Join(said, "; "); (wrong == "") != (c.wrong == "") || !strings.Contains(wrong, c.wrong) {
+			t.Errorf("%s: %q: reported %q, want %q", c.key, c.text, wrong, c.wrong)
+		}
+	}
+}
+
+// FuzzNRI: no text of a plugin's key does more than to be reported, and what is read
+// of it is whole.
+func FuzzNRI(f *testing.F) {
+	for _, text := range []string{
+		"", "[]", "{}", "- {type: nofile, hard: 1, soft: 1}", "class: IOPRIO_CLASS_BE", "policy: SCHED_FIFO\npriority: 1", "mode: MPOL_BIND\nnodes: 0-1",
+		"net.core.somaxconn: 1", "- - - -", "? a", "!!binary x", "a: !!float 1", "%YAML 1.1\n---\n- a", "- {path: /dev/x, type: c, major: 1, minor: 3}",
+		"- {source: /a, destination: /b}", "- vendor.com/class=0", "\x00", "'", "{a: {b: [c, d]}}",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
+		annotations := map[string]string{}
+		for _, r := range nriReads {
+			annotations[r.key+"/container.a"] = text
+		}
+		p := readOf(annotations)
+		for _, r := range p.Ulimits.V.Of("a").V {
+			if again, ok := lifecycle.ParseRlimit(r.Type, r.Text()); !ok || again != r {
+				t.Errorf("limit %+v", r)
+			}
+		}
+		if s := p.Scheduler.V.Of("a"); s.IsSet() {
+			if again, ok := lifecycle.ParseScheduler(s.V.Text()); !ok || again.Text() != s.V.Text() {
+				t.Errorf("policy %+v", s.V)
+			}
+		}
+		if m := p.MemPolicy.V.Of("a"); m.IsSet() {
+			if again, ok := lifecycle.ParseMemoryPolicy(m.V.Text()); !ok || again.Text() != m.V.Text() {
+				t.Errorf("memory policy %+v", m.V)
+			}
+		}
+		for name, value := range p.Sysctls.V.Of("a").V {
+			if strings.ContainsAny(name+value, "\x00\n/") && strings.ContainsAny(name, "/\x00\n") {
+				t.Errorf("parameter %q = %q", name, value)
+			}
+		}
+	})
+}
