@@ -96,6 +96,7 @@ var arrows = map[string][]string{
 	"internal/tools/manpages":    {},
 	"internal/tools/size":        {},
 	"internal/cli":               {},
+	"internal/nridiff":           {},
 	"internal/ociedit":           {},
 	"internal/recording":         {"internal/engine", "internal/lifecycle", "internal/topology"},
 	"cmd/trimtab":                nil,

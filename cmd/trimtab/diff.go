@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/nridiff"
+	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/sim"
+)
+
+func newDiff() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Show what NRI plugins change in each new container",
+		Long: `Registers observers with the runtime's NRI: by default one before all other plugins
+and one after them. For each container that is created it shows what the plugins
+between two observers changed: variables, mounts, devices, resources, annotations.
+More indices tell plugins apart. It changes no container. It ends by an interrupt, or
+after --duration.`,
+		Example: "  trimtab diff\n  trimtab diff --indices 00,50,99 --duration 1m -o yaml",
+		Args:    cobra.NoArgs,
+	}
+	socket := cmd.Flags().String("nri-socket", "", "NRI socket of the runtime (default nri.socket of the configuration)")
+	file := addConfig(cmd)
+	indices := cmd.Flags().StringSlice("indices", []string{"00", "99"}, "where the observers are among the plugins, two digits each")
+	duration := cmd.Flags().Duration("duration", 0, "end after this time; 0 for never")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if *duration > 0 {
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeout(ctx, *duration)
+			defer stop()
+		}
+		sim.SetNRILog(slog.New(slog.DiscardHandler))
+		w := cmd.OutOrStdout()
+		return nridiff.Run(ctx, nridiff.Options{
+			Socket: cmp.Or(*socket, nriSocket(*file)), Indices: *indices,
+			Take:  func(r nridiff.Result) error { return showDiff(w, out.String(), &r) },
+			Ready: func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; an interrupt ends it") },
+		})
+	}
+	return cmd
+}
+
+// nriSocket is the NRI socket that a configuration file has, or the usual one.
+func nriSocket(named string) string {
+	usual, _ := usualConfig()
+	var c struct {
+		NRI struct {
+			Socket string `yaml:"socket"`
+		} `yaml:"nri"`
+	}
+	if text, err := os.ReadFile(cmp.Or(named, usual)); err == nil {
+		_ = yaml.Unmarshal(text, &c) // config check names what is wrong with a file
+	}
+	return cmp.Or(c.NRI.Socket, config.Default().NRI.Socket)
+}
+
+// showDiff prints what was found in one container.
+func showDiff(w io.Writer, format string, r *nridiff.Result) error {
+	switch format {
+	case "json":
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return cli.Write(w, append(b, '\n'))
+	case "yaml":
+		b, err := kyaml.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return cli.Write(w, append([]byte("---\n"), b...))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s/%s, plugins from %s to %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), r.From, r.To, term.Count(len(r.Changes), "change"))
+	for _, c := range r.Changes {
+		fmt.Fprintf(t, "  %s\t%s\t->\t%s\n", term.Clean(c.Setting), orDash(c.Before), orDash(c.After))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,109 @@
+package nridiff
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// Change is one setting of a container that differs between two observers. An empty text
+// is no setting.
+type Change struct {
+	Setting string `json:"setting"`
+	Before  string `json:"before,omitempty"`
+	After   string `json:"after,omitempty"`
+}
+
+// Result is what plugins with indices between two observers changed in a container.
+type Result struct {
+	Pod       string   `json:"pod"` // namespace/name
+	Container string   `json:"container"`
+	ID        string   `json:"id"`
+	From      string   `json:"from"` // the index of the observer before them
+	To        string   `json:"to"`   // and of the one after them
+	Changes   []Change `json:"changes"`
+}
+
+// keys are the members that name the entries of lists, by the list.
+var keys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
+
+// settings are all settings of a container by their names.
+func settings(c *api.Container) (map[string]string, error) {
+	text, err := protojson.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	flatten(out, "", tree)
+	return out, nil
+}
+
+func flatten(out map[string]string, name string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if one, wrapped := v["value"]; wrapped && len(v) == 1 && strings.Contains(name, ".") { // a number that may be absent
+			flatten(out, name, one)
+			return
+		}
+		for k, e := range v {
+			flatten(out, strings.TrimPrefix(name+"."+k, "."), e)
+		}
+	case []any:
+		flattenList(out, name, v)
+	default:
+		out[name] = fmt.Sprint(v)
+	}
+}
+
+// flattenList names entries by what tells them apart: a variable by its name, a mount by
+// its destination. Other entries have their number.
+func flattenList(out map[string]string, name string, all []any) {
+	short := name[strings.LastIndexByte(name, '.')+1:]
+	for i, e := range all {
+		at := fmt.Sprint(i)
+		switch e := e.(type) {
+		case string:
+			if key, value, is := strings.Cut(e, "="); is && short == "env" {
+				out[name+" "+key] = value
+				continue
+			}
+		case map[string]any:
+			if key, has := e[keys[short]].(string); has && name != "linux.resources.devices" {
+				text, _ := json.Marshal(without(e, keys[short])) // of what was JSON
+				out[name+" "+key] = string(text)
+				continue
+			}
+		}
+		flatten(out, name+" "+at, e)
+	}
+}
+
+func without(all map[string]any, key string) map[string]any {
+	out := maps.Clone(all)
+	delete(out, key)
+	return out
+}
+
+// compare lists the settings that differ, sorted by their names.
+func compare(before, after map[string]string) []Change {
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	var out []Change
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		b, had := before[name]
+		a, has := after[name]
+		if had != has || a != b {
+			out = append(out, Change{name, b, a})
+		}
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package nridiff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"golang.org/x/sync/errgroup"
+)
+
+// maxPending limits the creations whose end no observer has seen yet. One that another
+// plugin refuses is never seen by the later ones.
+const maxPending = 256
+
+// index is what NRI accepts as the index of a plugin.
+var index = regexp.MustCompile(`^[0-9]{2}$`)
+
+// Options are what is observed.
+type Options struct {
+	Socket string // NRI's
+	// Indices are those of the observers, two digits each. Plugins run in the order of
+	// their indices.
+	Indices []string
+	// Take is called with what was found between each two observers, one call at a time.
+	// No runtime waits for it.
+	Take func(Result) error
+	// Ready is called when all observers are registered; nil for nothing.
+	Ready func()
+}
+
+// Run observes until ctx ends, which is no error.
+func Run(ctx context.Context, o Options) error {
+	slices.Sort(o.Indices)
+	o.Indices = slices.Compact(o.Indices)
+	if len(o.Indices) < 2 {
+		return errors.New("two observers are needed: one before the plugins and one after them")
+	}
+	for _, i := range o.Indices {
+		if !index.MatchString(i) {
+			return fmt.Errorf("%q is no index of a plugin: it has two digits", i)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	b := &board{indices: o.Indices, results: make(chan Result, maxPending), synced: make(chan struct{}, 2*len(o.Indices)), seen: map[string][]map[string]string{}}
+	group, inner := errgroup.WithContext(ctx)
+	var stubs []stub.Stub
+	defer func() {
+		for _, s := range stubs {
+			s.Stop()
+			s.Wait()
+		}
+	}()
+	lost := make(chan struct{}, len(o.Indices))
+	for n, i := range o.Indices {
+		s, err := stub.New(&observer{b, n}, stub.WithPluginName("trimtab-diff"), stub.WithPluginIdx(i), stub.WithSocketPath(o.Socket), stub.WithOnClose(func() { lost <- struct{}{} }))
+		if err == nil {
+			err = s.Start(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("register observer %s at %s: %w", i, o.Socket, err)
+		}
+		stubs = append(stubs, s)
+	}
+	group.Go(func() error {
+		b.ready(inner, o.Ready)
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case <-lost:
+			return errors.New("the runtime closed the connection")
+		case <-inner.Done():
+			return nil
+		}
+	})
+	group.Go(func() error { return b.pass(inner, o.Take) })
+	return group.Wait()
+}
+
+// board has what each observer was shown of a creation.
+type board struct {
+	indices []string
+	results chan Result
+	synced  chan struct{} // has one for each observer that the runtime has taken in
+
+	mu    sync.Mutex // guards all below
+	seen  map[string][]map[string]string
+	order []string // the ids in seen, oldest first
+}
+
+// ready calls a function when the runtime has taken in every observer. It shows an
+// observer no container before.
+func (b *board) ready(ctx context.Context, call func()) {
+	for range b.indices {
+		select {
+		case <-b.synced:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if call != nil {
+		call()
+	}
+}
+
+// pass hands on results until ctx ends.
+func (b *board) pass(ctx context.Context, take func(Result) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-b.results:
+			if err := take(r); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// observer is one NRI plugin, the nth.
+type observer struct {
+	*board
+
+	n int
+}
+
+// Synchronize notes that the runtime has taken the observer in.
+func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+	select {
+	case o.synced <- struct{}{}:
+	default:
+	}
+	return nil, nil
+}
+
+// CreateContainer notes what the runtime shows of a container. It adjusts nothing.
+func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	now, err := settings(c)
+	if err != nil {
+		return nil, nil, nil //nolint:nilerr // no container fails for being looked at
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.seen[c.GetId()]
+	if o.n == 0 || all == nil {
+		if all == nil {
+			o.order = append(o.order, c.GetId())
+		}
+		all = make([]map[string]string, len(o.indices))
+		o.seen[c.GetId()] = all
+	}
+	all[o.n] = now
+	if o.n > 0 && all[o.n-1] != nil {
+		select {
+		case o.results <- Result{
+			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.n-1], To: o.indices[o.n], Changes: compare(all[o.n-1], now),
+		}:
+		default: // nobody reads: the runtime goes on
+		}
+	}
+	if last := o.n == len(o.indices)-1; last || len(o.order) > maxPending {
+		gone := c.GetId()
+		if !last {
+			gone = o.order[0]
+		}
+		delete(o.seen, gone)
+		o.order = slices.DeleteFunc(o.order, func(id string) bool { return id == gone })
+	}
+	return nil, nil, nil
+}
