@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/kubectl-cli.md anew")
 
-// TestDocs compares docs/kubectl-cli.md with what the commands say of themselves; with -update, as go generate calls
+// TestDocs compares docs/kubectl-cli.md with the commands' own help; with -update, as go generate calls
 // it, it writes the file.
 func TestDocs(t *testing.T) {
 	const file = "../../docs/kubectl-cli.md"

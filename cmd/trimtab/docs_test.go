@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocs holds docs/cli.md to what the commands say of themselves; with
+// TestDocs compares docs/cli.md with the commands' own help; with
 // -update, as go generate calls it, it writes the file.
 func TestDocs(t *testing.T) {
 	const file = "../../docs/cli.md"

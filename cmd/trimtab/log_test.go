@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLogFormat: a change of log.format counts for every logger that is there.
+// TestLogFormat: a change of log.format applies to every existing logger.
 func TestLogFormat(t *testing.T) {
 	var out bytes.Buffer
 	f := &logFormat{}

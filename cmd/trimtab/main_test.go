@@ -109,7 +109,7 @@ func serveStatus(ts *testscript.TestScript, neg bool, args []string) {
 	await(ts, false, args)
 }
 
-// canned is a source that always says the same.
+// canned is a source with constant answers.
 type canned struct{}
 
 func (canned) Status() api.Node {

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/tools/manpages"
 )
 
-// TestMan holds docs/man to what the commands say of themselves; with -update,
+// TestMan compares docs/man with the commands' own help; with -update,
 // as go generate calls it, it writes the pages.
 func TestMan(t *testing.T) {
 	const dir = "../../docs/man"

@@ -47,7 +47,7 @@ func TestForeignState(t *testing.T) {
 	checkPutAside(t, sealed(t, nil), 0o600)
 	checkPutAside(t, statefile.Seal(testKey, podSpecsName, checkpointOf(t)), 0o600)
 	body := checkpointOf(t)[:len(checkpointOf(t))-1]
-	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which anybody can make
+	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which needs no key
 	checkPutAside(t, fmt.Appendf(nil, `%s,"sum":"%08x"}`, body, sum), 0o600)
 	if os.Geteuid() == 0 {
 		a := filesWith(t, good, 0o600, slog.DiscardHandler)

@@ -44,7 +44,7 @@ func newKeptRig(t *testing.T, p *faults.Plan) *keptRig {
 	return r
 }
 
-// open has a new keeper take over from what is on the disk.
+// open makes a new keeper from the files on disk.
 func (r *keptRig) open(t *testing.T, files statefile.FS) {
 	t.Helper()
 	journal, earlier, _, err := openOriginals(statefile.New(files, r.path), slog.New(slog.DiscardHandler))

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is an agent with its HTTP address, beside a runtime that is not started.
+// node is an agent with its HTTP address, without a running runtime.
 type node struct {
 	agent   *agent.Agent
 	runtime *sim.Runtime

@@ -21,7 +21,7 @@ garbage
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); d != "" {
 		t.Error(d)
 	}
-	if err := forgetProgram(); err != nil { // and goes on
+	if err := forgetProgram(); err != nil { // and continues
 		t.Error(err)
 	}
 }

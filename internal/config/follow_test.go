@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// heard is one call of a followed file's functions.
+// heard is one call of the functions of a watched file.
 type heard struct {
 	applied *Config
 	report  error

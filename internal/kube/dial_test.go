@@ -39,7 +39,7 @@ func TestRedials(t *testing.T) {
 	})
 }
 
-// TestRedialEnds: nobody waits for a request that was given up.
+// TestRedialEnds: a cancelled request does not wait.
 func TestRedialEnds(t *testing.T) {
 	dials := 0
 	count := func(context.Context, string, string) (net.Conn, error) { dials++; return nil, errors.New("refused") }

@@ -21,7 +21,7 @@ func tokenWith(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-// TestWhyRefused: a token says itself why it is refused, where that is its time.
+// TestWhyRefused: the times in a token explain its refusal.
 func TestWhyRefused(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, tc := range []struct{ token, want string }{

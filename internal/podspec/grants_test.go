@@ -152,7 +152,7 @@ func TestGrants(t *testing.T) {
 	until(t, "the kubelet is asked again", func() bool { return g.Granted(shopPod("u2", "late")) != nil })
 }
 
-// TestGrantsAreTold: a pod nobody waited for is asked for and reported.
+// TestGrantsAreTold: a pod without a waiting request is asked for and reported.
 func TestGrantsAreTold(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{}
@@ -194,7 +194,7 @@ func TestSlowGrants(t *testing.T) {
 	close(s.hold)
 }
 
-// TestNoGrants: without a kubelet nothing is granted, and why is told.
+// TestNoGrants: without a kubelet there are no grants, and State has the reason.
 func TestNoGrants(t *testing.T) {
 	for socket, want := range map[string]string{"": "podResourcesSocket is empty", "/nonexistent/kubelet.sock": "does not exist"} {
 		g := runGrants(t, GrantsOptions{Socket: socket, Wait: time.Hour})
@@ -206,7 +206,7 @@ func TestNoGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsOf: what is known of a container, and answers that are not believed.
+// TestGrantsOf: the grants of a container, and invalid answers.
 func TestGrantsOf(t *testing.T) {
 	pod := gpuPod("one", "a", "GPU-aa")
 	pod.Containers[0].Devices = append(pod.Containers[0].Devices, &podresources.ContainerDevices{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-bb"}, Topology: &podresources.TopologyInfo{

@@ -226,7 +226,7 @@ func TestPodsAPI(t *testing.T) {
 	until(t, "the stream is opened again", func() bool { return l.States()[0].Up })
 }
 
-// TestFirstRungWins: the Pods API is asked first; /pods stands in for it.
+// TestFirstRungWins: the Pods API is asked first; /pods is the fallback.
 func TestFirstRungWins(t *testing.T) {
 	k := serveKubelet(t)
 	socket := filepath.Join(t.TempDir(), "pods.sock")

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onePod is a pod as /pods has it, with what is not read left in.
+// onePod is a pod of /pods, with fields that are not read.
 const onePod = `{"metadata":{"name":"web","namespace":"shop","uid":"u1","creationTimestamp":null,"labels":{"a":"b","volcano.sh/preemptable":"true"},"annotations":{"c":"d","volcano.sh/quota-burst-time":"2000"}},
 "spec":{"nodeName":"node1","volumes":[{"name":"x","emptyDir":{}}],"runtimeClassName":"kata",
  "initContainers":[
@@ -69,7 +69,7 @@ func TestDecodeList(t *testing.T) {
 	}
 }
 
-// TestBadLists: each is an error that says what is wrong.
+// TestBadLists: each is an error that names the fault.
 func TestBadLists(t *testing.T) {
 	pod := func(uid, node, more string) string {
 		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":%q,"containers":[{"name":"a"}]%s}}`, uid, uid, node, more)
@@ -282,7 +282,7 @@ func TestKubeletAnswers(t *testing.T) {
 	}
 }
 
-// TestTokenStaysHome: no token goes over a connection that anyone can read.
+// TestTokenStaysHome: no token is sent over an unencrypted connection.
 func TestTokenStaysHome(t *testing.T) {
 	var got string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -329,7 +329,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestBadAnswerLosesNothing: what was known stays known, and the reason is told.
+// TestBadAnswerLosesNothing: the known specs stay, and State has the reason.
 func TestBadAnswerLosesNothing(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
@@ -482,7 +482,7 @@ func FuzzDecodeList(f *testing.F) {
 	})
 }
 
-// checkSpecs holds what every spec that is handed out is like.
+// checkSpecs checks what holds for every spec.
 func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 	t.Helper()
 	for _, s := range specs {

@@ -9,7 +9,7 @@ import (
 
 func memory(n int64) lifecycle.Value { return lifecycle.Value{Field: lifecycle.MemoryLimit, Int: n} }
 
-// TestTakes: what each runtime was seen to refuse, or says in its source.
+// TestTakes: values that each runtime refuses, as recorded or by its source.
 func TestTakes(t *testing.T) {
 	const mi = 1 << 20
 	for _, tc := range []struct {

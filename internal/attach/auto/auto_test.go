@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seat is an attachment as its name.
+// seat is an attachment of which only the name matters.
 type seat string
 
 func (s seat) Name() string                         { return string(s) }

@@ -89,7 +89,7 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// TestOverflow: lost notices are made up for by a look at everything.
+// TestOverflow: after lost notices everything is scanned.
 func TestOverflow(t *testing.T) {
 	r := newCRI(t, newKernel(t, cgroup.V1), "1.6.20")
 	h := &recorder{}
@@ -129,7 +129,7 @@ func TestCgroupFirst(t *testing.T) {
 	r.set(func() { r.ctrs[id].hidden = false })
 	attachtest.Until(t, "known", func() bool { return h.count("CreateContainer one") == 1 && h.count("StartContainer one") == 1 })
 
-	// Names that look like containers and are not.
+	// Directories with names of containers that are not containers.
 	stranger := "kubepods/burstable/poduid-web/" + strings.Repeat("ee", 32)
 	r.kernel.mkdir(stranger)
 	r.kernel.mkdir("kubepods/burstable/poduid-web/helper")
@@ -166,7 +166,7 @@ func TestKubeletUpdate(t *testing.T) {
 		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
 			t.Error(diff)
 		}
-		// Somebody's own value of a field we changed before.
+		// Another program's value of a field that we changed before.
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
 		a.Poll(id)
 		attachtest.Until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
@@ -213,7 +213,7 @@ func TestNeverWiden(t *testing.T) {
 	}
 }
 
-// TestRuntimeRestart: a runtime that goes and comes is synchronised with again.
+// TestRuntimeRestart: after a restart of the runtime the attachment synchronises again.
 func TestRuntimeRestart(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -328,7 +328,7 @@ func TestStartUnderWay(t *testing.T) {
 	})
 }
 
-// TestTwoOfOneName: pods are told apart by their ids.
+// TestTwoOfOneName: two pods of the same name are distinguished by their ids.
 func TestTwoOfOneName(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -396,7 +396,7 @@ func TestWatch(t *testing.T) {
 	if want := map[string]string{id: "kubepods/burstable/podb/" + id}; !cmp.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
-	// Another look finds whose pod nobody has reported, and what tells by itself is left alone.
+	// Another poll finds the container of an unreported pod. It reads nothing that events report.
 	late := strings.Repeat("0b", 32)
 	if err := os.MkdirAll(root+"/kubepods/burstable/podc/"+late, 0o755); err != nil {
 		t.Fatal(err)

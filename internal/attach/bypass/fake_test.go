@@ -80,7 +80,7 @@ func (r *fakeCRI) listen(t *testing.T) {
 
 func (r *fakeCRI) streams() bool { return strings.HasPrefix(r.version, "v2") }
 
-// id makes ids that look like a runtime's.
+// id makes ids of a runtime's form.
 func (r *fakeCRI) id() string {
 	r.n++
 	return fmt.Sprintf("%064x", r.n)
@@ -155,7 +155,7 @@ func (r *fakeCRI) write(c *fakeCtr) {
 	}
 }
 
-// exit is the end of a container's process: its cgroup goes first.
+// exit ends a container's process: its cgroup is removed first.
 func (r *fakeCRI) exit(id string) {
 	r.mu.Lock()
 	c := r.ctrs[id]

@@ -67,7 +67,7 @@ func proc(t *testing.T) string {
 	return dir
 }
 
-// ReadFile knows the process of each container beside what the tree knows.
+// ReadFile returns the process of each container, and otherwise the tree's file.
 func (k *noticed) ReadFile(file string) ([]byte, error) {
 	if path.Base(file) == "cgroup.procs" {
 		return fmt.Appendln(nil, firstPID), nil

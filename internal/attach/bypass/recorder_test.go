@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder remembers what was told, as "Kind name".
+// recorder records events, as "Kind name".
 type recorder struct {
 	mu       sync.Mutex
 	told     []string
@@ -60,7 +60,7 @@ func (h *recorder) Attached(conductor.Carrier, conductor.Runtime) {
 
 func (h *recorder) Detached(conductor.Carrier, error) {}
 
-// events are what was told, without what is repeated as often as files change.
+// events are the recorded events, without those that repeat at each change of a file.
 func (h *recorder) events() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -79,7 +79,7 @@ func TestLifeOfAContainer(t *testing.T) {
 		t.Errorf("named: %+v, %+v", named, named.Container)
 	}
 
-	// What is decided between creation and start goes before the start.
+	// Values decided between creation and start are sent before the start.
 	g.h.on(lifecycle.StopContainer, func(lifecycle.Event) (conductor.Answer, error) {
 		return conductor.Answer{Others: []conductor.Settings{{Container: id, Values: []lifecycle.Value{cpus("5")}}}}, nil
 	})
@@ -170,7 +170,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestPartialUpdate: what the kubelet does not say stays unsaid.
+// TestPartialUpdate: fields that the kubelet leaves out stay left out.
 func TestPartialUpdate(t *testing.T) {
 	g := newRig(t)
 	id := g.run(g.runPod())
@@ -292,7 +292,7 @@ func TestConfirmedOnly(t *testing.T) {
 	}
 }
 
-// TestEndsByItself: a container that exits, or goes, is known of.
+// TestEndsByItself: a container that exits or is removed is noticed.
 func TestEndsByItself(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -323,7 +323,7 @@ func TestAdoptsAfterAStepBack(t *testing.T) {
 	g.h.found(t, lifecycle.StartContainer, "ctr-x")
 }
 
-// TestRebuilt: what runs is told of before the socket opens.
+// TestRebuilt: running containers are reported before the socket opens.
 func TestRebuilt(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()

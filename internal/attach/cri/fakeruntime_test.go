@@ -90,7 +90,7 @@ func (r *fakeRuntime) set(f func()) {
 	f()
 }
 
-// told returns the calls since the last time, without those that only ask.
+// told returns the calls since the last time, without reads.
 func (r *fakeRuntime) told() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,7 +54,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	}
 }
 
-// TestSettings: what a row says is carried is what the attachment declares.
+// TestSettings: the attachment declares exactly the fields that the table carries.
 func TestSettings(t *testing.T) {
 	can := cri.New(cri.Options{}).Capabilities()
 	create, update := map[string]bool{}, map[string]bool{}

@@ -173,7 +173,7 @@ func TestMadeAnew(t *testing.T) {
 	}
 }
 
-// FuzzPathForm: what is read off a path is true of that path.
+// FuzzPathForm: the form of a path produces that path again.
 func FuzzPathForm(f *testing.F) {
 	f.Add("/kubepods/p/c", "/kubepods/p", "c")
 	f.Add("p.slice:cri-containerd:c", "/kubepods.slice/p.slice", "c")

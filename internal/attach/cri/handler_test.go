@@ -42,7 +42,7 @@ func (h *handler) on(k lifecycle.Kind, f func(ev lifecycle.Event) (conductor.Ans
 	h.answer[k] = f
 }
 
-// says has events of a kind answered with values.
+// says sets the values with which events of a kind are answered.
 func (h *handler) says(k lifecycle.Kind, values ...lifecycle.Value) {
 	h.on(k, func(lifecycle.Event) (conductor.Answer, error) { return conductor.Answer{Values: values}, nil })
 }

@@ -90,7 +90,7 @@ func newHooked(t *testing.T) (*rig, *fieldProxy) {
 	return g, p
 }
 
-// runPod runs a sandbox, with what is answered before.
+// runPod runs a sandbox, and calls the hook before.
 func (p *fieldProxy) runPod(g *rig) (string, error) {
 	c := podConfig()
 	c.Labels["io.kubernetes.pod.uid"] = c.Metadata.Uid
@@ -187,7 +187,7 @@ func (p *fieldProxy) start(g *rig, id string) error {
 	return err
 }
 
-// TestFieldProxy: a runtime proxy that is there already calls our engine.
+// TestFieldProxy: an existing runtime proxy calls our engine.
 func TestFieldProxy(t *testing.T) {
 	g, p := newHooked(t)
 	pod, err := p.runPod(g)
@@ -232,7 +232,7 @@ func TestFieldProxy(t *testing.T) {
 	}
 	g.h.found(t, lifecycle.PostStartContainer, id)
 
-	// An update tells everything; what the runtime has already is not asked for.
+	// An update has all resources; those that the runtime already has do not count as requested.
 	g.h.says(lifecycle.UpdateContainer, cpus("2-3"))
 	req := p.stored[id]
 	req.ContainerResources.CpuQuota, req.ContainerResources.CpuShares = 5000, 300 // 5000 is the runtime's
@@ -246,7 +246,7 @@ func TestFieldProxy(t *testing.T) {
 	if asked := g.h.found(t, lifecycle.UpdateContainer, id).Requested; asked.CPU.Shares.V != 300 || asked.CPU.Quota.Set {
 		t.Errorf("asked for %+v", asked)
 	}
-	// That it was updated is told when the runtime has it, and not before.
+	// The update is reported when the runtime has it, and not before.
 	if _, told := g.h.look(lifecycle.PostUpdateContainer, id); told {
 		t.Error("told before the runtime had the update")
 	}

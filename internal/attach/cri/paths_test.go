@@ -2,7 +2,7 @@ package cri
 
 import "testing"
 
-// TestPathForms: what is read off one container is true of the next.
+// TestPathForms: the form of one container's path holds for the next.
 func TestPathForms(t *testing.T) {
 	for _, c := range []struct {
 		name, parent, at, want string // of a container a1, then of b2 in parent + "2"

@@ -67,7 +67,7 @@ func TestUnread(t *testing.T) {
 			if state, _, err := g.a.Status(); state != cri.StateSynchronised || err != nil {
 				t.Errorf("%s: %v", state, err)
 			}
-			// What it asks meanwhile is told with what is known.
+			// A request meanwhile is reported with the known fields.
 			if _, err := g.client.StopContainer(g.ctx(), &api.StopContainerRequest{ContainerId: "c-fine"}); err != nil {
 				t.Error(err)
 			}

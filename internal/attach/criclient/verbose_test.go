@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// FuzzVerbose reads what a runtime may say about a pod and a container.
+// FuzzVerbose reads any verbose status of a pod and a container.
 func FuzzVerbose(f *testing.F) {
 	f.Add(`{"sandboxID":"p","pid":3,"runtimeSpec":{"process":{"args":["a"],"env":["A=b"],"oomScoreAdj":-5},"mounts":[{"destination":"/m"}],
 "linux":{"cgroupsPath":"/kubepods/p/c","resources":{"cpu":{"shares":2},"hugepageLimits":[{}]},"devices":[{}]}},"config":{"linux":{"resources":{"cpu_quota":-1}},"CDI_devices":[{}]}}`)
@@ -26,7 +26,7 @@ func FuzzVerbose(f *testing.F) {
 	})
 }
 
-// TestVerbose: what cannot be read costs nothing of the rest, and the error says so.
+// TestVerbose: an unreadable part does not affect the rest, and the error names it.
 func TestVerbose(t *testing.T) {
 	v, err := readVerbose(map[string]string{"info": `{"pid":"none","runtimeSpec":{"annotations":{"a":"spec"},"linux":{"cgroupsPath":"/p/c"}},
 "config":{"linux":{"cgroup_parent":"/p","resources":{"cpu_shares":7,"unified":{"k":"v"},"hugepage_limits":[{"page_size":"2MB","limit":1}]}}}}`})

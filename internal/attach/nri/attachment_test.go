@@ -186,7 +186,7 @@ func TestAllEvents(t *testing.T) {
 	}
 }
 
-// TestOddMessages: what runtimes leave out harms nobody.
+// TestOddMessages: messages with missing fields cause no fault.
 func TestOddMessages(t *testing.T) {
 	r := &recorder{}
 	_, u := attached(t, r, &upstream{})

@@ -66,7 +66,7 @@ func TestDirectoryReplaced(t *testing.T) {
 	}
 }
 
-// TestStaleSocket: a file nobody listens on is retried, and reported.
+// TestStaleSocket: a socket file without a listener is retried, and reported.
 func TestStaleSocket(t *testing.T) {
 	sock := socketPath(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
@@ -145,7 +145,7 @@ func (m *mute) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestDiesWhileRegistering: the upstream stub would wait for ever.
+// TestDiesWhileRegistering: the upstream stub would never return.
 func TestDiesWhileRegistering(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	sock := socketPath(t)
@@ -328,7 +328,7 @@ func TestHungUpdate(t *testing.T) {
 	}
 }
 
-// TestStopWhileHandling: requests under way are told, and waited for.
+// TestStopWhileHandling: running requests are cancelled, and waited for.
 func TestStopWhileHandling(t *testing.T) {
 	inside := make(chan struct{})
 	var left atomic.Bool
@@ -364,7 +364,7 @@ func TestStopWhileHandling(t *testing.T) {
 	}
 }
 
-// deaf is the end of a runtime that stops reading when it is told to.
+// deaf is a runtime's end that stops reading on demand.
 type deaf struct {
 	net.Conn
 
@@ -431,7 +431,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			if patience < time.Hour {
 				attachtest.Until(t, "given up", inState(a, StateLost))
 			} else {
-				// Of 2 MiB no more fits, and nobody reads: our write waits.
+				// 2 MiB do not fit, and nothing reads: our write blocks.
 				attachtest.Until(t, "a full socket", func() bool { return d.unread(t) >= 64<<10 })
 			}
 			cancel()

@@ -118,7 +118,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// besideNRI are fields NRI has no word for: the keeper alone brings them about.
+// besideNRI are fields that NRI does not have: only the keeper writes them.
 var besideNRI = map[lifecycle.Field]bool{
 	lifecycle.IOLimit: true, lifecycle.RDTSchemata: true, lifecycle.RDTGroup: true, lifecycle.RDTMonitor: true, lifecycle.CoreSched: true,
 }

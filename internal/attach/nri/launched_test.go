@@ -200,7 +200,7 @@ func exitCode(t *testing.T, cmd *exec.Cmd) int {
 	return exit.ExitCode()
 }
 
-// TestLaunchedEndsWithItsRuntime: there is nobody to reconnect to.
+// TestLaunchedEndsWithItsRuntime: a launched plugin cannot reconnect.
 func TestLaunchedEndsWithItsRuntime(t *testing.T) {
 	cmd, w, reg := launch(t)
 	if reg.PluginName != "trimtab" || reg.PluginIdx != "10" {
@@ -216,7 +216,7 @@ func TestLaunchedEndsWithItsRuntime(t *testing.T) {
 	}
 }
 
-// TestLaunchedWithBadConfiguration: the runtime is told, and the process ends.
+// TestLaunchedWithBadConfiguration: the runtime gets the error, and the process ends.
 func TestLaunchedWithBadConfiguration(t *testing.T) {
 	cmd, w, _ := launch(t)
 	if _, err := w.plugin.Configure(t.Context(), &api.ConfigureRequest{Config: "bad"}); err == nil {

@@ -49,7 +49,7 @@ var (
 	nri03  = slices.Concat([]lifecycle.Field{lifecycle.ProcessLimit}, nri06)
 )
 
-// The embedded runtime says of itself which library it is made of.
+// The embedded runtime reports the release of its NRI library.
 func TestEmbeddedRelease(t *testing.T) {
 	mod, err := os.ReadFile("../../../go.mod")
 	if err != nil {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // until polls for a condition.
-// recorder is a conductor that answers as told.
+// recorder is a conductor with answers that the test sets.
 type recorder struct {
 	answer func(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error)
 	wants  []lifecycle.Kind
@@ -167,7 +167,7 @@ func boot(t testing.TB, socket string, u *upstream, opts ...adaptation.Option) *
 	return u
 }
 
-// kill is a runtime that dies: its socket goes and its connections break.
+// kill ends the runtime as a crash does: its socket disappears and its connections break.
 func (u *upstream) kill() {
 	u.gate.close()
 	u.Stop()

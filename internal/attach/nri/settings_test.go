@@ -104,7 +104,7 @@ func TestUpdateOfEverything(t *testing.T) {
 	}
 }
 
-// TestCarriesIsTrue: what is declared is done, and nothing else.
+// TestCarriesIsTrue: answers set exactly the fields that Carries declares.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
 	a.met.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
@@ -146,7 +146,7 @@ func TestOverriding(t *testing.T) {
 	}
 }
 
-// TestLeftOver: what NRI cannot say comes back, and leaves no trace.
+// TestLeftOver: values that NRI cannot carry are returned, and the answer does not have them.
 func TestLeftOver(t *testing.T) {
 	for _, v := range []lifecycle.Value{
 		{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: 2},

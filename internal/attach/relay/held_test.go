@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, func() bool { return outcomes.Load() == 160 }) // told after the caller has its answer
+	eventually(t, func() bool { return outcomes.Load() == 160 }) // reported after the caller has its answer
 	for _, s := range b.told() {
 		if strings.HasPrefix(s, "Echo") {
 			t.Fatalf("the backend saw %s", s)
@@ -357,7 +357,7 @@ func TestDrainBeforeGreeting(t *testing.T) {
 	}
 }
 
-// slow is a backend that says nothing before it may.
+// slow is a backend that sends nothing until it is released.
 type slow struct {
 	net.Conn
 

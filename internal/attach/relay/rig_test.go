@@ -98,7 +98,7 @@ func (b *backend) note(format string, args ...any) {
 	b.seen = append(b.seen, fmt.Sprintf(format, args...))
 }
 
-// told empties what was noted.
+// told returns the notes and clears them.
 func (b *backend) told() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -178,7 +178,7 @@ func TestIdle(t *testing.T) {
 		if again() {
 			return
 		}
-		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // around the limit, which is what is tried
+		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // around the limit, which the test is about
 	}
 	t.Error("one connection all the time")
 }
@@ -221,7 +221,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestOtherProtocol: what is not HTTP/2 passes both ways.
+// TestOtherProtocol: a protocol other than HTTP/2 passes both ways.
 func TestOtherProtocol(t *testing.T) {
 	for _, request := range []string{"GET /info HTTP/1.1\r\nHost: x\r\n\r\n", "PRI\r\n", "x"} {
 		ours, theirs := pair(t)

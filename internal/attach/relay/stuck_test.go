@@ -25,7 +25,7 @@ func pair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// flood writes HTTP/2 frames that nobody knows until nobody takes them.
+// flood writes HTTP/2 frames of an unknown type until the other end stops reading.
 func flood(conn net.Conn, first string) {
 	frame := append([]byte{0, 64, 0, 0xfa, 0, 0, 0, 0, 0}, make([]byte, 64<<8)...)
 	_, err := conn.Write([]byte(first))
@@ -68,7 +68,7 @@ func stuck(t *testing.T, reader string, o relay.Options) (c *relay.Conn, ended c
 	return c, ended, stop
 }
 
-// fillSocket waits until nothing can be written to a connection, beside who writes already.
+// fillSocket writes until the connection's buffers are full, and another write blocks.
 func fillSocket(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
@@ -80,7 +80,7 @@ func fillSocket(t *testing.T, conn net.Conn) {
 		if still++; now != last || now == 0 {
 			still, last = 0, now
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks at a queue that sends no notice
+		time.Sleep(2 * time.Millisecond) // between two polls of the queue
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 
 var create = []Stage{PreCreateContainer}
 
-// told lists values as texts, each with who said it.
+// told lists values as strings, each with the server that set it.
 func told(out lifecycle.HookServerAnswer) []string {
 	var all []string
 	for _, v := range out.Values {
@@ -66,7 +66,7 @@ func TestChainInOrder(t *testing.T) {
 	}
 }
 
-// TestWhatServersSee: a stateless server is told everything, at each stage.
+// TestWhatServersSee: a call has everything that a stateless server needs, at each stage.
 func TestWhatServersSee(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, nil)
@@ -321,7 +321,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestSkipped: a pod may ask to be left alone.
+// TestSkipped: a pod may opt out of hook servers.
 func TestSkipped(t *testing.T) {
 	for value, asked := range map[string]int{"true": 0, "false": 1} {
 		f := serve(t)

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// state returns what is reported of one file.
+// state returns the State of one file.
 func state(s *Servers, name string) State {
 	all, _ := s.States()
 	for _, st := range all {
@@ -181,7 +181,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 	}
 }
 
-// TestDirectoryUnread: a directory that cannot be listed for a moment ends nobody's say.
+// TestDirectoryUnread: servers stay registered while the directory cannot be listed.
 func TestDirectoryUnread(t *testing.T) {
 	base := t.TempDir()
 	s, dir := servers(t, func(o *Options) { o.Directory = filepath.Join(base, "d") })
@@ -206,13 +206,13 @@ func TestDirectoryUnread(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.Reload() // nobody has registered anything any more
+	s.Reload() // no server is registered any more
 	if st, err := s.States(); err != nil || len(st) > 0 {
 		t.Errorf("%v: %+v", err, st)
 	}
 }
 
-// TestForeignSocket: whoever serves must be root or our own user.
+// TestForeignSocket: the server's process must belong to root or our own user.
 func TestForeignSocket(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root gives files away")

@@ -194,7 +194,7 @@ func TestMergeProperties(t *testing.T) {
 		after, _ := mergeContainer("a", before, answer)
 		checkMerged(t.Fatalf, before, after, answer)
 
-		// What is said twice is said once.
+		// A problem that occurs twice is reported once.
 		again, _ := mergeContainer("a", after, answer)
 		if d := cmp.Diff(after, again, protocmp.Transform()); d != "" {
 			t.Fatalf("not the same twice: %s", d)

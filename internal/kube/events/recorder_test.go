@@ -20,7 +20,7 @@ func pod(i int) About {
 	return About{Kind: "Pod", Namespace: "a", Name: fmt.Sprint("p", i), UID: fmt.Sprint(i)}
 }
 
-// TestMerged: what is said again of an object while it waits is one event with a count.
+// TestMerged: repeated warnings about an object become one event with a count.
 func TestMerged(t *testing.T) {
 	now := time.Now()
 	r := recorder(&now)
@@ -32,7 +32,7 @@ func TestMerged(t *testing.T) {
 	if len(r.queue) != 1 || p.count != 3 || p.message != "third" || p.last.Sub(p.first) != 2*time.Second {
 		t.Errorf("%d wait, the first is %+v", len(r.queue), p)
 	}
-	// What came while it was written goes on waiting.
+	// A warning during the write stays in the queue.
 	r.Warn(pod(1), RequestRefused, "fourth")
 	r.done(p, Written)
 	if q := r.next(); q == nil || q.count != 1 || q.message != "fourth" {
@@ -129,7 +129,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestRows: each reason has what people need.
+// TestRows: each reason has a meaning and advice.
 func TestRows(t *testing.T) {
 	seen := map[Reason]bool{}
 	for _, r := range Rows() {

@@ -56,7 +56,7 @@ func TestShared(t *testing.T) {
 	all := func(about About) {
 		for i := range nodes {
 			r := NewRecorder(&kube.Client{Dynamic: d, Node: string(rune('a' + i)), Log: slog.New(slog.DiscardHandler)})
-			for range 2 { // a second time it is said again
+			for range 2 { // the second warning is recorded again
 				r.Warn(about, ConfigurationRefused, "unknown key")
 				if err := r.write(t.Context(), r.next()); err != nil || r.Counts()[Written] == 0 {
 					t.Fatalf("%v, %v", err, r.Counts())

@@ -90,7 +90,7 @@ func TestMemory(t *testing.T) {
 	for _, tc := range []struct {
 		name, label string
 		gpus        []devices.GPU
-		want        string // in what is left out
+		want        string // part of the text about what is left out
 	}{
 		{"one", "81920", []devices.GPU{gpu("H100")}, ""},
 		{"two of a model", "81920", []devices.GPU{gpu("H100"), gpu("H100")}, ""},

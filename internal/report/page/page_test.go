@@ -384,7 +384,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestSlowReader: who does not read is dropped, and delays nobody else.
+// TestSlowReader: a client that does not read is disconnected, and delays no other.
 func TestSlowReader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as the page is patient")

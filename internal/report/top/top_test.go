@@ -121,7 +121,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLook asks an agent that is away, then one that is there.
+// TestLook samples without an agent, then with one.
 func TestLook(t *testing.T) {
 	away := errors.New("away")
 	m := New(t.Context(), func(context.Context) (api.Node, error) { return api.Node{}, away }, proc(before), time.Second, false)
