@@ -217,9 +217,16 @@ func (t *Tree) Exists(dir, controller string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
+// dirStater is an FS that finds out whether a directory exists without listing it.
+type dirStater interface {
+	StatDir(path string) error
+}
+
+var _ dirStater = (*Real)(nil)
+
 func (t *Tree) look(dir string) error {
-	if fast, can := t.FS.(interface{ LookDir(path string) error }); can {
-		return fast.LookDir(dir)
+	if fast, can := t.FS.(dirStater); can {
+		return fast.StatDir(dir)
 	}
 	_, err := t.FS.List(dir)
 	return err

@@ -78,7 +78,7 @@ type Runtime interface {
 // ResourcePoller is a Runtime that does not report updates, so that changed resources must be
 // polled.
 type ResourcePoller interface {
-	// PollResources asks for a container's resources soon, without waiting. It ignores ids that
+	// Poll asks for a container's resources soon, without waiting. It ignores ids that
 	// are not a container's.
-	PollResources(id string)
+	Poll(id string)
 }

@@ -38,7 +38,7 @@ func (c *Conductor) askForResources(owner string) {
 	defer c.node.mu.Unlock()
 	for _, a := range c.node.runtimes {
 		if r, asks := a.runtime.(ResourcePoller); asks {
-			r.PollResources(owner)
+			r.Poll(owner)
 		}
 	}
 }

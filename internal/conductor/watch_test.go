@@ -20,20 +20,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// ears report writes to the fake's files, as inotify does of the kernel's.
-type ears struct {
+// ears report writes to the simulated kernel's files, as inotify does for real ones.
+type fakeWatcher struct {
 	mu   sync.Mutex
 	dirs map[string]bool
 	out  chan cgroup.Notice
 }
 
-func listen(mo *model) *ears {
-	e := &ears{dirs: map[string]bool{}, out: make(chan cgroup.Notice, 10000)}
+func listen(mo *model) *fakeWatcher {
+	e := &fakeWatcher{dirs: map[string]bool{}, out: make(chan cgroup.Notice, 10000)}
 	mo.kernel.OnWrite(func(file, _ string) { e.hear(file) })
 	return e
 }
 
-func (e *ears) hear(file string) {
+func (e *fakeWatcher) hear(file string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dirs[path.Dir(file)] {
@@ -41,29 +41,29 @@ func (e *ears) hear(file string) {
 	}
 }
 
-func (e *ears) Add(dir string) error {
+func (e *fakeWatcher) Add(dir string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dirs[dir] = true
 	return nil
 }
 
-func (e *ears) Remove(dir string) {
+func (e *fakeWatcher) Remove(dir string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.dirs, dir)
 }
 
-func (e *ears) Notices() <-chan cgroup.Notice { return e.out }
+func (e *fakeWatcher) Notices() <-chan cgroup.Notice { return e.out }
 
-func (e *ears) Close() error { return nil }
+func (e *fakeWatcher) Close() error { return nil }
 
-// bubble is a test with a time of its own.
+// bubble is a test in a synctest bubble.
 type bubble struct {
 	*testing.T
-	// watch runs a model's watch until the test is over.
+	// watch runs a model's Watch until the test ends.
 	watch func(*model, cgroup.Watcher)
-	// watchBy is watch by the model's own clock.
+	// watchBy is watch with the model's own clock.
 	watchBy func(*model, cgroup.Watcher)
 }
 
@@ -92,8 +92,8 @@ func watched(t *testing.T, f func(b bubble)) {
 // podDir is the cgroup of a container's pod.
 func podDir(c *modelCtr) string { return path.Dir(c.dir()) }
 
-// TestWatchRepairs has somebody widen what a container and its pod have. It is
-// put right within a second, told by a watcher or found by looking.
+// TestWatchRepairs widens the cpusets of a container and its pod. Both are repaired within a
+// second, after an inotify event or a poll.
 func TestWatchRepairs(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -132,8 +132,8 @@ func (b bubble) repairs(v cgroup.Version, blind bool) {
 	}
 }
 
-// TestWatchWaits does not meet somebody who is writing a cgroup half-way, and
-// does not wait for ever.
+// TestWatchWaits: a repair waits while a program writes several files of a cgroup, but not
+// without limit.
 func TestWatchWaits(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
@@ -157,8 +157,8 @@ func TestWatchWaits(t *testing.T) {
 	})
 }
 
-// TestWatchGivesUp leaves a file to another program that keeps changing it, says so,
-// and releases it as theirs.
+// TestWatchGivesUp: a file that another program keeps changing is left to it, which is
+// reported, and a release leaves its value.
 func TestWatchGivesUp(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
@@ -188,17 +188,16 @@ func TestWatchGivesUp(t *testing.T) {
 		policy := mo.policy
 		policy.Hooks, policy.Place = nil, false
 		ctx, cancel := context.WithCancel(b.Context())
-		cancel() // there is no runtime whose copies could be waited for
+		cancel() // there is no runtime whose copies a release would wait for
 		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || quota() != "50000" {
 			b.Errorf("released as theirs: %+v, quota %s", r, quota())
 		}
 	})
 }
 
-// TestWatchKeepsApart has another program widen the CPUs of an owner, and of a
-// container that is kept off them, ten times a second for ten minutes. They are never
-// left to it: they are put right every ten seconds at least, and it is said loudly
-// while it lasts, and no longer.
+// TestWatchKeepsApart: another program widens the CPUs of an owner, and of a container that
+// must not use them, ten times a second for ten minutes. These lists are never left to it: they
+// are repaired at least every ten seconds, and that is logged as an error while it lasts.
 func TestWatchKeepsApart(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -228,7 +227,7 @@ func (b bubble) keepsApart(v cgroup.Version) {
 		mo.start(c)
 	}
 	var mu sync.Mutex
-	right := map[string]time.Time{} // when each list was last put right
+	right := map[string]time.Time{} // when each list was last repaired
 	heard := listen(mo)
 	mo.kernel.OnWrite(func(file, value string) { // the other program breaks I1
 		heard.hear(file)
@@ -275,8 +274,8 @@ func (b bubble) keepsApart(v cgroup.Version) {
 	}
 }
 
-// TestWatchTriesAgain tries a list that the kernel refuses again, less and less often
-// and for ever: it keeps containers apart. Once nothing is in the way it is in force.
+// TestWatchTriesAgain: a list that the kernel refuses is tried again at growing intervals,
+// without limit, because it keeps containers apart. When the cause is gone, it is in force.
 func TestWatchTriesAgain(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
@@ -303,25 +302,29 @@ func TestWatchTriesAgain(t *testing.T) {
 	})
 }
 
-// curious is a runtime that does not report new resources by itself.
-type curious struct{ asked chan string }
+// curious is a runtime that does not report new resources.
+type pollableRuntime struct{ asked chan string }
 
-func (r curious) Look(id string) { r.asked <- id }
+var _ conductor.ResourcePoller = pollableRuntime{}
 
-func (curious) Update(context.Context, []conductor.Settings) ([]string, error) { return nil, nil }
+func (r pollableRuntime) Poll(id string) { r.asked <- id }
 
-func (curious) About() string { return "a runtime" }
+func (pollableRuntime) Update(context.Context, []conductor.Settings) ([]string, error) {
+	return nil, nil
+}
 
-// TestWatchAsks has a runtime asked about a container that somebody wrote to, once and before its values are put
-// right: the writer may be the runtime.
+func (pollableRuntime) About() string { return "a runtime" }
+
+// TestWatchAsks: a runtime is asked once about a container whose files were written, before its
+// values are repaired, because the writer may be the runtime.
 func TestWatchAsks(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
 		mo := newModel(b, cgroup.V2, faults{})
 		owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		mo.start(owner)
-		r := curious{make(chan string, 10)}
-		mo.con.Attached(outsider{}, r)
+		r := pollableRuntime{make(chan string, 10)}
+		mo.con.Attached(observing{}, r)
 		b.watch(mo, listen(mo))
 		time.Sleep(10 * time.Second)
 		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V2}
@@ -338,9 +341,9 @@ func TestWatchAsks(t *testing.T) {
 	})
 }
 
-// TestWatchWritesRefused: what the kernel refused for a reason that passes, as
-// when no descriptors are left, is written as soon as it can be, and is said to be
-// in force then, though nothing happens on the node.
+// TestWatchWritesRefused: a value that the kernel refused for a temporary reason, such as too
+// few descriptors, is written when that is over, and reported as in force, even if nothing else
+// happens on the node.
 func TestWatchWritesRefused(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {

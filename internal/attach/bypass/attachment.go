@@ -140,6 +140,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
+var _ conductor.ResourcePoller = (*Attachment)(nil)
+
 // Poll reads one container's resources again, for instance after another program wrote
 // to its cgroup.
 func (a *Attachment) Poll(id string) {
