@@ -9,24 +9,26 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// under is a runtime that writes what answers say of others under its lock.
-type under struct{ anything }
+// under is an attachment whose runtime writes an answer's values for other containers under its
+// lock.
+type lockedAnswers struct{ anything }
 
-func (under) Capabilities() Capabilities {
+func (lockedAnswers) Capabilities() Capabilities {
 	can := anything{}.Capabilities()
 	can.Piggybacks = true
 	return can
 }
 
-// busy has it that nothing could be sent for longer than is waited.
+// busy makes copies overdue: none could be sent for longer than MaxWait.
 func (b *beside) busy() { b.node.queue.Since = b.now().Add(-runtimesync.MaxWait) }
 
-// due reports whether a copy is sent though the node is not quiet.
+// due reports whether a copy is sent although the node is not idle.
 func (b *beside) due() bool {
 	return b.node.queue.Wait(0, b.node.connected().from.Capabilities().Piggybacks) == 0
 }
 
-// next is an event of another pod, and what its answer says of others.
+// next handles an event of another pod, and returns what its answer changes in other
+// containers.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
 	t.Helper()
 	defer b.Flush()
@@ -45,9 +47,9 @@ func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string 
 	return out
 }
 
-// narrowedBeside is a container that runs and was narrowed beside an owner: its
-// copy in the runtime is out of date.
-func narrowedBeside(t *testing.T) *beside {
+// narrowedBeside returns a running container that was narrowed because of an owner, so that its
+// copy in the runtime is outdated.
+func narrowedByOwner(t *testing.T) *beside {
 	t.Helper()
 	b := newBeside(t)
 	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
@@ -57,71 +59,71 @@ func narrowedBeside(t *testing.T) *beside {
 	return b
 }
 
-// TestGivenAlong: on a node that is never quiet copies go with answers, each
-// once, and again when it is quiet, since no runtime reports what it took.
-func TestGivenAlong(t *testing.T) {
+// TestGivenAlong: on a node that is never idle, outdated copies go with answers, each once.
+// They are sent again when the node is idle, since no runtime reports which it accepted.
+func TestPiggybackWhenNeverIdle(t *testing.T) {
 	want := []string{"web cpuset.cpus 0-1"}
-	b := narrowedBeside(t)
-	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+	b := narrowedByOwner(t)
+	if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 		t.Errorf("on a node that was quiet a moment ago: %v", got)
 	}
 	b.busy()
 	for _, tt := range []struct {
 		from Carrier
 		kind lifecycle.Kind
-	}{{anything{}, lifecycle.CreateContainer}, {under{}, lifecycle.StartContainer}, {under{}, lifecycle.PostCreateContainer}} {
+	}{{anything{}, lifecycle.CreateContainer}, {lockedAnswers{}, lifecycle.StartContainer}, {lockedAnswers{}, lifecycle.PostCreateContainer}} {
 		if got := b.next(t, tt.from, tt.kind); got != nil {
 			t.Errorf("%T, %s: %v, which is not written under the lock", tt.from, tt.kind, got)
 		}
 	}
-	if d := cmp.Diff(want, b.next(t, under{}, lifecycle.StopContainer)); d != "" {
+	if d := cmp.Diff(want, b.next(t, lockedAnswers{}, lifecycle.StopContainer)); d != "" {
 		t.Errorf("given along:\n%s", d)
 	}
 	b.busy()
-	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+	if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 		t.Errorf("given along twice: %v", got)
 	}
 	if d := cmp.Diff(want, b.runtime.flush(t, b.Conductor)); d != "" {
 		t.Errorf("when it is quiet:\n%s", d)
 	}
 	b.busy()
-	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+	if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 		t.Errorf("given along though the copy agrees: %v", got)
 	}
 }
 
-// TestNotGivenAlong: whom the runtime is about to write itself, or what another
-// plugin may set in the same answer.
-func TestNotGivenAlong(t *testing.T) {
+// TestNotGivenAlong: an answer carries no copy of a container that the runtime writes next
+// itself, and no field that another plugin may set in the same answer.
+func TestNoPiggyback(t *testing.T) {
 	t.Run("asked", func(t *testing.T) {
-		b := narrowedBeside(t)
+		b := narrowedByOwner(t)
 		b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}})
 		b.busy()
-		if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+		if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 			t.Errorf("%v, while an update is under way", got)
 		}
 	})
 	t.Run("ceded", func(t *testing.T) {
-		b := narrowedBeside(t)
+		b := narrowedByOwner(t)
 		b.node.ceded = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
 		b.busy()
-		if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+		if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 			t.Errorf("%v, which is another plugin's", got)
 		}
 	})
 	t.Run("itself", func(t *testing.T) {
-		b := narrowedBeside(t)
+		b := narrowedByOwner(t)
 		b.busy()
 		defer b.Flush()
-		ans, err := b.Handle(t.Context(), under{}, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: b.pod, Container: b.ctr})
+		ans, err := b.Handle(t.Context(), lockedAnswers{}, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: b.pod, Container: b.ctr})
 		if err != nil || len(ans.Others) > 0 {
 			t.Errorf("its own answer tells of it twice: %v, %v", ans.Others, err)
 		}
 	})
 }
 
-// TestOverdue: an update that a decision may meet is sent where no answer can take
-// it, and not before.
+// TestOverdue: if no answer can carry a copy, an update is sent although a decision may
+// overtake it, but only when it is overdue.
 func TestOverdue(t *testing.T) {
 	b := newBeside(t)
 	if b.due() {
@@ -132,7 +134,7 @@ func TestOverdue(t *testing.T) {
 		t.Error("a runtime that takes nothing along waits for ever")
 	}
 	b.Detached(anything{}, nil)
-	b.Attached(under{}, b.runtime)
+	b.Attached(lockedAnswers{}, b.runtime)
 	if b.due() {
 		t.Error("sent beside decisions to a runtime that takes it along")
 	}

@@ -31,13 +31,13 @@ func (p patient) Capabilities() conductor.Capabilities {
 	return can
 }
 
-// slowly is everybody who is asked about an event, each with a bound of its own.
-type slowly struct {
+// slowly is a slow source of facts, with a time limit of its own.
+type slowSource struct {
 	own   time.Duration
 	known atomic.Bool
 }
 
-func (s *slowly) wait(ctx context.Context) {
+func (s *slowSource) wait(ctx context.Context) {
 	t := time.NewTimer(s.own)
 	defer t.Stop()
 	select {
@@ -46,7 +46,7 @@ func (s *slowly) wait(ctx context.Context) {
 	}
 }
 
-type slowSpecs struct{ *slowly }
+type slowSpecs struct{ *slowSource }
 
 func (s slowSpecs) Await(ctx context.Context, _ *lifecycle.Pod) { s.wait(ctx) }
 
@@ -57,7 +57,7 @@ func (s slowSpecs) Spec(uid string) *lifecycle.PodSpec {
 	return &lifecycle.PodSpec{UID: uid, Name: "p", Namespace: "default", From: lifecycle.FromKubelet}
 }
 
-type slowGrants struct{ *slowly }
+type slowGrants struct{ *slowSource }
 
 func (s slowGrants) Await(ctx context.Context, _ ...*lifecycle.Pod) { s.wait(ctx) }
 
@@ -72,34 +72,35 @@ func (s slowGrants) Known(uid string) *lifecycle.KubeletGrants {
 	return &lifecycle.KubeletGrants{UID: uid, Name: "p", Namespace: "default"}
 }
 
-// hasty are hook servers that say how long they were given.
-type hasty struct {
-	*slowly
+// hasty are hook servers that record how much time they were given.
+type timedHookServers struct {
+	*slowSource
 
 	given []time.Duration
 }
 
-func (h *hasty) Asks(lifecycle.Kind) bool { return true }
+func (h *timedHookServers) Asks(lifecycle.Kind) bool { return true }
 
-func (h *hasty) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
+func (h *timedHookServers) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	end, _ := ctx.Deadline()
 	h.given = append(h.given, time.Until(end))
 	h.wait(ctx)
 	return lifecycle.HookServerAnswer{}, nil
 }
 
-func (h *hasty) Notify(*lifecycle.Event) {}
+func (h *timedHookServers) Notify(*lifecycle.Event) {}
 
-// TestOneBudget: whatever an event waits for, one after the other, it is answered within
-// what the runtime waits; what was left out for that is named, until it is known.
+// TestOneBudget: an event that waits for several sources, one after another, is still answered
+// within the runtime's time limit. A problem names each source that was cut short, until its
+// facts are known.
 func TestOneBudget(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
-	s := &slowly{own: limit - limit/8}
+	s := &slowSource{own: limit - limit/8}
 	mo := newModel(t, cgroup.V2, faults{})
-	mo.policy.Placement = kubelet.Policy{Policy: mo.policy.Placement} // who was given what is asked of all pods
+	mo.policy.Placement = kubelet.Policy{Policy: mo.policy.Placement} // the grants of all pods are requested
 	var log bytes.Buffer
-	servers := &hasty{slowly: s}
+	servers := &timedHookServers{slowSource: s}
 	con := conductor.New(conductor.Options{
 		Machine: mo.machine, Policy: mo.policy, Keeper: keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version}),
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now,
@@ -110,7 +111,7 @@ func TestOneBudget(t *testing.T) {
 	for _, from := range []conductor.Carrier{patient{limit: limit}, carrier{}} {
 		for _, ev := range []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: pod}, {Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}} {
 			ctx := t.Context()
-			if from.Capabilities().AnswersWithin == 0 { // the call's own end counts as well
+			if from.Capabilities().AnswersWithin == 0 { // the end of the call's context counts as well
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
@@ -144,7 +145,7 @@ func TestOneBudget(t *testing.T) {
 	}
 }
 
-// late are the problems of the container that something was not waited for.
+// late returns the container's problems about waits that were cut short.
 func late(con *conductor.Conductor) []string {
 	var out []string
 	found, _ := nodeview.Explain(con, "default", "p", "a")

@@ -16,9 +16,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// noting is a runtime that notes when it was sent an update of which container. It
-// answers none while hangs.
-type noting struct {
+// noting is a runtime that records when each container's update was sent. It answers none while
+// hangs is set.
+type recordingRuntime struct {
 	hangs   bool
 	refuses func() bool // nil for never
 	refused int
@@ -27,7 +27,7 @@ type noting struct {
 	sent map[string]time.Time
 }
 
-func (r *noting) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
+func (r *recordingRuntime) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if r.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -44,39 +44,39 @@ func (r *noting) Update(ctx context.Context, what []conductor.Settings) ([]strin
 	return nil, nil
 }
 
-func (*noting) About() string { return "a runtime" }
+func (*recordingRuntime) About() string { return "a runtime" }
 
 // at returns when a container's update was sent.
-func (r *noting) at(id string) time.Time {
+func (r *recordingRuntime) at(id string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent[id]
 }
 
 // times returns how many updates were refused.
-func (r *noting) times() int {
+func (r *recordingRuntime) times() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
 }
 
 // slipping is a carrier whose answers can change other containers.
-type slipping struct{ carrier }
+type updatesOthers struct{ carrier }
 
-func (slipping) Capabilities() conductor.Capabilities {
+func (updatesOthers) Capabilities() conductor.Capabilities {
 	can := carrier{}.Capabilities()
 	can.Piggybacks = true
 	return can
 }
 
-// clocked runs f on a model whose wall clock can be stepped, with a runtime and
-// with Run under way, in a bubble.
-func clocked(t *testing.T, r *noting, f func(t *testing.T, mo *model, clk *clock.Clock)) {
+// clocked runs f on a model with a runtime and with Run running, in a synctest bubble. Its wall
+// clock can be stepped.
+func clocked(t *testing.T, r *recordingRuntime, f func(t *testing.T, mo *model, clk *clock.Clock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clk := clock.New(time.Now)
 		mo := newModel(t, cgroup.V2, faults{})
-		mo.now, mo.from = clk.Now, slipping{}
+		mo.now, mo.from = clk.Now, updatesOthers{}
 		mo.boot()
 		r.sent = map[string]time.Time{}
 		mo.con.Attached(mo.from, r)
@@ -92,20 +92,20 @@ func clocked(t *testing.T, r *noting, f func(t *testing.T, mo *model, clk *clock
 	})
 }
 
-// wallSteps are what an administrator or NTP does to a wall clock.
+// wallSteps are steps of a wall clock, as an administrator or NTP makes them.
 var wallSteps = []time.Duration{-time.Hour, -400 * 24 * time.Hour, time.Hour, 400 * 24 * time.Hour}
 
-// TestQueueThroughSteps steps the wall clock while an update of the runtime's copy
-// waits for the node to be quiet: it is sent when it is, and not before.
+// TestQueueThroughSteps steps the wall clock while an update of the runtime's copy waits until
+// the node is idle. The update is sent at that time, and not before.
 func TestQueueThroughSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range wallSteps {
-		r := &noting{}
+		r := &recordingRuntime{}
 		clocked(t, r, func(t *testing.T, mo *model, clk *clock.Clock) {
 			t.Helper()
 			web := mo.create(mo.runPod("LS", "", ""), "web")
 			mo.start(web)
-			time.Sleep(5 * time.Second) // all is sent
+			time.Sleep(5 * time.Second) // all copies are sent
 			mo.create(mo.runPod("LSR", "2-3", ""), "db")
 			begin := time.Now()
 			clk.Step(step)
@@ -117,12 +117,12 @@ func TestQueueThroughSteps(t *testing.T) {
 	}
 }
 
-// TestAlongThroughSteps steps the wall clock on a node that is never quiet: copies
-// go with answers after the same wait.
-func TestAlongThroughSteps(t *testing.T) {
+// TestAlongThroughSteps steps the wall clock on a node that is never idle: copies go with
+// answers after the same wait.
+func TestPiggybackThroughSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range wallSteps {
-		clocked(t, &noting{}, func(t *testing.T, mo *model, clk *clock.Clock) {
+		clocked(t, &recordingRuntime{}, func(t *testing.T, mo *model, clk *clock.Clock) {
 			t.Helper()
 			web := mo.create(mo.runPod("LS", "", ""), "web")
 			mo.start(web)
@@ -147,19 +147,19 @@ func TestAlongThroughSteps(t *testing.T) {
 	}
 }
 
-// TestSweepThroughSteps steps the wall clock while an owner's end is not told, with
-// an update that waits: its CPUs are free soon nevertheless.
+// TestSweepThroughSteps steps the wall clock after an owner ended without an event, while an
+// update waits. Its CPUs are free soon all the same.
 func TestSweepThroughSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range wallSteps {
-		clocked(t, &noting{}, func(t *testing.T, mo *model, clk *clock.Clock) {
+		clocked(t, &recordingRuntime{}, func(t *testing.T, mo *model, clk *clock.Clock) {
 			t.Helper()
 			web := mo.create(mo.runPod("LS", "", ""), "web")
 			mo.start(web)
 			db := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 			mo.start(db)
-			time.Sleep(11 * time.Second)                  // it was seen to run
-			mo.create(mo.runPod("LSR", "4", ""), "other") // an update waits for quiet
+			time.Sleep(11 * time.Second)                  // its cgroup was seen
+			mo.create(mo.runPod("LSR", "4", ""), "other") // an update waits until the node is idle
 			mo.vanish(db)
 			clk.Step(step)
 			time.Sleep(11 * time.Second)
@@ -170,12 +170,12 @@ func TestSweepThroughSteps(t *testing.T) {
 	}
 }
 
-// TestSweepIsNotStarved has an owner vanish on a node that is never quiet, and on
-// one whose runtime does not answer updates.
+// TestSweepIsNotStarved: an owner ends without an event on a node that is never idle, and on
+// one whose runtime does not answer updates. The sweep ends it in both cases.
 func TestSweepIsNotStarved(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
-		clocked(t, &noting{hangs: hangs}, func(t *testing.T, mo *model, _ *clock.Clock) {
+		clocked(t, &recordingRuntime{hangs: hangs}, func(t *testing.T, mo *model, _ *clock.Clock) {
 			t.Helper()
 			web := mo.create(mo.runPod("LS", "", ""), "web")
 			mo.start(web)
@@ -189,7 +189,7 @@ func TestSweepIsNotStarved(t *testing.T) {
 					}
 				}
 			}
-			busy(11 * time.Second) // it is seen to run
+			busy(11 * time.Second) // its cgroup is seen
 			mo.vanish(db)
 			busy(11 * time.Second)
 			if n := nodeview.Summary(mo.con).Exclusive; n != 0 {
@@ -199,12 +199,12 @@ func TestSweepIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestListsAreSentAgain has a runtime refuse every update for an hour: the copy of a
-// list of CPUs is tried again, less and less often, and taken at last. Until then the
-// container's values say so.
+// TestListsAreSentAgain: a runtime refuses every update for an hour. The copy of a list of CPUs
+// is tried again, at growing intervals, until the runtime accepts it. Until then the
+// container's values report the refusal.
 func TestListsAreSentAgain(t *testing.T) {
 	t.Parallel()
-	r := &noting{}
+	r := &recordingRuntime{}
 	clocked(t, r, func(t *testing.T, mo *model, _ *clock.Clock) {
 		t.Helper()
 		begin := time.Now()
@@ -231,8 +231,7 @@ func TestListsAreSentAgain(t *testing.T) {
 // maxTriesOf is how often an update is sent before it is given up or postponed.
 const maxTriesOf = 5
 
-// TestWatchThroughSteps steps the wall clock between a write by others and its
-// repair.
+// TestWatchThroughSteps steps the wall clock between a write of another program and its repair.
 func TestWatchThroughSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range wallSteps {
@@ -260,7 +259,7 @@ func TestWatchThroughSteps(t *testing.T) {
 	}
 }
 
-// vanish ends a container's pod, which no runtime reports.
+// vanish ends a container's pod without an event.
 func (mo *model) vanish(c *modelCtr) {
 	c.ended, c.pod.stopped = true, true
 	must(mo.kernel.SetTasks(c.dir(), 0))

@@ -13,7 +13,7 @@ import (
 
 const halfCPU = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`
 
-// carried lists the fields an answer claims.
+// carried lists the fields that an answer sets.
 func carried(c *modelCtr) (fields []string) {
 	if c.Resources.CPU.CPUs != "" {
 		fields = append(fields, "cpuset.cpus")
@@ -38,8 +38,8 @@ func explained(t *testing.T, mo *model, c *modelCtr, field string) api.Value {
 	return api.Value{}
 }
 
-// TestCeded checks that a ceded field is not claimed at creation, is in the
-// kernel at the first instruction, and that explain says so.
+// TestCeded checks that a ceded field is not set at the creation, is in the kernel at the first
+// instruction, and that explain reports that.
 func TestCeded(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V1, faults{})
@@ -62,8 +62,8 @@ func TestCeded(t *testing.T) {
 	}
 }
 
-// TestFailedCreations checks that a container whose creation failed twice after
-// us is created without claims, and with all of them again once one started.
+// TestFailedCreations checks that a container whose creation failed twice is created without
+// contested fields, and with all of them again after one has started.
 func TestFailedCreations(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V2, faults{})
@@ -81,7 +81,7 @@ func TestFailedCreations(t *testing.T) {
 			mo.stop(c)
 			continue
 		}
-		p.ctrs = nil // the runtime drops what failed and tells nobody
+		p.ctrs = nil // the runtime drops the failed container without an event
 	}
 	if n := len(nodeview.Status(mo.con).Containers); n != 1 {
 		t.Errorf("%d containers are known, want the last", n)

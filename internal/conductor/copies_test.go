@@ -15,13 +15,13 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// taking is a runtime that takes every update.
-type taking struct {
+// taking is a runtime that accepts every update.
+type acceptingRuntime struct {
 	got    []string
-	during func() // called once, while an update is under way
+	during func() // called once, during an update
 }
 
-func (r *taking) Update(_ context.Context, what []Settings) ([]string, error) {
+func (r *acceptingRuntime) Update(_ context.Context, what []Settings) ([]string, error) {
 	if during := r.during; during != nil {
 		r.during = nil
 		during()
@@ -33,10 +33,10 @@ func (r *taking) Update(_ context.Context, what []Settings) ([]string, error) {
 	}
 	return nil, nil
 }
-func (*taking) About() string { return "a runtime" }
+func (*acceptingRuntime) About() string { return "a runtime" }
 
-// flush sends what is queued and returns what the runtime was told.
-func (r *taking) flush(t *testing.T, c *Conductor) []string {
+// flush sends the queued copies and returns the updates that the runtime got.
+func (r *acceptingRuntime) flush(t *testing.T, c *Conductor) []string {
 	t.Helper()
 	for more := true; more; {
 		more = c.sendCopy(t.Context(), always)
@@ -46,11 +46,10 @@ func (r *taking) flush(t *testing.T, c *Conductor) []string {
 	return got
 }
 
-// beside is a conductor with a runtime, and one that can own CPUs 2-3 beside
-// whoever else there is.
+// beside is a conductor with a runtime, a container, and a pod that can own CPUs 2-3.
 type beside struct {
 	*Conductor
-	runtime *taking
+	runtime *acceptingRuntime
 	pod     *lifecycle.Pod
 	ctr     *lifecycle.Container
 }
@@ -60,7 +59,7 @@ func newBeside(t *testing.T) *beside {
 	c, _, _ := observed(t, false)
 	c.node.state.Policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}}
 	c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
-	b := &beside{Conductor: c, runtime: &taking{}}
+	b := &beside{Conductor: c, runtime: &acceptingRuntime{}}
 	c.Attached(anything{}, b.runtime)
 	b.pod = &lifecycle.Pod{ID: "w", Name: "web", UID: "uw", Namespace: "shop", CgroupParent: "/kubepods/poduw",
 		Labels: map[string]string{intent.KoordQoSClass: "LS"}}
@@ -96,13 +95,13 @@ func (b *beside) owner(t *testing.T) Answer {
 	return ans
 }
 
-// narrowed reports whether an answer narrows web beside the owner.
+// narrowed reports whether an answer narrows the container web because of the owner.
 func narrowed(ans Answer) bool {
 	return slices.ContainsFunc(ans.Others, func(s Settings) bool { return s.Container == "web" && s.Values[0].Text == "0-1" })
 }
 
-// TestCreationInFlight: a runtime passes over updates of a container it does
-// not know yet. Once it does, it is told again.
+// TestCreationInFlight: a runtime ignores updates of a container that it does not know yet.
+// When it knows the container, the update is sent again.
 func TestCreationInFlight(t *testing.T) {
 	for _, landed := range []lifecycle.Kind{lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer} {
 		b := newBeside(t)
@@ -130,12 +129,11 @@ func TestCreationInFlight(t *testing.T) {
 	}
 }
 
-// TestOwnerGoneInFlight: an owner that comes and goes while a creation is in
-// flight may have left its mark on the runtime's copy. Whatever is sent next
-// takes it away again.
+// TestOwnerGoneInFlight: an owner that starts and ends during a creation may have narrowed the
+// runtime's copy. The next update restores the copy.
 func TestOwnerGoneInFlight(t *testing.T) {
 	b := newBeside(t)
-	b.pod.Labels = nil // of no pool: it is narrowed in the kernel alone, but for this
+	b.pod.Labels = nil // it is in no pool, so it is narrowed only in the kernel, except for this
 	b.event(t, lifecycle.RunPodSandbox, nil)
 	b.event(t, lifecycle.CreateContainer, nil)
 	if !narrowed(b.owner(t)) {
@@ -156,9 +154,9 @@ func TestOwnerGoneInFlight(t *testing.T) {
 	}
 }
 
-// TestUpdateStoredLate: between the answer to an update and the moment at which
-// the runtime stores it, the runtime's copy is brought in line with a newer
-// decision. Storing undoes that, and it is brought in line again.
+// TestUpdateStoredLate: between the answer to an update and the moment at which the runtime
+// stores it, a newer decision updates the runtime's copy. Storing the answer undoes that, so
+// the copy is updated again.
 func TestUpdateStoredLate(t *testing.T) {
 	b := newBeside(t)
 	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
@@ -183,9 +181,9 @@ func TestUpdateStoredLate(t *testing.T) {
 	}
 }
 
-// TestOvertakenUpdate: while an update is under way, the container is decided again,
-// and what is decided is what the copy had before. The update is undone, in the copy
-// and in the kernel, where the runtime has written it as well.
+// TestOvertakenUpdate: during an update the container is decided again, to the value that the
+// copy had before. The update is undone, in the copy and in the kernel, because the runtime has
+// written both.
 func TestOvertakenUpdate(t *testing.T) {
 	b := newBeside(t)
 	b.ctr.Resources.CPU.CPUs = "0-3"
@@ -211,8 +209,8 @@ func TestOvertakenUpdate(t *testing.T) {
 	}
 }
 
-// TestRequestIsPartOfTheCopy: what the kubelet asked for and nobody decided is
-// in the runtime's copy, and differs from a value decided later.
+// TestRequestIsPartOfTheCopy: the kubelet's request is in the runtime's copy, also for fields
+// that no hook decided. It differs from a value that is decided later.
 func TestRequestIsPartOfTheCopy(t *testing.T) {
 	b := newBeside(t)
 	b.ctr.Resources.CPU.CPUs = "0-1"
@@ -231,12 +229,12 @@ func TestRequestIsPartOfTheCopy(t *testing.T) {
 	}
 }
 
-// always has copies sent on a node that is not quiet, too.
+// always reports that a copy is due, also on a node that is not idle.
 func always() bool { return true }
 
-// TestQuietIsNow: no time counts as quiet in which an event was under way, and none
-// that was over before the sending had its turn: the update would wait for the runtime's
-// lock with what was decided before, and give back what an owner gets meanwhile.
+// TestQuietIsNow: the node does not count as idle during an event, nor because of idle time
+// before the copy's turn. Otherwise an update could wait for the runtime's lock with an old
+// decision, and give back CPUs that an owner got meanwhile.
 func TestQuietIsNow(t *testing.T) {
 	b := newBeside(t)
 	clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })

@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 )
 
-// TestDisowned plays what once moved a container at a restart: a configuration
-// takes one of its CPUs, another pod comes to own the other, and both are free
-// again when the agent starts again.
-func TestDisowned(t *testing.T) {
+// TestDisowned repeats a history that once moved a container at a restart: a configuration
+// takes one of its two CPUs, another pod comes to own the other, and both are free again when
+// the agent restarts.
+func TestOwnerLosesCPUsByConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		mo := newModel(t, v, faults{})

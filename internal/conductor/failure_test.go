@@ -8,15 +8,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestFailurePolicy plants a fault of ours in the decision: by default the pod
-// runs without us, under policy fail its creation is refused.
+// TestFailurePolicy makes the decision panic. By default the pod runs without our values; with
+// failure policy Fail its creation is refused.
 func TestFailurePolicy(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		c, _, log := observed(t, false)
 		p := testPod(nil)
 		_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 		c.fail.Store(fail)
-		c.node.state = nil // whatever touches it fails
+		c.node.state = nil // every access to it panics
 		answer, err := c.Handle(t.Context(), anything{}, lifecycle.Event{
 			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg"},
 		})

@@ -45,7 +45,7 @@ func (lister) List(context.Context, *podresources.ListPodResourcesRequest) (*pod
 	}}, nil
 }
 
-// kubeletGrants follows a kubelet's PodResources API until the test ends.
+// kubeletGrants reads a kubelet's PodResources API until the test ends.
 func kubeletGrants(t *testing.T, kubelet podresources.PodResourcesListerServer) *podspec.Grants {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
@@ -68,9 +68,8 @@ func kubeletGrants(t *testing.T, kubelet podresources.PodResourcesListerServer) 
 	return g
 }
 
-// TestGrantedDevices: by the defaults a container is handed the device that the
-// kubelet granted it, and no other pod's or container's; a rule that refuses
-// stands.
+// TestGrantedDevices: by default a container gets only the device that the kubelet granted to
+// it, and not that of another pod or container. A rule that refuses has priority.
 func TestGrantedDevices(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 4c")
 	if err != nil {
@@ -96,7 +95,7 @@ func TestGrantedDevices(t *testing.T) {
 	})
 	for _, c := range []struct {
 		namespace, name, container, ask string
-		why                             string // of the device handed over; "" for none
+		why                             string // the reason of the device's value; "" for no device
 		problem                         string
 	}{
 		{"shop", "web", "a", "GPU-aa", "granted by the kubelet as nvidia.com/gpu (authorisation: default)", ""},

@@ -23,11 +23,11 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// attack is a pod whose author wants more than the pod was given. Left out, it
-// has a limit and a request of two CPUs, in a namespace no rule names.
+// attack is a pod whose author wants more than the pod was given. By default it has a limit and
+// a request of two CPUs, in a namespace that no rule names.
 type attack struct {
 	name        string
-	pod         string // its pod's name; "p" where left out
+	pod         string // its pod's name; default "p"
 	namespace   string
 	parent      string // "besteffort", "burstable" or "" for Guaranteed
 	labels      map[string]string
@@ -36,7 +36,7 @@ type attack struct {
 	container   string
 	shares      uint64
 	quota       int64
-	want        string // what is reported; "" where there is nothing to report
+	want        string // the expected report; "" for none
 }
 
 func labelled(class string) map[string]string { return map[string]string{intent.KoordQoSClass: class} }
@@ -205,11 +205,11 @@ func attacks() []attack {
 	}
 }
 
-// moreProblems ends a list of problems that was too long. It is a warning, which
-// a restart does not report again.
+// moreProblems ends a list of problems that was too long. It is a warning, which a restart does
+// not report again.
 const moreProblems = "more problems"
 
-// stage is a node with an owner in a trusted namespace, and what was logged.
+// stage is a node with an owner in a trusted namespace, and the log.
 type stage struct {
 	*model
 	said   bytes.Buffer
@@ -226,7 +226,7 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 		{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"},
 		{Kinds: []intent.Kind{"*"}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 2"},
 	}
-	// What a class does by itself is no grant; it is compared elsewhere.
+	// What a class gives by itself is not an attack; other tests compare it.
 	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: 100},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
 	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
@@ -259,8 +259,8 @@ func lacks(v cgroup.Version) map[string]lifecycle.Support {
 	return out
 }
 
-// run plays a pod with one container as kubelet and runtime would. speak tells
-// whether its labels and annotations are there.
+// run runs a pod with one container as kubelet and runtime would. speak is false to leave out
+// its labels and annotations.
 func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 	s.n++
 	p := &modelPod{Pod: lifecycle.Pod{
@@ -320,8 +320,7 @@ func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 	return c, nil
 }
 
-// inForce is everything the kernel and the spec show of a container and its
-// pod.
+// inForce returns everything that the kernel and the spec show of a container and its pod.
 func (s *stage) inForce(c *modelCtr) map[string]string {
 	tree := &cgroup.Tree{FS: s.kernel, Version: s.version}
 	got := map[string]string{
@@ -344,8 +343,8 @@ func (s *stage) inForce(c *modelCtr) map[string]string {
 	return got
 }
 
-// told are the problems explain and the journal have, and all text they show.
-func (s *stage) told(c *modelCtr) (explained, journalled []lifecycle.Problem, size int) {
+// told returns the problems in explain and in the journal, and the size of their text.
+func (s *stage) reportedProblems(c *modelCtr) (explained, journalled []lifecycle.Problem, size int) {
 	found, _ := nodeview.Explain(s.con, c.pod.Namespace, c.pod.Name, "")
 	for _, e := range found {
 		explained = append(explained, e.Problems...)
@@ -368,15 +367,15 @@ func speaksOf(problems []lifecycle.Problem, want string) bool {
 	return false
 }
 
-// bounds are far above what any attack costs and far below what hurts. The
-// runtime gives an event two seconds.
+// bounds are far above the cost of any attack and far below what would delay a pod. The runtime
+// gives an event two seconds.
 const (
 	longest = 2 * time.Second
 	largest = 64 << 10
 )
 
-// TestHostile plays each attack and the same pod without a word: what is in
-// force is the same, and the refusal is in explain, journal and log.
+// TestHostile plays each attack, and the same pod without labels and annotations. The kernel
+// must show the same for both, and explain, journal and log must have the refusal.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -404,7 +403,7 @@ func TestHostile(t *testing.T) {
 				if diff := cmp.Diff(want, s.inForce(c)); diff != "" {
 					t.Error("something was granted by a restart", diff)
 				}
-				if a.record == "" && a.want != moreProblems { // ours has taken the forged one's place
+				if a.record == "" && a.want != moreProblems { // the agent's record has replaced the forged one
 					checkTold(t, s, c, a.want)
 				}
 				if len(s.broken) > 0 {
@@ -417,7 +416,7 @@ func TestHostile(t *testing.T) {
 
 func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
 	t.Helper()
-	explained, journalled, size := s.told(c)
+	explained, journalled, size := s.reportedProblems(c)
 	if want != "" && (!speaksOf(explained, want) || !speaksOf(journalled, want)) {
 		t.Errorf("explained %v, journalled %v; want %q in both", explained, journalled, want)
 	}
@@ -445,7 +444,7 @@ func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
 	}
 }
 
-// TestHostileStrict wants each attack's container refused with the sentence.
+// TestHostileStrict: strict mode refuses each attack's container with the expected sentence.
 func TestHostileStrict(t *testing.T) {
 	t.Parallel()
 	for _, a := range attacks() {
@@ -466,8 +465,8 @@ func TestHostileStrict(t *testing.T) {
 	}
 }
 
-// TestHostileCanFail plants the fault the suite is there to find: rules that
-// allow everything.
+// TestHostileCanFail shows that the suite finds a fault: with rules that allow everything,
+// attacks succeed.
 func TestHostileCanFail(t *testing.T) {
 	granted := 0
 	for _, a := range attacks() {
@@ -485,7 +484,7 @@ func TestHostileCanFail(t *testing.T) {
 	}
 }
 
-// nasty draws annotation texts: pieces of good ones, put together badly.
+// nasty draws annotation texts: pieces of valid ones in wrong combinations.
 func nasty() *rapid.Generator[string] {
 	pieces := rapid.SampledFrom([]string{
 		`{"cpuset":`, `"2-3"`, `"4-5"`, `"1,4-7"`, `}`, `,`, `"numaNodeResources":`, `[{"node":1,"resources":{"cpu":"2"}}]`, `[`, `]`,
@@ -499,9 +498,8 @@ func nasty() *rapid.Generator[string] {
 	return rapid.OneOf(whole, rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(pieces, 1, 8).Draw(t, "pieces"), "") }), rapid.String())
 }
 
-// TestHostileHistories draws pods. One with a limit of two CPUs never owns
-// more, and never loses a limit unless it owns CPUs; where nothing is allowed
-// nothing changes.
+// TestHostileHistories draws pods. A pod with a limit of two CPUs never owns more, and never
+// loses its limit unless it owns CPUs. If nothing is allowed, nothing changes.
 func TestHostileHistories(t *testing.T) {
 	meek := newStage(t, cgroup.V2, false)
 	first, _ := meek.run(attack{namespace: "locked"}, false)
@@ -546,7 +544,7 @@ func judge(t failer, s *stage, a attack, want map[string]string) {
 		!owns && (got["container cpu.quota"] != want["container cpu.quota"]):
 		t.Errorf("limits changed: %s", cmp.Diff(want, got))
 	}
-	if _, _, size := s.told(c); size > largest || s.said.Len() > largest {
+	if _, _, size := s.reportedProblems(c); size > largest || s.said.Len() > largest {
 		t.Errorf("%d bytes are shown, %d logged", size, s.said.Len())
 	}
 	if len(s.broken) > 0 {

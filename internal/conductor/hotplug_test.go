@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// online takes CPUs off or puts them back, and tells the agent.
+// online sets which CPUs are offline, and notifies the agent.
 func (mo *model) online(offline ...int) {
 	was := map[int]bool{}
 	for _, id := range offline {
@@ -38,9 +38,9 @@ func (mo *model) online(offline ...int) {
 	mo.con.Flush()
 }
 
-// TestHotUnplug takes CPUs away under what runs, those of owners and those of
-// pools, and puts them back. Nobody has an offline CPU or an empty set, and in
-// version 2, whose kernel keeps what was asked for, all is as before in the end.
+// TestHotUnplug takes CPUs offline, those of owners and those of pools, and brings them back.
+// No list has an offline CPU or is empty. At the end, in version 2, where the kernel keeps
+// requested lists, everything is as before.
 func TestHotUnplug(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -84,12 +84,12 @@ func TestHotUnplug(t *testing.T) {
 			}
 			var r lifecycle.Resources
 			r.CPU.Shares = lifecycle.Some[uint64](512)
-			mo.update(owner, r) // which does not take the rest away
+			mo.update(owner, r) // which does not remove the others
 			check("after an update", "2", "0-1,4-6")
 			mo.online()
 			if v == cgroup.V2 {
 				check("with all", "2-3", "0-1,4-7")
-			} else { // version 1 took the CPUs out of the cgroups above permanently: nobody can have them, and that is reported
+			} else { // version 1 removed the CPUs from the cgroups above permanently: no container can use them, and that is reported
 				check("with all", "2", "0-1,4-6")
 				told, _ := nodeview.Explain(mo.con, "default", owner.pod.Name, "db")
 				away := func(q lifecycle.Problem) bool {
@@ -106,9 +106,8 @@ func TestHotUnplug(t *testing.T) {
 	}
 }
 
-// plug takes CPUs of a node with pools off or puts them back, and tells the agent.
-// A container all of whose CPUs go off runs on everything the kernel has until the
-// agent is told, and is judged then.
+// plug sets which CPUs of a node with pools are offline, and notifies the agent. A container
+// without an online CPU runs on all CPUs until the agent is notified, and is checked then.
 func (mo *model) plug(offline []int) {
 	mo.foreign = len(offline) > 0
 	var ids []int
@@ -131,8 +130,8 @@ func (mo *model) plug(offline []int) {
 	mo.checkOnline(offline)
 }
 
-// checkOnline checks the rest of I2: nobody's list has a CPU that is offline, but
-// for those another program wrote.
+// checkOnline checks the rest of I2: no list has an offline CPU, except lists that another
+// program wrote.
 func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {
@@ -147,17 +146,17 @@ func (mo *model) checkOnline(offline []int) {
 	}
 }
 
-// TestPoolsHotUnplug plays random histories during which CPUs go offline and come
-// back. Owners keep what is left, and have everything again in the end, whether or
-// not the agent is started again while CPUs are away and after that.
+// TestPoolsHotUnplug plays random histories during which CPUs go offline and come back. Owners
+// keep what is left, and have everything again at the end, whether or not the agent restarts
+// meanwhile.
 func TestPoolsHotUnplug(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
 		mo.proxied = rapid.Bool().Draw(rt, "proxied")
 		play(mo, steps().Draw(rt, "history"))
-		// The copies of those that wait are brought in line by a runtime's queue, which is not here: one may be of a
-		// time when CPUs were lent.
+		// The copies of waiting containers are updated by the runtime's queue, which this test
+		// does not run. A copy may be from a time when CPUs were lent.
 		mo.lending = true
 		for _, c := range mo.live() {
 			mo.start(c)
@@ -187,10 +186,9 @@ func TestPoolsHotUnplug(t *testing.T) {
 	})
 }
 
-// TestUnpluggedRecovered is TestPoolsHotUnplug with every checkpoint lost, as
-// TestRecoveredFromRecords is without CPUs that go. Those of owners that were resized
-// stay: which they are is known to nobody any more when they are offline.
-func TestUnpluggedRecovered(t *testing.T) {
+// TestUnpluggedRecovered is TestPoolsHotUnplug with every checkpoint lost. CPUs of resized
+// owners stay online, because only the checkpoint knows offline CPUs of a resize.
+func TestHotplugRecovered(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		broken := unpluggedRecovered(t, rapid.IntRange(0, 199).Draw(rt, "seed"), resizes().Draw(rt, "history"), func(resized []int) []int {
@@ -204,8 +202,8 @@ func TestUnpluggedRecovered(t *testing.T) {
 	})
 }
 
-// TestWholeNodeOffline is TestUnpluggedRecovered of an owner that has a NUMA node alone,
-// of three CPUs, pays for two, and has all of them go offline.
+// TestWholeNodeOffline is TestUnpluggedRecovered for an owner that has a NUMA node of three
+// CPUs exclusively, pays for two, and loses all of them.
 func TestWholeNodeOffline(t *testing.T) {
 	t.Parallel()
 	creations := slices.Repeat([]step{{B: 1}}, 5)
@@ -214,8 +212,9 @@ func TestWholeNodeOffline(t *testing.T) {
 	}
 }
 
-// unpluggedRecovered plays a history, takes some CPUs off that are not of resized owners,
-// and puts them back, with a start without a checkpoint after each. It returns what broke.
+// unpluggedRecovered plays a history, takes some CPUs offline that no resized owner has, and
+// brings them back. The agent restarts without a checkpoint after each. It returns the broken
+// invariants.
 func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(resized []int) []int) []string {
 	t.Helper()
 	mo := newPooled(t, cgroup.V2, faults{}, seed)
@@ -243,15 +242,14 @@ func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(res
 	return mo.broken
 }
 
-// sizingOf is how pools are sized on a machine, by the same rules as before.
+// sizingOf returns the sizing of pools on another machine, with the same options.
 func sizingOf(m *topology.Machine, was *pools.Sizing) *pools.Sizing {
 	sizing := pools.NewSizing(m)
 	sizing.Expand, sizing.ShareUnused, sizing.MinReclaimed = was.Expand, was.ShareUnused, was.MinReclaimed
 	return sizing
 }
 
-// copied has the runtime's copies follow what is in the kernel, as the queue of updates
-// has them a moment later.
+// copied updates the runtime's copies from the kernel, as the queue does a moment later.
 func (mo *model) copied() {
 	for _, c := range mo.live() {
 		if c.started && (c.Resources.CPU.CPUs != "" || mo.ownedBy(c) != "") {
@@ -267,8 +265,8 @@ func (mo *model) copied() {
 	}
 }
 
-// copiedBeside is copied of what no answer brought: an attachment beside the runtime
-// has it write what was decided, once all is done.
+// copiedBeside is copied for an attachment without answers: it writes the decided values after
+// the event.
 func (mo *model) copiedBeside() {
 	for _, c := range mo.live() {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
@@ -292,8 +290,8 @@ func (mo *model) copiedBeside() {
 	}
 }
 
-// resized are the CPUs of owners that own others than when they were created, those
-// of that time among them.
+// resized returns the CPUs of owners whose CPUs have changed since their creation, old ones
+// included.
 func (mo *model) resized() []int {
 	var all []int
 	for _, c := range mo.live() {
@@ -306,7 +304,7 @@ func (mo *model) resized() []int {
 	return all
 }
 
-// running are the CPUs of containers that run and own some.
+// running returns the CPUs of running containers that own some.
 func (mo *model) running() map[string]string {
 	all := map[string]string{}
 	for _, c := range mo.live() {
@@ -319,8 +317,8 @@ func (mo *model) running() map[string]string {
 	return all
 }
 
-// TestOwnerOffline takes all CPUs of an owner away. It runs with the others, who
-// stay clear of other owners, and that is told; in the end it has its own again.
+// TestOwnerOffline takes all CPUs of an owner offline. It runs in a pool, off other owners'
+// CPUs, and that is reported. At the end it has its own CPUs again.
 func TestOwnerOffline(t *testing.T) {
 	t.Parallel()
 	mo := newPooled(t, cgroup.V2, faults{}, 1)
@@ -370,8 +368,8 @@ func TestOwnerOffline(t *testing.T) {
 	}
 }
 
-// TestMemoryComes: a pod bound to a NUMA node without memory has the nearest that
-// has some, and keeps it when memory comes; the next one has its own node's.
+// TestMemoryComes: a pod bound to a NUMA node without memory gets the nearest node with memory,
+// and keeps it when memory is added. The next pod gets its own node's memory.
 func TestMemoryComes(t *testing.T) {
 	t.Parallel()
 	mo := newPooled(t, cgroup.V2, faults{}, 1)
@@ -419,10 +417,10 @@ func TestMemoryComes(t *testing.T) {
 	}
 }
 
-// TestWaitsWhileOthersEnd: the end of a pod moves the pool of a container that waits
-// for its start, and no answer to that end can tell the runtime. An owner that comes
-// then must not find its CPU in what the runtime kept.
-func TestWaitsWhileOthersEnd(t *testing.T) {
+// TestWaitsWhileOthersEnd: the end of a pod changes the pool of a container that has not
+// started, and no answer to that end can update the runtime. An owner that starts then must not
+// get a CPU that the runtime's copy still lists.
+func TestWaitingContainerWhileOthersEnd(t *testing.T) {
 	t.Parallel()
 	mo := newPooled(t, cgroup.V2, faults{}, 37)
 	play(mo, []step{{0, 0, 0}, {5, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {5, 0, 0}, {0, 0, 0}, {4, 0, 0}, {5, 0, 0}, {0, 0, 1}})

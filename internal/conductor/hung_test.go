@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// hung plays with a hook server that does not answer about the pod that hang names until
+// hung runs a test with a hook server that does not answer about the pod named hang until
 // release is called.
-func hung(t *testing.T, play func(t *testing.T, mo *model, o *outsiders, hang func(*modelPod), release func())) {
+func hung(t *testing.T, play func(t *testing.T, mo *model, o *fakeHookServers, hang func(*modelPod), release func())) {
 	t.Helper()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		t.Run(fmt.Sprint("v", v), func(t *testing.T) {
@@ -22,7 +22,7 @@ func hung(t *testing.T, play func(t *testing.T, mo *model, o *outsiders, hang fu
 			synctest.Test(t, func(t *testing.T) {
 				name, open := "", make(chan struct{})
 				mo := newModel(t, v, faults{})
-				o := &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
+				o := &fakeHookServers{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 					if ev.Pod.Name == name {
 						<-open
 					}
@@ -32,7 +32,7 @@ func hung(t *testing.T, play func(t *testing.T, mo *model, o *outsiders, hang fu
 				mo.boot()
 				start := time.Now()
 				play(t, mo, o, func(p *modelPod) { name = p.Name }, func() { close(open) })
-				if took := time.Since(start); took > 10*time.Millisecond { // answers are concluded a moment later
+				if took := time.Since(start); took > 10*time.Millisecond { // answers are confirmed a moment later
 					t.Errorf("it took %v", took)
 				}
 				if len(mo.broken) > 0 {
@@ -43,7 +43,7 @@ func hung(t *testing.T, play func(t *testing.T, mo *model, o *outsiders, hang fu
 	}
 }
 
-// inBackground runs a function until it waits for something; wait returns when it is over.
+// inBackground runs a function until it waits for something; wait returns when it has ended.
 func inBackground(f func()) (wait func()) {
 	var all sync.WaitGroup
 	all.Go(f)
@@ -51,7 +51,7 @@ func inBackground(f func()) (wait func()) {
 	return all.Wait
 }
 
-// owner runs a pod that is given CPUs of its own.
+// owner runs a pod that gets CPUs of its own.
 func (mo *model) owner(t *testing.T, cpus string) {
 	t.Helper()
 	c := mo.create(mo.runPod("LSR", cpus, ""), "db")
@@ -61,11 +61,12 @@ func (mo *model) owner(t *testing.T, cpus string) {
 	}
 }
 
-// TestHungAtCreation: while the hook server of a pod hangs, others are created, started,
-// updated and removed at once; what is decided afterwards is decided on the state of then.
+// TestHungAtCreation: while the hook server of a pod hangs, other pods are created, started,
+// updated and removed without delay. The hung pod is decided afterwards, on the state of that
+// time.
 func TestHungAtCreation(t *testing.T) {
 	t.Parallel()
-	hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+	hung(t, func(t *testing.T, mo *model, _ *fakeHookServers, hang func(*modelPod), release func()) {
 		t.Helper()
 		running := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(running)
@@ -90,7 +91,7 @@ func TestHungAtCreation(t *testing.T) {
 		if got := mo.effective(sharer); got != "0-3,6-7" {
 			t.Errorf("it has %s", got)
 		}
-		// CPU 4 was free when this pod came.
+		// CPU 4 was free when this pod was created.
 		late = mo.create(owns, "db")
 		mo.start(late)
 		if got := mo.effective(late); got == "2-4" {
@@ -99,12 +100,12 @@ func TestHungAtCreation(t *testing.T) {
 	})
 }
 
-// TestHungOwner: who was to own CPUs and hung meanwhile does not get those that somebody
-// else got first, and gets those that are free.
+// TestHungOwner: a pod that should own CPUs and hangs does not get those that another pod got
+// first. It gets those that are free.
 func TestHungOwner(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"2-3", "5-6"} {
-		hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+		hung(t, func(t *testing.T, mo *model, _ *fakeHookServers, hang func(*modelPod), release func()) {
 			t.Helper()
 			running := mo.create(mo.runPod("", "", ""), "a")
 			mo.start(running)
@@ -123,10 +124,10 @@ func TestHungOwner(t *testing.T) {
 	}
 }
 
-// TestHungAtUpdate is the same for an update of CPUs that somebody gets meanwhile.
+// TestHungAtUpdate is the same for an update of CPUs that another pod gets meanwhile.
 func TestHungAtUpdate(t *testing.T) {
 	t.Parallel()
-	hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+	hung(t, func(t *testing.T, mo *model, _ *fakeHookServers, hang func(*modelPod), release func()) {
 		t.Helper()
 		c := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(c)
@@ -148,11 +149,11 @@ func TestHungAtUpdate(t *testing.T) {
 	})
 }
 
-// TestHungKeepsOrder: of two updates of one container the later one counts, though the
-// hook server hangs at the first.
+// TestHungKeepsOrder: of two updates of one container the later one counts, although the hook
+// server hangs at the first.
 func TestHungKeepsOrder(t *testing.T) {
 	t.Parallel()
-	hung(t, func(t *testing.T, mo *model, o *outsiders, hang func(*modelPod), release func()) {
+	hung(t, func(t *testing.T, mo *model, o *fakeHookServers, hang func(*modelPod), release func()) {
 		t.Helper()
 		c := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(c)
@@ -178,7 +179,7 @@ func TestHungKeepsOrder(t *testing.T) {
 		first()
 		second()
 		update(lifecycle.CPU{Quota: lifecycle.Some[int64](50000)})()
-		var shares []uint64 // of which the last is what is in force
+		var shares []uint64 // the last of them is in force
 		for _, ev := range o.asked[asked:] {
 			if ev.Kind == lifecycle.UpdateContainer {
 				shares = append(shares, ev.Container.Resources.CPU.Shares.V)

@@ -14,8 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// step is one random thing that happens; the numbers choose among what there
-// is.
+// step is one random action; the numbers choose its object.
 type step struct {
 	Do   int
 	A, B int
@@ -34,7 +33,7 @@ var (
 	someBatch   = []string{"", `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"1Gi"}}}}`, `{`}
 )
 
-// play runs a history on a model.
+// play plays a history on a model.
 func play(mo *model, history []step) {
 	for _, s := range history {
 		pods := mo.pods
@@ -101,7 +100,7 @@ func play(mo *model, history []step) {
 	}
 }
 
-// configure puts another policy in force.
+// configure applies another policy.
 func (mo *model) configure(s step) {
 	mo.policy.Pools.UnlabelledShared = s.A%2 == 0
 	mo.policy.Pools.Reserved = topology.Set{}
@@ -130,7 +129,7 @@ func TestInvariants(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				mo := newModel(t, v, faults{})
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
-				mo.lies(rt)
+				mo.hookServerOf(rt)
 				play(mo, steps().Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)
@@ -140,9 +139,9 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// TestInvariantsBeside plays the same with an attachment that carries nothing
-// and is notified of everything after it happened; with the checkpoint kept over
-// restarts, and with it lost: then what the kernel gives is adopted.
+// TestInvariantsBeside plays the same with an attachment that carries nothing and is notified
+// of everything after it happened. One variant keeps the checkpoint across restarts; the other
+// loses it, so that the agent adopts the kernel's values.
 func TestInvariantsBeside(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -151,8 +150,8 @@ func TestInvariantsBeside(t *testing.T) {
 				t.Parallel()
 				rapid.Check(t, func(rt *rapid.T) {
 					mo := newModel(t, v, faults{forgetAsked: lost})
-					mo.from = outsider{}
-					mo.lies(rt)
+					mo.from = observing{}
+					mo.hookServerOf(rt)
 					play(mo, steps().Draw(rt, "history"))
 					if len(mo.broken) > 0 {
 						rt.Fatalf("%v", mo.broken)
@@ -163,8 +162,8 @@ func TestInvariantsBeside(t *testing.T) {
 	}
 }
 
-// TestPlantedFaults shows that each invariant's check can fail: with a fault
-// planted, random histories find it.
+// TestPlantedFaults shows that each invariant's check can fail: with a planted fault, random
+// histories break it.
 func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -215,8 +214,7 @@ func TestDeterminism(t *testing.T) {
 
 var _ conductor.Carrier = carrier{}
 
-// TestFoundHistories plays what random histories once found, so that it is not
-// left to chance again.
+// TestFoundHistories plays histories in which random tests once found faults.
 func TestFoundHistories(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string][]step{

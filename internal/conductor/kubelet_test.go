@@ -47,10 +47,10 @@ func (l *staticLister) List(context.Context, *podresources.ListPodResourcesReque
 	return out, nil
 }
 
-// TestKubeletGivesOn: the kubelet has taken a CPU back from a container that runs,
-// and gives it to one that is created, before it asks the runtime for the former. By
-// the answer that reports the new one the old one has lost it.
-func TestKubeletGivesOn(t *testing.T) {
+// TestKubeletGivesOn: the kubelet has taken a CPU from a running container, and gives it to a
+// new one, before it updates the former at the runtime. The answer to the creation of the new
+// one takes the CPU from the old one.
+func TestKubeletReassignsCPU(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 4c")
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestUpdateWrittenLate lets an owner come between the answer to an update and
-// the runtime's write of it. That the write has been made is told, and then the
-// owner's CPUs are its own again.
+// TestUpdateWrittenLate creates an owner between the answer to an update and the runtime's
+// write of it. When the runtime reports the write, the owner's CPUs are exclusive again.
 func TestUpdateWrittenLate(t *testing.T) {
 	t.Parallel()
 	for _, class := range []string{"", "LS", "BE"} {

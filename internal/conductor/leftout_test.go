@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestLeftOut: a runtime that was killed leaves out a container whose shim does
-// not answer in time, and reports it after its next restart, with our decision
-// in its copy. That is not taken for what was asked for.
+// TestLeftOut: a runtime that was killed leaves out a container whose shim does not answer in
+// time, and reports it after its next restart, with our decision in its copy. The agent does
+// not mistake that for the request.
 func TestLeftOut(t *testing.T) {
 	b := newBeside(t)
 	b.ctr.State = lifecycle.StateRunning
@@ -19,7 +19,7 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 	alone := []*lifecycle.Pod{b.pod}
-	sync(alone, b.ctr) // created before us: no record
+	sync(alone, b.ctr) // created before the agent, so it has no record
 	b.owner(t)
 	b.runtime.flush(t, b.Conductor)
 	b.ctr.Resources.CPU.CPUs = "0-1" // the runtime's copy from now on

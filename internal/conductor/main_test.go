@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain has random histories start from the same seed each time: what fails
-// is then the doing of the change at hand. New ones are played by make soak, and
-// by -rapid.seed=0.
+// TestMain makes random histories start from the same seed each time, so that a failure comes
+// from the change at hand. make soak, and -rapid.seed=0, play new ones.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	chosen := false

@@ -7,10 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestMend undoes the quota of an owner's pod, as systemd does when its
-// configuration is reloaded. It comes back, and what nobody decided is left as
-// others want it.
-func TestMend(t *testing.T) {
+// TestMend removes the quota of an owner's pod, as systemd does when it reloads its
+// configuration. The agent restores its quota, and leaves values that no hook decided.
+func TestRestoresOwnersQuota(t *testing.T) {
 	t.Parallel()
 	for version, unlimited := range map[cgroup.Version]string{cgroup.V1: "-1", cgroup.V2: "max"} {
 		mo := newModel(t, version, faults{})

@@ -15,11 +15,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// checkQuotas checks that quotas are scaled once from what was asked, whatever
-// happened in between. It computes them by itself.
+// checkQuotas checks that quotas are scaled once from the request, whatever happened in
+// between. It computes them independently.
 func (mo *model) checkQuotas(when string) {
 	if mo.dress != nil {
-		return // owners are many here, and whose quota is lifted is not this check's
+		return // pods with owned CPUs and a lifted quota are not checked here
 	}
 	for _, c := range mo.live() {
 		class := c.pod.Labels["koordinator.sh/qosClass"]
@@ -40,8 +40,7 @@ func (mo *model) checkQuotas(when string) {
 	}
 }
 
-// silent checks I5: nobody asked anything, so nothing but CPUs others own may
-// be missing.
+// silent checks I5: the pod asked for nothing, so it may only lose CPUs that others own.
 func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
 	if mo.liar != nil || mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.Pools.UnlabelledShared || mo.ratio > 100 {
 		return
@@ -57,8 +56,8 @@ func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
 	}
 }
 
-// checkExclusive checks I1 and I2 on the kernel's files. A container owns what
-// its pod was assigned if the kernel shows just that for it after it started.
+// checkExclusive checks I1 and I2 on the kernel's files. A container owns its assigned CPUs if
+// the kernel shows exactly those after its start.
 func (mo *model) checkExclusive(when string) {
 	if mo.foreign {
 		return
@@ -74,7 +73,8 @@ func (mo *model) checkExclusive(when string) {
 		own := idsOf(owner.pod.asked)
 		for _, c := range all {
 			cpus := mo.effective(c)
-			// Nothing runs yet in a cgroup the runtime is still filling: where creations failed twice its spec has no set.
+			// Nothing runs yet in a cgroup that the runtime is still setting up. After two
+			// failed creations its spec has no cpuset.
 			if c.pod == owner.pod || cpus == "" || !c.started || !mo.owns(owner) {
 				continue
 			}
@@ -101,14 +101,14 @@ func (mo *model) owns(c *modelCtr) bool {
 	return mo.grants()[grant] && !mo.another(c, grant)
 }
 
-// another reports whether a grant is of a container of the same name that is
-// being created, not of this one.
+// another reports whether a grant belongs to a container of the same name that is being
+// created, and not to this one.
 func (mo *model) another(c *modelCtr, grant string) bool {
 	return mo.creating != nil && mo.creating.pod == c.pod && mo.creating.Name == c.Name && !mo.granted[grant]
 }
 
-// checkBurst checks that a container starts with the burst its pod asked for, and
-// has none above its quota ever. What a larger quota lets it have comes later.
+// checkBurst checks that a container starts with its pod's burst, and never has one above its
+// quota. A burst that a larger quota allows comes later.
 func (mo *model) checkBurst(when string, c *modelCtr, quota int64) {
 	want := int64(0)
 	if c.pod.Annotations[intent.RubikBurst] == fmt.Sprint(burst) {
@@ -118,14 +118,14 @@ func (mo *model) checkBurst(when string, c *modelCtr, quota int64) {
 	must(err)
 	got, err := strconv.ParseInt(text, 10, 64)
 	must(err)
-	// A proxy's runtime passes over it in version 1: it is written after the start.
+	// A proxy's runtime ignores it in version 1, so it is written after the start.
 	starts := strings.HasPrefix(when, "at the first") && (!mo.proxied || mo.version == cgroup.V2)
 	if got > want || starts && got != want {
 		mo.wrong("I3: %s: %s has a burst of %d at a quota of %d, wanted %d", when, c.ID, got, quota, want)
 	}
 }
 
-// checkValues checks I3: what explain calls applied, the kernel has.
+// checkValues checks I3: the kernel has the values that explain reports as applied.
 func (mo *model) checkValues(c *modelCtr) {
 	found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
@@ -186,5 +186,5 @@ func intersect(a, b []int) []int {
 	return out
 }
 
-// reserved is the CPU that is kept for the system where pools are.
+// reserved is the CPU that is reserved for the system if pools are used.
 func (mo *model) reserved() topology.Set { return mo.machine.OnlineIDs([]int{mo.first}) }

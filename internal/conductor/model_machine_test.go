@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// eight is a machine of eight CPUs, two a core, on two NUMA nodes.
+// eight is a machine with eight CPUs, two per core, on two NUMA nodes.
 func eight(t testing.TB) *topology.Machine {
 	t.Helper()
 	var cpus []topology.CPU
@@ -30,9 +30,9 @@ func anyMachine(t *rapid.T) *topology.Machine {
 	return oddMachine(nodes, cores, rapid.Bool().Draw(t, "scattered"), rapid.Uint64Range(0, 999).Draw(t, "odd"))
 }
 
-// oddMachine makes a machine with sparse ids and cores of one to three threads, some
-// of whose CPUs are offline: four are online at least, and the first is. The cores of
-// a node lie together, or are scattered.
+// oddMachine makes a machine with sparse ids and cores of one to three threads, some of whose
+// CPUs are offline. At least four CPUs are online, the first included. The cores of a node have
+// consecutive ids, or scattered ones.
 func oddMachine(nodes, cores int, scattered bool, seed uint64) *topology.Machine {
 	odd := rand.New(rand.NewPCG(seed, 0))
 	oneOf := func(n ...int) int { return n[odd.IntN(len(n))] }

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// restart forgets the agent and starts one that asks the runtime. Nothing may
+// restart replaces the agent by a new one, which gets the runtime's list. No container may
 // move.
 func (mo *model) restart() {
 	before := mo.cpusets()
@@ -15,15 +15,15 @@ func (mo *model) restart() {
 	owned := mo.mustStay()
 	mo.boot()
 	if owned != nil {
-		// Who is given CPUs while it runs already cannot have had them from its
-		// first instruction; it has them when all is settled. One of a pool that had
-		// just what its pod was assigned is one of these.
+		// A container that gets CPUs while it runs cannot have had them from its first
+		// instruction; it has them after the Synchronize. That includes one in a pool with
+		// exactly its assigned CPUs.
 		mo.taking = maps.Clone(before)
 		maps.DeleteFunc(mo.taking, func(dir, _ string) bool { return !owned[dir] })
 	}
 	ev := mo.everything()
-	if mo.blur != nil {
-		mo.blur(&ev)
+	if mo.hideDescriptions != nil {
+		mo.hideDescriptions(&ev)
 	}
 	mo.handle(ev)
 	mo.taking = nil
@@ -51,7 +51,7 @@ func (mo *model) inKernel(grant string, dirs map[string]bool) bool {
 	return false
 }
 
-// everything is what a Synchronize tells.
+// everything is the runtime's Synchronize.
 func (mo *model) everything() lifecycle.Event {
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	for _, p := range mo.pods {
@@ -68,12 +68,12 @@ func (mo *model) everything() lifecycle.Event {
 	return ev
 }
 
-// mustStay are the cgroups that a restart may not move; nil for all. What pods
-// between two attempts own, and who was refused CPUs, is known to the checkpoint
-// alone: without it only who owns CPUs in the kernel is sure to keep them.
+// mustStay are the cgroups that a restart may not move; nil for all. Only the checkpoint knows
+// the CPUs of pods without a live container, and which containers were refused CPUs. Without
+// it, only containers that own CPUs in the kernel are sure to keep them.
 func (mo *model) mustStay() map[string]bool {
-	if mo.blur != nil && mo.unsaved {
-		return mo.owners() // what a pool's members asked for since is with the runtime alone: pools may be others
+	if mo.hideDescriptions != nil && mo.unsaved {
+		return mo.owners() // only the runtime has later requests of a pool's containers, so pools may change
 	}
 	if !mo.faults.forgetAsked || !mo.beside() {
 		return nil
@@ -87,7 +87,7 @@ func (mo *model) mustStay() map[string]bool {
 	return owned
 }
 
-// alive reports whether a grant's container lives: only those must survive.
+// alive reports whether a grant's container lives: only those grants must survive.
 func (mo *model) alive(grant string) bool {
 	for _, c := range mo.live() {
 		if strings.HasPrefix(grant, "default/"+c.pod.Name+"/"+c.Name+" ") {

@@ -43,8 +43,8 @@ func (mo *model) runPod(class, asked, extended string) *modelPod {
 }
 
 func (mo *model) create(p *modelPod, name string) *modelCtr {
-	// The kubelet creates a container again only where the last creation came
-	// to nothing or the container has ended.
+	// The kubelet creates a container again only if the last creation failed or the container
+	// has ended.
 	p.ctrs = slices.DeleteFunc(p.ctrs, func(c *modelCtr) bool { return c.Name == name && !c.started && !c.ended })
 	mo.n++
 	c := &modelCtr{pod: p, Container: lifecycle.Container{
@@ -60,7 +60,7 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 	}
 	c.asked = c.Resources
 	asked := clone(&c.Container)
-	if mo.proxied { // neither is known before the runtime has it
+	if mo.proxied { // the runtime has assigned neither before
 		asked.ID, asked.CgroupsPath = "creating-"+c.ID, ""
 	}
 	mo.creating, mo.granted = c, mo.grants()
@@ -134,8 +134,7 @@ func (mo *model) others(ans conductor.Answer) {
 
 func (c *modelCtr) dir() string { return strings.TrimPrefix(c.CgroupsPath, "/") }
 
-// start makes the cgroup as runc does, sends the event, and lets the first
-// instruction run.
+// start makes the cgroup as runc does, sends the event, and then the first instruction runs.
 func (mo *model) start(c *modelCtr) {
 	if c.started || c.ended {
 		return
@@ -146,7 +145,7 @@ func (mo *model) start(c *modelCtr) {
 		mo.toKernel(c)
 	}
 	mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
-	if mo.proxied { // the cgroup comes with the start, after what the answer changes
+	if mo.proxied { // the start makes the cgroup, after the answer's changes
 		must(mo.kernel.MkdirRunc(c.dir()))
 		mo.toKernel(c)
 	}
@@ -168,7 +167,7 @@ func (mo *model) toKernel(c *modelCtr) {
 	r := c.Resources
 	write := func(f lifecycle.Field, v lifecycle.Value) {
 		v.Field = f
-		_ = tree.Write(c.dir(), v) // a runtime would fail the start; the check after it tells
+		_ = tree.Write(c.dir(), v) // a runtime would fail the start; the check afterwards shows that
 	}
 	if r.CPU.CPUs != "" {
 		write(lifecycle.CPUSetCPUs, lifecycle.Value{Text: r.CPU.CPUs})
@@ -185,15 +184,15 @@ func (mo *model) toKernel(c *modelCtr) {
 	if r.Memory.Limit.Set {
 		write(lifecycle.MemoryLimit, lifecycle.Value{Int: r.Memory.Limit.V})
 	}
-	for key, text := range r.Unified { // passed over in version 1
+	for key, text := range r.Unified { // ignored in version 1
 		if mo.version == cgroup.V2 {
 			write(lifecycle.Unified, lifecycle.Value{Key: key, Text: text})
 		}
 	}
 }
 
-// update is UpdateContainerResources: the answer replaces the request, and the
-// whole stored spec goes to the kernel, as in containerd.
+// update is UpdateContainerResources: the answer replaces the request, and the whole stored
+// spec is written to the kernel, as in containerd.
 func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
 	if mo.beside() {
 		mo.updateUnasked(c, r)
@@ -224,7 +223,7 @@ func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
 	}
 }
 
-// updateUnasked is an update nobody asked us about: we see it afterwards.
+// updateUnasked is an update that the agent is notified of only afterwards.
 func (mo *model) updateUnasked(c *modelCtr, r lifecycle.Resources) {
 	mo.foreign = true
 	for _, into := range []*lifecycle.Resources{&c.Resources, &c.asked} {

@@ -24,9 +24,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// model is a runtime and a kernel in small: it keeps specs as containerd does,
-// applies answers, and makes cgroups when containers start. It imports nothing
-// of how decisions are made; the invariants are checked on what it holds.
+// model is a small runtime and kernel: it stores specs as containerd does, applies answers, and
+// makes cgroups when containers start. It shares no code with the decisions; the invariants are
+// checked on its state.
 type model struct {
 	kernel  *kernel.Cgroups
 	version cgroup.Version
@@ -35,44 +35,42 @@ type model struct {
 	con     *conductor.Conductor
 	pods    []*modelPod
 	ratio   hook.Ratio        // of CPU normalization
-	taking  map[string]string // cpusets as they were, while a restart without records is taken over
+	taking  map[string]string // cpusets before a restart without records, until that is complete
 	proxied bool              // events come as a CRI proxy reports them
-	between func()            // happens while the runtime creates a container
+	between func()            // called while the runtime creates a container
 	liar    facts.HookServers // a hook server; nil for none
 	now     func() time.Time  // the agent's clock, which stands still by default
 	n       int
 	faults  faults
 	broken  []string
 	writes  int
-	journal *memory // what was there before, over restarts; nil for none
+	journal *memory // the journal of originals, kept across restarts; nil for none
 	log     io.Writer
 	from    conductor.Carrier
-	// foreign: it is the runtime that writes, which an attachment next to it
-	// cannot forestall. It is judged when the agent was told of it.
+	// foreign: the runtime writes before an attachment beside it is notified. I1 is checked
+	// after the agent was notified.
 	foreign bool
-	// dress makes a pod of the policy pools of a plain one; nil where that is
-	// off.
+	// dress makes a pod of the policy pools from a plain one; nil under other policies.
 	dress func(*modelPod)
-	// lending: CPUs were lent before the configuration that is being settled.
+	// lending: CPUs were lent before the configuration that is being applied.
 	lending bool
-	// held are the CPUs owners had before a resize, by cgroup: as long as the
-	// kernel shows them nobody else has one of them.
+	// held are the CPUs that owners had before a resize, by cgroup. While the kernel shows
+	// them, no other container may have them.
 	held map[string]string
-	// unsaved: checkpoints are lost at each restart, and records are not.
+	// unsaved: each restart loses the checkpoint, but not the records.
 	unsaved bool
-	// blur makes of what a Synchronize reports what a runtime reports that cannot describe
-	// all of it; nil for nothing.
-	blur func(*lifecycle.Event)
-	// unlisted: nothing is asked for that is known to the checkpoint alone: no CPUs by a list after the creation, as
-	// the kubelet's static CPU manager does, who asks again within seconds; and nothing of one that asked for nothing
-	// when it was created.
+	// blur removes from a Synchronize what a runtime cannot describe; nil removes nothing.
+	hideDescriptions func(*lifecycle.Event)
+	// unlisted: the history makes no requests that only the checkpoint would know: no CPU lists
+	// after the creation (the kubelet's static CPU manager repeats its list within seconds),
+	// and no updates of a container that asked for nothing at its creation.
 	unlisted bool
-	// creating is what the runtime is creating, and granted are the grants before
-	// it: two containers of one name are told apart by that alone.
+	// creating is the container that the runtime is creating, and granted are the grants before
+	// it. They distinguish two containers of one name.
 	creating *modelCtr
 	granted  map[string]bool
-	// all are the ids of the machine's CPUs, online or not; first is the one that is
-	// reserved where any is, and lists are what an update may ask for.
+	// all are the ids of the machine's CPUs, online or not. first is the one that may be
+	// reserved. lists are CPU lists for updates.
 	all   []int
 	first int
 	lists []string
@@ -82,14 +80,14 @@ type model struct {
 	once bool
 }
 
-// faults are planted errors: each must make its invariant's check fail.
+// faults are planted faults: each must make its invariant's check fail.
 type faults struct {
 	forgetShrink bool // others keep the CPUs that are given away (I1)
 	lateShrink   bool // others lose them only after the container has started (I1)
-	emptyCPUSet  bool // an answer carries an empty CPU list (I2)
-	dropValue    bool // a decided value is carried nowhere (I3)
+	emptyCPUSet  bool // an answer has an empty CPU list (I2)
+	dropValue    bool // a decided value is applied nowhere (I3)
 	loseRecord   bool // records do not survive a restart (I4)
-	touchSilent  bool // pods without intent are given something (I5)
+	touchSilent  bool // pods without intent get a value (I5)
 	keepGrant    bool // a pod's end does not free its CPUs (I4)
 	forgetAsked  bool // neither records nor the checkpoint survive a restart (I4, quotas)
 }
@@ -99,7 +97,7 @@ type modelPod struct {
 	asked   string // CPUs its annotation assigns
 	stopped bool
 	ctrs    []*modelCtr
-	wants   lifecycle.Resources // of each container, where the pod is dressed
+	wants   lifecycle.Resources // of each container, if dress made the pod
 }
 
 type modelCtr struct {
@@ -130,12 +128,12 @@ var (
 // proxy carries what a CRI proxy does, and holds starts.
 type proxy struct{ carrier }
 
-// outsider carries nothing, as bypass.
-type outsider struct{}
+// outsider carries nothing, like bypass.
+type observing struct{}
 
-func (outsider) Name() string { return "model" }
+func (observing) Name() string { return "model" }
 
-func (outsider) Capabilities() conductor.Capabilities {
+func (observing) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: "model", Copy: resourceFields}
 }
 
@@ -145,8 +143,8 @@ func (proxy) Capabilities() conductor.Capabilities {
 	return can
 }
 
-// beside reports whether the model is told of things after they happened.
-func (mo *model) beside() bool { return mo.from == conductor.Carrier(outsider{}) }
+// beside reports whether the model's attachment is notified of events after they happened.
+func (mo *model) beside() bool { return mo.from == conductor.Carrier(observing{}) }
 
 // newModel is a model of a machine of eight CPUs, two a core, on two NUMA nodes.
 func newModel(t testing.TB, v cgroup.Version, f faults) *model {
@@ -188,7 +186,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 	return mo
 }
 
-// boot starts an agent that knows nothing.
+// boot starts an agent without a checkpoint.
 func (mo *model) boot() {
 	var saved []byte
 	if mo.con != nil && !mo.faults.forgetAsked && !mo.unsaved {
@@ -228,7 +226,7 @@ func (mo *model) normalize(ratio hook.Ratio) {
 	}
 }
 
-// burst is what every third pod asks for, in µs.
+// burst is what every third pod requests, in µs.
 const burst = 60000
 
 // deafFS loses every cpuset write.
@@ -257,7 +255,7 @@ func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 	if mo.seen != nil {
 		mo.seen(&ev, ans, err)
 	}
-	if mo.proxied { // a proxy does what any answer says; NRI's have a place for it in some
+	if mo.proxied { // a proxy applies all of an answer; NRI has fields for it in some answers
 		mo.others(ans)
 	}
 	return ans, err == nil
@@ -309,7 +307,7 @@ func (mo *model) effective(c *modelCtr) string {
 	return mo.read(c.dir() + "/cpuset.cpus.effective")
 }
 
-// memory is effective of a container's memory nodes.
+// memory is like effective, for a container's memory nodes.
 func (mo *model) memory(c *modelCtr) string {
 	if mo.version == cgroup.V1 {
 		return mo.read("cpuset/" + c.dir() + "/cpuset.effective_mems")

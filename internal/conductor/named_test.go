@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// TestNamedLate has an owner come while the runtime is creating another
-// container, whose id nobody knows yet: when it is named, its stored copy loses
-// the owner's CPUs before it starts.
+// TestNamedLate creates an owner while the runtime is creating another container, whose id is
+// not known yet. When it is known, the container's stored copy loses the owner's CPUs before it
+// starts.
 func TestNamedLate(t *testing.T) {
 	t.Parallel()
 	for _, class := range []string{"", "LS", "BE"} {
@@ -30,15 +30,15 @@ func TestNamedLate(t *testing.T) {
 	}
 }
 
-// TestNotCreated forgets a container that the runtime did not make, and keeps
-// its pod's CPUs for the next attempt.
+// TestNotCreated forgets a container that the runtime did not make, and keeps its pod's CPUs
+// for the next attempt.
 func TestNotCreated(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V1, faults{})
 	mo.proxied = true
 	p := mo.runPod("LSR", "2-3", "")
 	told := &lifecycle.Container{ID: "creating-1", PodID: p.ID, Name: "db", State: lifecycle.StateCreated}
-	for range 4 { // more often than a contested field is claimed
+	for range 4 { // more often than a contested field is set
 		mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: told})
 		mo.handle(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: clone(&p.Pod), Container: told})
 		if g := nodeview.Status(mo.con).CPUs.Grants; len(g) != 1 {

@@ -24,7 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// plugged is a kubelet whose device plugin reports the NUMA node of what pod web has.
+// plugged is a kubelet whose device plugin reports a NUMA node for the device of pod web.
 type plugged struct {
 	podresources.UnimplementedPodResourcesListerServer
 }
@@ -39,9 +39,9 @@ func (plugged) List(context.Context, *podresources.ListPodResourcesRequest) (*po
 	}, {Namespace: "shop", Name: "other", Containers: []*podresources.ContainerResources{{Name: "main"}}}}}, nil
 }
 
-// TestNearGrantedDevices: who is to own CPUs is asked about at the kubelet, without a
-// word of devices in its annotations, and owns those near what it was granted; after a
-// restart it grows there.
+// TestNearGrantedDevices: the grants of a pod that should own CPUs are requested from the
+// kubelet, although its annotations name no devices. It owns CPUs near its granted device, and
+// grows there after a restart.
 func TestNearGrantedDevices(t *testing.T) {
 	t.Parallel()
 	m, err := describe.Parse("1s x 2n x 4c")

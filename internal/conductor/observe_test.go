@@ -31,7 +31,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// notes is a Recorder that writes down what it is told, by the queue too.
+// notes is a Recorder that stores its calls, also those of the queue.
 type notes struct {
 	mu  sync.Mutex
 	got []string
@@ -74,7 +74,7 @@ func (r refusing) Update(_ context.Context, what []Settings) ([]string, error) {
 }
 func (refusing) About() string { return "a runtime" }
 
-// observed is a conductor whose clock ticks at every look.
+// observed is a conductor whose clock advances at every reading.
 func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 	t.Helper()
 	m, err := topology.New([]topology.CPU{{ID: 0}, {ID: 1}, {ID: 2, Node: 1}, {ID: 3, Node: 1}}, nil)
@@ -110,8 +110,8 @@ func testPod(annotations map[string]string) *lifecycle.Pod {
 		Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(200000))}}}
 }
 
-// TestJournalFollows: a creation is answered before it is in the journal, and
-// gets there by itself.
+// TestJournalFollows: a creation is answered before it is in the journal, and appears there a
+// moment later.
 func TestJournalFollows(t *testing.T) {
 	t.Parallel()
 	c, _, _ := observed(t, false)
@@ -281,8 +281,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// TestAliveThroughSteps steps the wall clock while an event is under way: only the
-// time that passes makes it one that never ends.
+// TestAliveThroughSteps steps the wall clock during an event: only elapsed time makes it count
+// as stuck.
 func TestAliveThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		c, _, _ := observed(t, false)
@@ -303,8 +303,7 @@ func TestAliveThroughSteps(t *testing.T) {
 	}
 }
 
-// TestReadyAfterAPanic: a Synchronize that a panic of ours cost its decision
-// has taken nothing over.
+// TestReadyAfterAPanic: a Synchronize whose decision panicked does not make the agent ready.
 func TestReadyAfterAPanic(t *testing.T) {
 	c, n, _ := observed(t, false)
 	c.Attached(anything{}, refusing{})
@@ -335,9 +334,9 @@ func (older) Capabilities() Capabilities {
 	return can
 }
 
-// TestRuntimeDoesNotObey: what the runtime would pass over is not sent to it,
-// and is told as not in force.
-func TestRuntimeDoesNotObey(t *testing.T) {
+// TestRuntimeDoesNotObey: a value that the runtime would ignore is not sent to it, and is
+// reported as not in force.
+func TestUnsupportedFieldIsNotSent(t *testing.T) {
 	for _, from := range []Carrier{anything{}, older{}} {
 		c, _, _ := observed(t, false)
 		c.node.state.Policy.Hooks = []hook.Hook{hook.OOMScore{}}

@@ -18,16 +18,16 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// outsiders are hook servers made of a function.
-type outsiders struct {
+// outsiders are hook servers that call a function.
+type fakeHookServers struct {
 	answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	asked  []*lifecycle.Event
 	told   []*lifecycle.Event
 }
 
-func (o *outsiders) Asks(lifecycle.Kind) bool { return true }
+func (o *fakeHookServers) Asks(lifecycle.Kind) bool { return true }
 
-func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
+func (o *fakeHookServers) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	o.asked = append(o.asked, ev)
 	if o.answer == nil {
 		return lifecycle.HookServerAnswer{}, nil
@@ -35,25 +35,25 @@ func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.HookS
 	return o.answer(ev)
 }
 
-func (o *outsiders) Notify(ev *lifecycle.Event) { o.told = append(o.told, ev) }
+func (o *fakeHookServers) Notify(ev *lifecycle.Event) { o.told = append(o.told, ev) }
 
 func want(f lifecycle.Field, key, text string, n int64) lifecycle.Value {
 	return lifecycle.Value{Field: f, Key: key, Text: text, Int: n, Why: lifecycle.Reason{Hook: lifecycle.HookServerName, Source: "10-a.json"}}
 }
 
-// lies gives a model a hook server that answers whatever it likes, or none.
-func (mo *model) lies(rt *rapid.T) {
+// lies gives a model a hook server with arbitrary answers, or none.
+func (mo *model) hookServerOf(rt *rapid.T) {
 	if !rapid.Bool().Draw(rt, "hook server") {
 		return
 	}
 	n := rapid.IntRange(0, 50).Draw(rt, "lies")
-	mo.liar = someLies(n)
+	mo.liar = arbitraryHookServer(n)
 	mo.boot()
 }
 
-// someLies is a hook server that answers whatever it likes.
-func someLies(n int) *outsiders {
-	return &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
+// someLies is a hook server with arbitrary answers.
+func arbitraryHookServer(n int) *fakeHookServers {
+	return &fakeHookServers{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		n++
 		if ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.UpdateContainer {
 			return lifecycle.HookServerAnswer{}, nil
@@ -73,11 +73,11 @@ func someLies(n int) *outsiders {
 	}}
 }
 
-// fresh is a model with a hook server, and a container of a silent pod.
-func fresh(t *testing.T, answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)) (*model, *outsiders) {
+// fresh is a model with a hook server, and a container of a pod that asks for nothing.
+func fresh(t *testing.T, answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)) (*model, *fakeHookServers) {
 	t.Helper()
 	mo := newModel(t, cgroup.V2, faults{})
-	o := &outsiders{answer: answer}
+	o := &fakeHookServers{answer: answer}
 	mo.liar = o
 	mo.boot()
 	return mo, o
@@ -111,9 +111,9 @@ func atCreation(values ...lifecycle.Value) func(*lifecycle.Event) (lifecycle.Hoo
 	}
 }
 
-// TestAnswersComeFirst: what a hook server answers goes before built-in hooks,
-// survives a restart and a new configuration, and is in the kernel.
-func TestAnswersComeFirst(t *testing.T) {
+// TestAnswersComeFirst: a hook server's answer has priority over built-in hooks, survives a
+// restart and a new configuration, and is in the kernel.
+func TestHookServerAnswersFirst(t *testing.T) {
 	t.Parallel()
 	mo, _ := fresh(t, atCreation(
 		want(lifecycle.CPUShares, "", "", 777), want(lifecycle.CPUSetCPUs, "", "3-4", 0), want(lifecycle.Env, "WHO", "server", 0), want(lifecycle.CPUQuota, "", "", 30000),
@@ -150,8 +150,8 @@ func TestAnswersComeFirst(t *testing.T) {
 	}
 }
 
-// TestOwnedCPUsStayOwned: CPUs somebody owns are refused to whoever asks for
-// them, and taken from whoever has them when they are given away.
+// TestOwnedCPUsStayOwned: a hook server cannot give away owned CPUs, and a container loses CPUs
+// of a hook server that another container comes to own.
 func TestOwnedCPUsStayOwned(t *testing.T) {
 	t.Parallel()
 	cpus := "2-4"
@@ -191,8 +191,8 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 	}
 }
 
-// TestUpdatesAndAnswers: an update is asked about with what stands; what it asks
-// for again counts, unless it is answered again.
+// TestUpdatesAndAnswers: a hook server is asked about an update with its earlier answers. A
+// value that the update requests replaces the earlier answer, unless the server answers again.
 func TestUpdatesAndAnswers(t *testing.T) {
 	t.Parallel()
 	again := false
@@ -228,9 +228,9 @@ func TestUpdatesAndAnswers(t *testing.T) {
 	}
 }
 
-// TestNoIsHeldWhereItCanBe: of a server that must not fail, a creation fails
-// where the attachment holds it, and goes on, reported, where it is over.
-func TestNoIsHeldWhereItCanBe(t *testing.T) {
+// TestNoIsHeldWhereItCanBe: if a server that must not fail refuses, the creation fails if the
+// attachment can hold it. Otherwise it continues and the refusal is reported.
+func TestHookServerRefusal(t *testing.T) {
 	t.Parallel()
 	mo, _ := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		if ev.Kind == lifecycle.CreateContainer {
@@ -249,7 +249,7 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 	if last := events[len(events)-1]; !strings.Contains(last.Rejected, "10-a.json") {
 		t.Errorf("%+v", last)
 	}
-	if _, err := mo.con.Handle(t.Context(), outsider{}, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(ctr)}); err != nil {
+	if _, err := mo.con.Handle(t.Context(), observing{}, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(ctr)}); err != nil {
 		t.Error(err)
 	}
 	found, _ := nodeview.Explain(mo.con, "default", p.Name, "a")
@@ -258,8 +258,8 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 	}
 }
 
-// TestPodAnswers: labels and annotations a server gives a pod are its own from
-// then on: for built-in policies, for later calls, and after a restart.
+// TestPodAnswers: a pod keeps labels and annotations that a server answered: for built-in
+// hooks, for later calls, and after a restart.
 func TestPodAnswers(t *testing.T) {
 	t.Parallel()
 	mo, o := fresh(t, func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
@@ -293,8 +293,9 @@ func TestPodAnswers(t *testing.T) {
 	}
 }
 
-// TestToldAfterwards: of what is over servers are told, with all that is stored.
-func TestToldAfterwards(t *testing.T) {
+// TestToldAfterwards: servers are notified of events that have ended, with everything that is
+// stored.
+func TestNotifiedAfterwards(t *testing.T) {
 	t.Parallel()
 	mo, o := fresh(t, atCreation(want(lifecycle.Env, "A", "b", 0), want(lifecycle.Annotation, "x", "y", 0), want(lifecycle.OOMScoreAdj, "", "", 5)))
 	mo.proxied = true
@@ -314,7 +315,7 @@ func TestToldAfterwards(t *testing.T) {
 	}
 }
 
-// TestLongAnswersSurvive: what does not fit into a record is in the checkpoint.
+// TestLongAnswersSurvive: the checkpoint has what does not fit into a record.
 func TestLongAnswersSurvive(t *testing.T) {
 	t.Parallel()
 	values := []lifecycle.Value{want(lifecycle.CPUShares, "", "", 777)}
@@ -333,8 +334,8 @@ func TestLongAnswersSurvive(t *testing.T) {
 	}
 }
 
-// TestOutsidersPanic: a fault in asking costs the answer.
-func TestOutsidersPanic(t *testing.T) {
+// TestOutsidersPanic: after a panic while a hook server is asked, there is no answer.
+func TestHookServerPanic(t *testing.T) {
 	t.Parallel()
 	mo, _ := fresh(t, func(*lifecycle.Event) (lifecycle.HookServerAnswer, error) { panic("ouch") })
 	if c := mo.create(mo.runPod("LSR", "2", ""), "a"); c == nil {

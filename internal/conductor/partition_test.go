@@ -17,10 +17,10 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/pools"
 )
 
-// outside is a cgroup of nobody's, as system.slice.
+// outside is a cgroup of another program, such as system.slice.
 const outside = "system"
 
-// parted has a model's kernel know remote partitions, and its agent make them.
+// parted gives a model's kernel remote partitions, and makes its agent use them.
 func parted(mo *model) *model {
 	must(mo.kernel.SetRelease("6.12"))
 	must(mo.kernel.MkdirRunc(outside))
@@ -30,8 +30,7 @@ func parted(mo *model) *model {
 	return mo
 }
 
-// partAgain switches partitions on where another configuration switched them
-// off. Nothing is lent.
+// partAgain switches partitions on again after another configuration. No CPUs are lent.
 func (mo *model) partAgain() {
 	mo.policy.Hooks = slices.DeleteFunc(slices.Clone(mo.policy.Hooks), func(h hook.Hook) bool { return h.Info().Name == "partition" })
 	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
@@ -49,8 +48,8 @@ func (mo *model) file(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// checkPartitions checks that whoever has CPUs alone is a partition, that nobody
-// else is, and that cgroups above have what is below them and no more.
+// checkPartitions checks that exactly the pods with exclusive CPUs are partitions, and that the
+// cgroups above have the CPUs of the partitions below and no more.
 func (mo *model) checkPartitions(when string) {
 	owned := map[string][]int{}
 	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
@@ -61,12 +60,12 @@ func (mo *model) checkPartitions(when string) {
 		dir, own := p.CgroupParent[1:], owned["default/"+p.Name]
 		alone := len(own) > 0 && !p.stopped
 		for _, c := range p.ctrs {
-			// One whose creation failed twice is given no set before it starts, and the copy of one
-			// whose pod gave CPUs up since follows later.
+			// A container whose creation failed twice has no cpuset before it starts, and the
+			// copy of one whose pod gave up CPUs is updated later.
 			at := c.Resources.CPU.CPUs
 			pending := !c.started && mo.ownedBy(c) != "" && (at == "" || len(intersect(own, idsOf(at))) == len(own))
 			if c.started && !c.ended {
-				at = mo.file(c.dir() + "/cpuset.cpus") // the runtime's copy follows later
+				at = mo.file(c.dir() + "/cpuset.cpus") // the runtime's copy is updated later
 			}
 			alone = alone && (c.ended || pending || at != "" && len(intersect(idsOf(at), own)) == len(idsOf(at)))
 		}
@@ -96,9 +95,8 @@ func canonicalOf(ids []int) string {
 	return canonical(strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]"))
 }
 
-// TestPartitions plays random histories with partitions: I1 and I2 at every
-// write, and at the end partitions are what grants say. After a release nothing
-// of them is left.
+// TestPartitions plays random histories with partitions: I1 and I2 hold at every write, and at
+// the end the partitions match the grants. A release removes all of them.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for _, pooled := range []bool{false, true} {
@@ -107,7 +105,7 @@ func TestPartitions(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				mo := newModel(t, cgroup.V2, faults{})
 				if pooled {
-					mo = newPooled(t, cgroup.V2, faults{}, 1+2*rapid.IntRange(0, 99).Draw(rt, "seed")) // nothing is lent
+					mo = newPooled(t, cgroup.V2, faults{}, 1+2*rapid.IntRange(0, 99).Draw(rt, "seed")) // no CPUs are lent
 				}
 				mo.journal = &memory{}
 				parted(mo)
@@ -119,7 +117,7 @@ func TestPartitions(t *testing.T) {
 				play(mo, history.Draw(rt, "history"))
 				mo.partAgain()
 				mo.checkPartitions("at the end")
-				mo.kernel.OnWrite(nil) // a release takes everything decided back
+				mo.kernel.OnWrite(nil) // a release restores everything that was decided
 				policy := mo.policy
 				policy.Hooks, policy.Place = nil, false
 				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.Left) > 0 {
@@ -134,7 +132,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// checkUnparted checks that nothing is left of partitions.
+// checkUnparted checks that no partition is left.
 func (mo *model) checkUnparted() {
 	for _, p := range mo.pods {
 		if is, has := mo.file(p.CgroupParent[1:]+"/cpuset.cpus.partition"), mo.file(p.CgroupParent[1:]+"/cpuset.cpus.exclusive"); is != "member" || has != "" {
@@ -146,8 +144,9 @@ func (mo *model) checkUnparted() {
 	}
 }
 
-// TestPartitionsRefused has the kernel refuse some of what makes partitions, or
-// all: I1 and I2 hold at every write nevertheless, and when the kernel refuses nothing any more a restart makes every partition.
+// TestPartitionsRefused: the kernel refuses some or all writes that make partitions. I1 and I2
+// hold at every write all the same. When the kernel accepts them again, a restart makes every
+// partition.
 func TestPartitionsRefused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -175,8 +174,8 @@ func TestPartitionsRefused(t *testing.T) {
 	})
 }
 
-// TestPartitionFaults shows that checkPartitions can fail, and that a partition
-// keeps others off where their own sets are never written.
+// TestPartitionFaults shows that checkPartitions can fail, and that a partition alone keeps
+// others off its CPUs.
 func TestPartitionFaults(t *testing.T) {
 	t.Parallel()
 	lost := func(name string) string {
@@ -200,9 +199,9 @@ func TestPartitionFaults(t *testing.T) {
 	}
 }
 
-// TestPartitionRefusalIsTold has a partition above other pods: the
-// agent makes none below it, changes nothing there, and says why.
-func TestPartitionRefusalIsTold(t *testing.T) {
+// TestPartitionRefusalIsTold: a cgroup above the pods is a partition of another program. The
+// agent makes none below it, changes nothing there, and reports the reason.
+func TestPartitionRefusalIsReported(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V2, faults{})
 	log := &strings.Builder{}
@@ -225,7 +224,7 @@ func TestPartitionRefusalIsTold(t *testing.T) {
 	}
 }
 
-// TestPartitionUnplugged takes one of an owner's CPUs away and gives it back.
+// TestPartitionUnplugged takes one of an owner's CPUs offline and brings it back.
 func TestPartitionUnplugged(t *testing.T) {
 	t.Parallel()
 	mo := parted(newModel(t, cgroup.V2, faults{}))

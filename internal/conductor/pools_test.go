@@ -18,10 +18,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// dress is what a pod is to the policy pools.
+// dress has the properties of a pod for the policy pools.
 type dress struct {
 	label, level, cpu, memory string
-	shares                    uint64 // of a container; the limit is the same where whole
+	shares                    uint64 // of a container; the limit is the same if whole
 }
 
 const (
@@ -29,8 +29,8 @@ const (
 	exclusive = `{"numa_binding":"true","numa_exclusive":"true"}`
 )
 
-// wardrobe is every class and enhancement there is.
-var wardrobe = []dress{
+// wardrobe has every class and enhancement.
+var podKinds = []dress{
 	{}, {shares: 1024}, {shares: 2048}, {shares: 512},
 	{label: "LS", shares: 1536}, {label: "LSR", shares: 1024}, {label: "LSR", shares: 2048}, {label: "LSE", shares: 2048}, {label: "BE"},
 	{level: "shared", shares: 1024}, {level: "shared", shares: 3072}, {level: "shared", shares: 600, cpu: `{"cpuset_pool":"a"}`},
@@ -61,7 +61,7 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 		Tree: choose.NewTree(mo.machine), Sizing: sizing, Whole: pools.WholeGuaranteed, Lend: seed%2 == 0, PreferEmptiest: seed%5 == 0,
 	}
 	mo.dress = func(p *modelPod) {
-		d := wardrobe[(seed+mo.n*7)%len(wardrobe)]
+		d := podKinds[(seed+mo.n*7)%len(podKinds)]
 		p.Labels, p.Annotations, p.asked = map[string]string{}, map[string]string{}, ""
 		for key, text := range map[string]string{
 			intent.KatalystQoSLevel: strings.TrimPrefix(d.level+"_cores", "_cores"), intent.KatalystCPU: d.cpu, intent.KatalystMemory: d.memory,
@@ -89,15 +89,15 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 	return mo
 }
 
-// resize changes how pools are sized and whether CPUs are lent.
+// resize changes the sizing of pools and the lending of CPUs.
 func (mo *model) resize(s step) {
-	mo.lending = mo.lends() // until all is settled
+	mo.lending = mo.lends() // until all is applied
 	mo.choosing(func(p *pools.Policy) {
 		p.Sizing.Expand, p.Sizing.ShareUnused, p.Sizing.MinReclaimed, p.Lend = s.A%3 == 0, s.A%3 == 1, 1+s.B%3, s.A%2 == 0
 	})
 }
 
-// choosing changes a copy of the policy pools, where that is in force.
+// choosing changes a copy of the policy pools, if that is used.
 func (mo *model) choosing(change func(*pools.Policy)) {
 	p := mo.pools()
 	if p == nil {
@@ -113,7 +113,7 @@ func (mo *model) choosing(change func(*pools.Policy)) {
 	}
 }
 
-// pools is the policy pools, nil where another is in force.
+// pools is the policy pools; nil under another policy.
 func (mo *model) pools() *pools.Policy {
 	all := mo.policy.Placement
 	if k, is := all.(kubelet.Policy); is {
@@ -123,9 +123,8 @@ func (mo *model) pools() *pools.Policy {
 	return p
 }
 
-// checkGrants checks I1 for whoever chose the CPUs: what the agent says a
-// container owns, and the kernel shows for it, is in no other pod's cpuset, but
-// for what is lent to reclaimed pods.
+// checkGrants checks I1 for chosen CPUs: CPUs that a container owns by the agent's report and
+// by the kernel are in no other pod's cpuset, except those lent to reclaimed pods.
 func (mo *model) checkGrants(when string, all []*modelCtr) {
 	mo.checkHeld(when, all)
 	grants := nodeview.Status(mo.con).CPUs.Grants
@@ -141,8 +140,9 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 			lent := (mo.lends() || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
 			for _, c := range all {
 				reclaimed := isReclaimed(c.pod)
-				// Nothing runs yet in a cgroup the runtime is still filling: after failed creations its spec has no set,
-				// and after another configuration an old one. It is narrowed when it starts.
+				// Nothing runs yet in a cgroup that the runtime is still setting up. After
+				// failed creations its spec has no cpuset, and after another configuration an
+				// old one. It is narrowed at the start.
 				if c.pod == owner.pod || lent && reclaimed || !c.started {
 					continue
 				}
@@ -154,15 +154,15 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 	}
 }
 
-// resizeOwner is an in-place resize to some whole CPUs. Not every runtime reports
-// the pod's, and those that do tell before or after the container's.
+// resizeOwner is an in-place resize to whole CPUs. Not every runtime reports the pod's sum;
+// others report it before or after the container's resize.
 func (mo *model) resizeOwner(c *modelCtr, s step) {
 	if mo.unlisted && c.Annotations == nil {
-		return // without a record it is new to an agent without the checkpoint, who grants what it asks for by now
+		return // without record and checkpoint it is new to the agent, which grants its current request
 	}
 	if mo.unsaved && !c.started {
-		// A kubelet resizes what runs. Of another, in the moment before its copy follows a resize of
-		// its pod, neither copy nor record nor kernel report what it owns.
+		// A kubelet resizes only running containers. For others, neither copy, record nor
+		// kernel show what they own in the moment before their copy follows the resize.
 		return
 	}
 	n := int64(1 + s.B%6)
@@ -182,8 +182,8 @@ func (mo *model) resizeOwner(c *modelCtr, s step) {
 	}
 	mo.update(c, r)
 	if s.A%3 == 2 {
-		// Each of the two gives or takes in place. Of a pod with a container that ended the first may give more than
-		// the second leaves, and what that leaves need not be what was there before both.
+		// Both resizes add or remove CPUs in place. For a pod with an ended container, the
+		// first may remove CPUs that the second adds again as other ones.
 		before = mo.checkInPlace(c, before, int(n))
 		mo.updatePod(c.pod, r)
 	}
@@ -191,8 +191,7 @@ func (mo *model) resizeOwner(c *modelCtr, s step) {
 	mo.checkResized(c, before, int(n), counted)
 }
 
-// updatePod is UpdatePodSandboxResources: the runtime reports the pod as it was, and
-// what is asked.
+// updatePod is UpdatePodSandboxResources: the runtime sends the old pod and the new request.
 func (mo *model) updatePod(p *modelPod, r lifecycle.Resources) {
 	if p.Resources == nil {
 		return
@@ -206,7 +205,7 @@ func (p *modelPod) runs(name string) bool {
 	return slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return c.Name == name && c.started && !c.ended })
 }
 
-// ownedBy is what the agent says a container owns.
+// ownedBy returns the CPUs that the agent reports as owned by a container.
 func (mo *model) ownedBy(c *modelCtr) string {
 	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		if g.Pod == "default/"+c.pod.Name && g.Container == c.Name {
@@ -216,7 +215,8 @@ func (mo *model) ownedBy(c *modelCtr) string {
 	return ""
 }
 
-// checkInPlace checks that a resize gave or took in place, or did nothing, and returns what is owned now.
+// checkInPlace checks that a resize added or removed CPUs in place, or did nothing. It returns
+// the owned CPUs.
 func (mo *model) checkInPlace(c *modelCtr, before string, n int) (after string) {
 	after = mo.ownedBy(c)
 	had, has := idsOf(before), idsOf(after)
@@ -226,7 +226,7 @@ func (mo *model) checkInPlace(c *modelCtr, before string, n int) (after string) 
 	return after
 }
 
-// checkResized checks what a resize came to.
+// checkResized checks the result of a resize.
 func (mo *model) checkResized(c *modelCtr, before string, n int, counted bool) {
 	after := mo.checkInPlace(c, before, n)
 	if before == "" || after == before {
@@ -248,8 +248,8 @@ func (mo *model) checkResized(c *modelCtr, before string, n int, counted bool) {
 	}
 }
 
-// checkHeld checks that what an owner had before its resize is nobody else's as
-// long as the kernel shows it.
+// checkHeld checks that the CPUs of an owner before its resize belong to no other container
+// while the kernel shows them.
 func (mo *model) checkHeld(when string, all []*modelCtr) {
 	for _, owner := range all {
 		held, resizing := mo.held[owner.dir()]
@@ -268,7 +268,7 @@ func (mo *model) checkHeld(when string, all []*modelCtr) {
 	}
 }
 
-// isReclaimed says of which class a pod is, where dialects disagree by the first.
+// isReclaimed reports whether a pod's class is reclaimed by the first dialect that has one.
 func isReclaimed(p *modelPod) bool {
 	label, level := p.Labels[intent.KoordQoSClass], p.Annotations[intent.KatalystQoSLevel]
 	switch {
@@ -280,8 +280,8 @@ func isReclaimed(p *modelPod) bool {
 	return p.Annotations["volcano.sh/preemptable"] == "true"
 }
 
-// TestPoolsInvariants plays random histories under the policy pools: I1 and I2
-// at every write, I3, and I4 at every restart, which may move nothing.
+// TestPoolsInvariants plays random histories under the policy pools: I1 and I2 hold at every
+// write, then I3, and I4 at every restart.
 func TestPoolsInvariants(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -299,7 +299,7 @@ func TestPoolsInvariants(t *testing.T) {
 	}
 }
 
-// resizes draws histories that are mostly resizes of what runs.
+// resizes draws histories that consist mostly of resizes.
 func resizes(others ...int) *rapid.Generator[[]step] {
 	kinds := append(others, 0, 0, 0, 7, 11, 11, 11, 11, 11, 11, 11)
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
@@ -307,8 +307,8 @@ func resizes(others ...int) *rapid.Generator[[]step] {
 	}), 5, 60)
 }
 
-// TestResizes plays in-place resizes of owners among others: neither gives CPUs
-// away before they are free at any write, and no restart moves anybody.
+// TestResizes plays in-place resizes of owners among other events: no CPU is given away before
+// it is free, and no restart moves a container.
 func TestResizes(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -326,11 +326,10 @@ func TestResizes(t *testing.T) {
 	}
 }
 
-// TestRecoveredFromRecords is TestResizes with every checkpoint lost: the runtime's
-// records and copies and the kernel bring back who owns what. Nothing ends between:
-// what a pod owns whose container does not live is known to the checkpoint alone;
-// and pods have one container, as the model's runtime is notified of the others' copies
-// late.
+// TestRecoveredFromRecords is TestResizes with every checkpoint lost: records, runtime copies
+// and the kernel show who owns what. No container ends, since only the checkpoint knows the
+// CPUs of a pod without a live container. Pods have one container, since the model's runtime
+// updates the copies of other containers late.
 func TestRecoveredFromRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestForeignRecord: a creation that carries a record of another agent is logged, once
-// in a while.
+// TestForeignRecord: a creation that carries a record of another agent is logged, but not each
+// time.
 func TestForeignRecord(t *testing.T) {
 	c, _, log := observed(t, false)
 	var now time.Duration

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/test/recorded"
 )
 
-// recordedKind is a kind of histories that are recorded.
+// recordedKind is a kind of recorded histories.
 type recordedKind struct {
 	name string
 	v1   bool
@@ -26,12 +26,12 @@ type recordedKind struct {
 var recordedKinds = []recordedKind{
 	{"nri", true, plainNode(nil), playSteps},
 	{"cri", true, plainNode(func(mo *model) { mo.proxied = true }), playSteps},
-	{"bypass", true, plainNode(func(mo *model) { mo.from = outsider{} }), playSteps},
+	{"bypass", true, plainNode(func(mo *model) { mo.from = observing{} }), playSteps},
 	{"hook-server", true, func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
 		tb.Helper()
 		mo := plainNode(nil)(tb, v, r)
 		mo.proxied = r.IntN(2) == 0
-		mo.liar = someLies(r.IntN(50))
+		mo.liar = arbitraryHookServer(r.IntN(50))
 		mo.boot()
 		return mo
 	}, playSteps},
@@ -39,7 +39,7 @@ var recordedKinds = []recordedKind{
 		tb.Helper()
 		mo := plainNode(nil)(tb, v, r)
 		if r.IntN(2) == 0 {
-			mo.from = outsider{}
+			mo.from = observing{}
 		}
 		mo.keep()
 		return mo
@@ -50,7 +50,7 @@ var recordedKinds = []recordedKind{
 	{"unread", true, plainNode(func(mo *model) { mo.proxied = true }), playBlurred},
 	{"pools-nri", true, poolNode(nil), playSteps},
 	{"pools-cri", true, poolNode(func(mo *model) { mo.proxied = true }), playSteps},
-	{"pools-bypass", true, poolNode(func(mo *model) { mo.from = outsider{} }), playSteps},
+	{"pools-bypass", true, poolNode(func(mo *model) { mo.from = observing{} }), playSteps},
 	{"pools-resizes", true, poolNode(func(mo *model) { mo.once = true }), playResizes(4, 8, 13)},
 	{"pools-resizes-cri", true, poolNode(func(mo *model) { mo.once, mo.proxied = true, true }), playResizes(4, 8, 13)},
 	{"pools-records", true, anyNode, func(tr *tracked, r *rand.Rand) {
@@ -85,8 +85,8 @@ var recordedKinds = []recordedKind{
 // perGroup is how many histories are on one line of the golden file.
 const perGroup = 20
 
-// TestRecorded plays random histories of fixed seeds and holds every answer, every write to the kernel, every record
-// and checkpoint and every line of the journal against what was recorded.
+// TestRecorded plays random histories with fixed seeds. It compares every answer, kernel write,
+// record, checkpoint and journal entry with the recorded ones.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
 	book := recorded.Open(t, "testdata/histories.sha256")
@@ -125,16 +125,16 @@ func (k *recordedKind) record(t testing.TB, v cgroup.Version, seed uint64) *reco
 	return tr.text
 }
 
-// tracked is a model all of whose doings are recorded.
+// tracked is a model that records everything.
 type tracked struct {
 	t    testing.TB
 	mo   *model
 	text *recorded.Text
-	of   *conductor.Conductor // whose journal was read to seq
+	of   *conductor.Conductor // the journal was read up to seq
 	seq  uint64
 }
 
-// note adds what the journal and the checkpoint have more than before.
+// note records what is new in the journal and the checkpoint.
 func (tr *tracked) note() {
 	if tr.of != tr.mo.con {
 		tr.of, tr.seq = tr.mo.con, 0
@@ -147,7 +147,7 @@ func (tr *tracked) note() {
 	tr.text.Checkpoint(tr.of.Checkpoint().Text())
 }
 
-// end adds what people are told, and the originals that a release would give back.
+// end records the reports for users, and the originals that a release would restore.
 func (tr *tracked) end() {
 	tr.note()
 	tr.text.JSON("status", nodeview.Status(tr.mo.con))
@@ -156,7 +156,7 @@ func (tr *tracked) end() {
 		tr.text.JSON("explain", told)
 	}
 	if tr.mo.journal != nil {
-		// The lines of one batch are in any order.
+		// The lines of one batch have no fixed order.
 		lines := strings.Split(strings.TrimSpace(tr.mo.journal.String()), "\n")
 		slices.Sort(lines)
 		tr.text.JSON("originals", lines)
@@ -173,7 +173,7 @@ func (tr *tracked) play(history []step) {
 	}
 }
 
-// release gives everything back.
+// release restores everything.
 func (tr *tracked) release() {
 	policy := tr.mo.policy
 	policy.Hooks, policy.Place = nil, false
@@ -202,25 +202,25 @@ func playResizes(others ...int) func(tr *tracked, r *rand.Rand) {
 	}
 }
 
-// playBlurred has an agent start at a runtime that cannot describe some of what it lists.
+// playBlurred starts an agent at a runtime that cannot describe some of its containers.
 func playBlurred(tr *tracked, r *rand.Rand) {
 	mo := tr.mo
 	playSteps(tr, r)
-	b := &blurred{pods: map[string]bool{}, ctrs: map[string]bool{}, parents: r.IntN(2) == 0}
+	b := &undescribed{pods: map[string]bool{}, ctrs: map[string]bool{}, parents: r.IntN(2) == 0}
 	for _, c := range mo.live() {
 		b.ctrs[c.ID] = r.IntN(2) == 0
 		b.pods[c.pod.ID] = b.pods[c.pod.ID] || r.IntN(4) == 0
 	}
 	mo.unsaved = r.IntN(2) == 0
-	mo.blur = b.blur(mo)
+	mo.hideDescriptions = b.blur(mo)
 	mo.restart()
-	mo.blur = nil
+	mo.hideDescriptions = nil
 	tr.play([]step{{0, r.IntN(100), r.IntN(100)}, {0, r.IntN(100), r.IntN(100)}})
 	b.reread(mo)
 	mo.restart()
 }
 
-// playHotplug has CPUs go and come back, and the agent start again between.
+// playHotplug takes CPUs offline and online, with restarts of the agent between.
 func playHotplug(tr *tracked, r *rand.Rand) {
 	mo := tr.mo
 	playSteps(tr, r)

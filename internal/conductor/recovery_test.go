@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// told is what can be asked of who owns what and where everybody sits.
-func (mo *model) told() map[string]string {
+// told returns what the agent reports about owned CPUs and pools.
+func (mo *model) reported() map[string]string {
 	all := mo.cpusets()
 	for g := range mo.grants() {
 		all[g] = "granted"
@@ -45,9 +45,8 @@ func unite(a, b map[string]string) map[string]string {
 	return both
 }
 
-// TestRecoveredAlike plays random histories on random machines. An agent that is
-// started again with its checkpoint, or with the runtime's records alone, is the same
-// as the one that saw everything.
+// TestRecoveredAlike plays random histories on random machines. An agent that restarts with its
+// checkpoint, or with only the runtime's records, reports the same as the agent before.
 func TestRecoveredAlike(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -60,11 +59,11 @@ func TestRecoveredAlike(t *testing.T) {
 				for _, c := range mo.live() {
 					mo.start(c)
 				}
-				live := mo.told()
+				live := mo.reported()
 				for _, how := range []string{"the checkpoint", "records"} {
 					mo.unsaved = how == "records"
 					mo.restart()
-					now := mo.told()
+					now := mo.reported()
 					for what := range unite(live, now) {
 						if live[what] != now[what] {
 							mo.wrong("after a restart with %s %s is %q, was %q", how, what, now[what], live[what])
@@ -79,14 +78,14 @@ func TestRecoveredAlike(t *testing.T) {
 	}
 }
 
-// TestRecoveredFromKernel plays random histories on random machines, through each
-// attachment; then no record is trusted and the checkpoint is lost, as with another key
-// and state directory. What the kernel shows is kept: nobody who runs is moved, and no
-// CPU has two owners.
+// TestRecoveredFromKernel plays random histories on random machines, through each attachment.
+// Then no record is trusted and the checkpoint is lost, as with another key and state
+// directory. The agent keeps what the kernel shows: no running container moves, and no CPU has
+// two owners.
 func TestRecoveredFromKernel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model){
-		"nri": func(*model) {}, "cri": func(mo *model) { mo.proxied = true }, "bypass": func(mo *model) { mo.from = outsider{} },
+		"nri": func(*model) {}, "cri": func(mo *model) { mo.proxied = true }, "bypass": func(mo *model) { mo.from = observing{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +100,7 @@ func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
 	mo.once, mo.unlisted = true, true
 	change(mo)
 	play(mo, resizes(0, 0, 13).Draw(rt, "history"))
-	for _, p := range slices.Clone(mo.pods) { // what they own is in no cgroup
+	for _, p := range slices.Clone(mo.pods) { // no cgroup shows what they own
 		if !slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return !c.ended }) {
 			mo.removePod(p)
 		}
@@ -109,12 +108,12 @@ func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
 	for _, c := range mo.live() {
 		mo.start(c)
 	}
-	mo.copied() // of one without a record the runtime's copy is what was asked for
+	mo.copied() // for a container without a record the runtime's copy counts as the request
 	if mo.starved() {
-		return // which node it was is in no cgroup then
+		return // then no cgroup shows which node it was
 	}
-	if mo.unseen() {
-		return // as at a first start, where it is given CPUs
+	if mo.looksUnmanaged() {
+		return // as at a first start, where it gets CPUs
 	}
 	for _, c := range mo.live() {
 		if c.Annotations != nil {
@@ -135,16 +134,15 @@ func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
 	}
 }
 
-// memories is what of told is about memory nodes.
+// memories returns the memory nodes in told.
 func (mo *model) memories() map[string]string {
-	all := mo.told()
+	all := mo.reported()
 	maps.DeleteFunc(all, func(what, _ string) bool { return !strings.HasPrefix(what, "memory") })
 	return all
 }
 
-// starved reports whether somebody's pool is bound to a NUMA node all of whose CPUs
-// others own, so that it was given CPUs of other nodes; or was to be bound to one, and
-// none had room.
+// starved reports whether a pool is bound to a NUMA node all of whose CPUs others own, so that
+// it got CPUs of other nodes, or should be bound to one, and none had room.
 func (mo *model) starved() bool {
 	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
 		_, after, bound := strings.Cut(c.Annotations[conductor.RecordKey], `"home":`)
@@ -159,9 +157,9 @@ func (mo *model) starved() bool {
 	})
 }
 
-// unseen reports whether somebody that was refused CPUs of its own runs on all there
-// are without a record, as if no agent had ever seen it.
-func (mo *model) unseen() bool {
+// unseen reports whether a container that was refused CPUs runs on all CPUs without a record,
+// as if no agent had ever seen it.
+func (mo *model) looksUnmanaged() bool {
 	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
 		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		return c.Annotations[conductor.RecordKey] == "" && mo.machine.OnlineOf(mo.effective(c)) == mo.machine.Online() &&

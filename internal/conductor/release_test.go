@@ -19,8 +19,8 @@ func (m *memory) Append(lines []byte) error { _, err := m.Write(lines); return e
 
 func (m *memory) Replace(lines []byte) error { m.Reset(); return m.Append(lines) }
 
-// release has the agent give back everything, and checks that the kernel has
-// what the runtime asked for, and pods what their cgroups were made with.
+// release makes the agent restore everything, and checks that the kernel has the runtime's
+// requests, and pods the values of their creation.
 func (mo *model) release() {
 	policy := mo.policy
 	policy.Hooks, policy.Place = nil, false
@@ -85,12 +85,12 @@ func cgroupText(v cgroup.Version, value lifecycle.Value) string {
 	return text
 }
 
-// TestRelease plays random histories, with restarts, and then releases: by the
-// agent, and without one. Everything is as it was asked for, or was found.
+// TestRelease plays random histories, with restarts, and then releases: with the agent, and
+// without one. Every value is as requested, or as found.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
-		for name, from := range map[string]conductor.Carrier{"nri": carrier{}, "bypass": outsider{}} {
+		for name, from := range map[string]conductor.Carrier{"nri": carrier{}, "bypass": observing{}} {
 			for _, alone := range []bool{false, true} {
 				t.Run(v.String()+"/"+name+map[bool]string{true: "/alone"}[alone], func(t *testing.T) {
 					t.Parallel()
@@ -114,17 +114,17 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// keep gives the model's agents a journal from here on.
+// keep gives the model's agents a journal from now on.
 func (mo *model) keep() {
 	mo.journal, mo.con = &memory{}, nil
 	mo.boot()
 }
 
-// releaseAlone gives back what an agent that was killed left.
+// releaseAlone restores what a killed agent left.
 func (mo *model) releaseAlone() {
 	k := keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version})
 	must(k.Originals.Load(mo.journal, bytes.Clone(mo.journal.Bytes())))
-	// Who is not there to own CPUs any more does not.
+	// A container that has ended owns no CPUs.
 	mo.kernel.OnWrite(nil)
 	r := conductor.Released(k.ReleaseAll())
 	if len(r.Left)+len(r.Failed) > 0 {

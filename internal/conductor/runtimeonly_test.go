@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// outside is a runtime that writes cpusets from outside of the agent's namespace.
+// outside is a runtime that writes cpusets from outside of the agent's cgroup namespace.
 type outside struct {
-	*taking
+	*acceptingRuntime
 	write func(id, cpus string)
 }
 
@@ -27,10 +27,10 @@ func (o outside) Update(ctx context.Context, what []Settings) ([]string, error) 
 			o.write(s.Container, v.Text)
 		}
 	}
-	return o.taking.Update(ctx, what)
+	return o.acceptingRuntime.Update(ctx, what)
 }
 
-// piggybacks is an attachment whose answers update others, as those over NRI do.
+// piggybacks is an attachment whose answers update other containers, like NRI's.
 type piggybacks struct{ anything }
 
 func (p piggybacks) Capabilities() Capabilities {
@@ -39,10 +39,9 @@ func (p piggybacks) Capabilities() Capabilities {
 	return can
 }
 
-// TestRuntimeOnly: the agent's own container, which the kernel keeps the agent from
-// writing, leaves the CPUs of others by the runtime: with the answer that gives them
-// away, and by an update that is checked. What another program writes over it is
-// written again.
+// TestRuntimeOnly: the kernel does not let the agent write its own container's cgroup. So the
+// runtime removes other owners' CPUs from it: with the answer that grants them, and with an
+// update that is checked. If another program overwrites it, it is written again.
 func TestRuntimeOnly(t *testing.T) {
 	b := newBatch(t, "{}")
 	b.node.state.Policy.Hooks = []hook.Hook{hook.CPUSet{}}
@@ -67,7 +66,7 @@ func TestRuntimeOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runtime := outside{&taking{}, func(id, cpus string) {
+	runtime := outside{&acceptingRuntime{}, func(id, cpus string) {
 		if id == "c" {
 			put(cpus)
 		}
@@ -119,8 +118,8 @@ func TestRuntimeOnly(t *testing.T) {
 	}
 	check("repaired", "0-1", "runtime", true)
 
-	// Now the agent knows that only the runtime can: CPUs that a new owner gets leave
-	// its container with the answer.
+	// Now the agent knows that only the runtime can write: CPUs of a new owner leave its
+	// container with the answer.
 	if _, err := b.Handle(t.Context(), piggybacks{}, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: testPod(nil)}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// TestRefusalEnds: a value that the kernel refused is in force, and no problem any
-// more, once its cause is gone, whoever put it there. Log lines name pod and
-// container.
+// TestRefusalEnds: a value that the kernel refused is in force, and its problem ends, when the
+// cause is gone. Log lines name pod and container.
 func TestRefusalEnds(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`

@@ -8,10 +8,10 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 )
 
-// TestSwitchedOn: what was created while nobody was given CPUs gets those that
-// are assigned to it when placement is switched on, by a reload as by a restart,
-// whether it carries a record or not, and keeps them over the next restart. One
-// whose CPUs are another's by then never gets them.
+// TestSwitchedOn: containers that were created while placement was off get their assigned CPUs
+// when placement is switched on, by a reload or a restart, with or without a record. They keep
+// them across the next restart. A container whose CPUs belong to another by then never gets
+// them.
 func TestSwitchedOn(t *testing.T) {
 	t.Parallel()
 	const batch = `{"containers":{"db":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`

@@ -31,7 +31,7 @@ func toCRIO(by runtimes.Way) Capabilities {
 	return can
 }
 
-// batch is a conductor with one batch pod beside CRI-O.
+// batch is a conductor with one batch pod on CRI-O.
 type batch struct {
 	*Conductor
 	t      *testing.T
@@ -93,9 +93,9 @@ func carriesMemory(ans Answer) bool {
 
 const noLimit = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"500"}}}}`
 
-// TestInTheKernelAlone: what the runtime would refuse is not sent to it, neither
-// at creation nor with a kubelet's update, is in the kernel, and explain says so.
-func TestInTheKernelAlone(t *testing.T) {
+// TestInTheKernelAlone: a value that the runtime would refuse is not sent to it, neither at the
+// creation nor with a kubelet's update. It is in the kernel, and explain reports that.
+func TestKernelOnlyValues(t *testing.T) {
 	b := newBatch(t, noLimit)
 	if ans := b.event(lifecycle.CreateContainer, nil); carriesMemory(ans) {
 		t.Errorf("the creation would fail: %v", ans.Values)
@@ -128,8 +128,8 @@ func TestInTheKernelAlone(t *testing.T) {
 	}
 }
 
-// TestLoweredMemory: a lower limit that is not in force yet is not sent with a
-// kubelet's update, which would fail where more is in use; one that is, is.
+// TestLoweredMemory: a lower limit is sent with a kubelet's update only when it is in force,
+// because the update would fail if more memory is in use.
 func TestLoweredMemory(t *testing.T) {
 	const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`
 	b := newBatch(t, limits)
@@ -142,7 +142,7 @@ func TestLoweredMemory(t *testing.T) {
 	}
 	c, memory := b.node.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
 	d, _ := c.of(memory)
-	d.Applied = false // as where the kernel refused it
+	d.Applied = false // as if the kernel had refused it
 	c.deliver(memory, d)
 	c.Store(lifecycle.MemoryLimit, "1073741824")
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
@@ -153,8 +153,8 @@ func TestLoweredMemory(t *testing.T) {
 	}
 }
 
-// TestReleaseNamesStaleCopies: a copy in the runtime that cannot be restored is
-// named; "0 left" would be believed.
+// TestReleaseNamesStaleCopies: a release names a runtime copy that it cannot restore; otherwise
+// "0 left" would be wrong.
 func TestReleaseNamesStaleCopies(t *testing.T) {
 	const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`
 	for name, tc := range map[string]struct {
@@ -163,10 +163,10 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 		stale []string
 	}{
 		"none":        {crio{}, nil, []string{"cpu.quota: no runtime is connected", "memory.limit: no runtime is connected"}},
-		"taken":       {crio{}, &taking{}, nil},
-		"taken late":  {crio{}, slow{&taking{}}, nil}, // the copy is on its way, and no more in the queue
+		"taken":       {crio{}, &acceptingRuntime{}, nil},
+		"taken late":  {crio{}, slow{&acceptingRuntime{}}, nil}, // the copy is being sent, so it is not in the queue
 		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not accept -1", "memory.limit: a runtime did not accept -1"}},
-		"not sayable": {throughCRI{}, &taking{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
+		"not sayable": {throughCRI{}, &acceptingRuntime{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBatch(t, limits)
@@ -185,7 +185,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 			policy.Hooks, policy.Place = nil, false
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() { // as Run does on a quiet node
+			go func() { // as Run does on an idle node
 				for ctx.Err() == nil {
 					if b.sendCopy(ctx, always) {
 						continue
@@ -216,7 +216,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 	}
 }
 
-// slow takes a while for each update, longer than what waits for it looks.
+// slow takes longer for an update than awaitCopies waits between two checks.
 type slow struct{ Runtime }
 
 func (s slow) Update(ctx context.Context, all []Settings) ([]string, error) {

@@ -14,11 +14,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// toy is a placement policy in small: whoever is dedicated owns the highest CPUs that
-// are free, and all others share what is left. Pools are those of the policy none.
+// toy is a small placement policy: dedicated containers own the highest free CPUs, and all
+// others share the rest. Its pools are those of the policy none.
 type toy struct{ none.Policy }
 
-// Terms has pods of class dedicated own CPUs.
+// Terms lets pods of class dedicated own CPUs.
 func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{Chooses: true}
 	if s.Intent.Class.V == intent.Dedicated {
@@ -27,11 +27,10 @@ func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	return t
 }
 
-// Choose takes the highest CPUs, those its pod has already first, and gives up the
-// lowest.
+// Choose takes the highest CPUs, first those of its pod, and gives up the lowest.
 func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	a := placement.Assignment{Why: "the highest CPUs that are free"}
-	if w.N <= w.Held.Len() { // it owns some and is to have fewer
+	if w.N <= w.Held.Len() { // it owns some and should have fewer
 		a.CPUs = highest(topology.Set{}, w.Have, w.N)
 		return a, nil
 	}
@@ -44,7 +43,7 @@ func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest)
 	return a, nil
 }
 
-// highest adds the n highest of some CPUs to others.
+// highest adds the n highest CPUs of a set to another.
 func highest(to, from topology.Set, n int) topology.Set {
 	all := from.Minus(to).Members()
 	for i := len(all) - 1; i >= 0 && n > 0; i, n = i-1, n-1 {
@@ -53,7 +52,7 @@ func highest(to, from topology.Set, n int) topology.Set {
 	return to
 }
 
-// newToy is a model under the toy policy, with everything that pods can be.
+// newToy is a model under the toy policy, with every kind of pod.
 func newToy(t testing.TB, v cgroup.Version, f faults, seed int) *model {
 	t.Helper()
 	mo := newPooled(t, v, f, seed)
@@ -63,8 +62,7 @@ func newToy(t testing.TB, v cgroup.Version, f faults, seed int) *model {
 	return mo
 }
 
-// TestToyPolicy checks that it does what it says: and that a policy is no more than one
-// package to write.
+// TestToyPolicy checks that it does what it says, and that a policy needs only one package.
 func TestToyPolicy(t *testing.T) {
 	t.Parallel()
 	mo := newToy(t, cgroup.V2, faults{}, 1)
@@ -91,8 +89,8 @@ func TestToyPolicy(t *testing.T) {
 	}
 }
 
-// TestToyInvariants plays what the policy pools has to hold under the toy policy: other
-// CPUs are chosen, and all else is the engine's.
+// TestToyInvariants plays the histories of the policy pools under the toy policy: it chooses
+// other CPUs, and the engine does everything else.
 func TestToyInvariants(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]*rapid.Generator[[]step]{"histories": steps(), "resizes": resizes(4, 8, 13)} {

@@ -21,14 +21,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// asks is a pod that asks for a kind of intent; one is played several times, each with
-// another number, so that what each costs adds up.
+// asks is a pod that asks for a kind of intent. Several run at once, each with its number, so
+// that their costs add up.
 type asks struct {
 	kind        intent.Kind
 	name        string
 	labels      map[string]string
 	annotations func(i int) map[string]string
-	// one: only one such pod runs, since several would form one pool and be charged for its CPUs together.
+	// one: only one such pod runs, since several would form one pool and pay for its CPUs
+	// together.
 	one bool
 }
 
@@ -43,7 +44,7 @@ func always(pairs ...string) func(int) map[string]string {
 	}
 }
 
-// everyKind asks for each kind of intent there is, in each dialect that has it.
+// everyKind asks for each kind of intent, in each dialect that has it.
 func everyKind() []asks {
 	gpu := `{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"1Gi","koordinator.sh/gpu-memory-ratio":"5"}}],"rdma":[{"minor":0,"busID":"0000:01:00.0"}]}`
 	level := func(level string, more ...string) func(int) map[string]string {
@@ -106,10 +107,9 @@ func everyKind() []asks {
 	}
 }
 
-// TestEveryKindIsPlayed: the suite asks for every kind that anything can ask for, and
-// each of its pods does ask for the kind it is there for.
+// TestEveryKindIsPlayed: the suite asks for every kind, and each of its pods asks for its kind.
 func TestEveryKindIsPlayed(t *testing.T) {
-	played := map[intent.Kind]bool{intent.Mounts: true} // which nothing asks for
+	played := map[intent.Kind]bool{intent.Mounts: true} // no key asks for these
 	for _, a := range everyKind() {
 		played[a.kind] = true
 		said := intent.Read(&lifecycle.Pod{Labels: a.labels, Annotations: a.texts(0)}, nil, intent.Dialects())
@@ -133,7 +133,7 @@ func (a *asks) texts(i int) map[string]string {
 	return a.annotations(i)
 }
 
-// pay is what a pod requests, in thousandths of a CPU, and its quota.
+// pay is what a pod requests, in milli-CPUs, and its quota.
 type pay struct {
 	name   string
 	parent string
@@ -141,8 +141,7 @@ type pay struct {
 	quota  int64
 }
 
-// paid is what pays for two CPUs, and unpaid is what pays for none, or for one too few
-// of two that are assigned.
+// paid pays for two CPUs. unpaid pays for none, or for one of two that are assigned.
 func paid() pay { return pay{"two", "", 2048, 200000} }
 
 func unpaid(kind intent.Kind) []pay {
@@ -156,7 +155,7 @@ func unpaid(kind intent.Kind) []pay {
 	}
 }
 
-// city is a node with pods of every class, and the number of attackers it has.
+// city is a node with pods of every class, and its number of attackers.
 type city struct {
 	*stage
 	pools bool
@@ -189,7 +188,7 @@ func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *c
 	p.Reserved = topology.SetOf(0)
 	p.Shared = s.machine.Online().Minus(p.Reserved)
 	p.Reclaimed = p.Shared
-	// What says nothing shares the default pool, as what asks for a class does.
+	// A pod without a class shares the default pool, like one that asks for a class.
 	p.UnlabelledShared = true
 	if pooled {
 		s.policy.Placement = &pools.Policy{Tree: choose.NewTree(s.machine), Sizing: pools.NewSizing(s.machine)}
@@ -199,7 +198,7 @@ func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *c
 	return s
 }
 
-// settle runs the pods that have something to lose.
+// settle runs the pods that could lose something.
 func (s *city) settle(t testing.TB) {
 	t.Helper()
 	s.mustRun(t, attack{namespace: "trusted", name: "owner", annotations: cpuset("2-3")})
@@ -212,7 +211,7 @@ func (s *city) settle(t testing.TB) {
 	}
 }
 
-// late runs pods that come after the attack: they are to find what there would be.
+// late runs pods that start after the attack, and should get the same as without it.
 func (s *city) late(t testing.TB) {
 	t.Helper()
 	s.mustRun(t, attack{pod: "late", namespace: "trusted", annotations: cpuset("12-13")})
@@ -232,7 +231,7 @@ func (s *city) mustRun(t testing.TB, a attack) *modelCtr {
 	return c
 }
 
-// have is everything that the files and the specs of pods show that do not attack.
+// have returns everything that the files and the specs show of all pods but the attackers.
 func (s *city) have() map[string]string {
 	out := map[string]string{}
 	for _, c := range s.live() {
@@ -248,7 +247,7 @@ func (s *city) have() map[string]string {
 		}
 		out[c.pod.Name+" spec"] = fmt.Sprint(c.Env, c.Mounts, c.created, c.mems)
 	}
-	maps.DeleteFunc(out, func(file, _ string) bool { // ids that the kernel gives by turns
+	maps.DeleteFunc(out, func(file, _ string) bool { // ids that the kernel assigns in turn
 		return strings.HasSuffix(file, "cgroup.threads") || strings.HasSuffix(file, "cgroup.procs") || strings.HasSuffix(file, "/tasks")
 	})
 	for _, g := range nodeview.Status(s.con).CPUs.Grants {
@@ -257,9 +256,8 @@ func (s *city) have() map[string]string {
 	return out
 }
 
-// play runs the city: attackers come with what they pay first, and are resized to what
-// they pay then where that is another. What they say is nil for pods that say nothing;
-// absent leaves them out.
+// play runs the city: attackers are created with the request first, and resized to then if that
+// differs. A nil asks makes pods that ask for nothing; absent leaves them out.
 func (s *city) play(t testing.TB, a *asks, first, then pay, absent bool) map[string]string {
 	t.Helper()
 	s.settle(t)
@@ -290,10 +288,10 @@ func (s *city) play(t testing.TB, a *asks, first, then pay, absent bool) map[str
 	return s.have()
 }
 
-// TestUnpaid: whatever a pod asks for, in whatever dialect, under either policy: what it
-// requests nothing for, or too little, it does not have, when it is created and after a
-// resize. All others have, byte for byte, what they have without it, or beside the same
-// pod that asks for nothing; where it requests nothing, both are the same.
+// TestUnpaid: whatever a pod asks for, in every dialect and under both policies, it does not
+// get what it requests too little or nothing for, when it is created and after a resize. All
+// others have exactly what they have without it, or beside the same pod that asks for nothing.
+// If it requests nothing, both are the same.
 func TestUnpaid(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -350,8 +348,8 @@ func checkUnpaid(t *testing.T, s *city, a asks, pays [2]pay, want [2]map[string]
 	}
 }
 
-// TestUnpaidCanFail plants the fault that the suite is there to find: rules that measure
-// nothing. Others lose CPUs, then.
+// TestUnpaidCanFail shows that the suite finds a fault: with rules that count nothing, others
+// lose CPUs.
 func TestUnpaidCanFail(t *testing.T) {
 	t.Parallel()
 	open := intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}

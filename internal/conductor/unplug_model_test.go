@@ -24,9 +24,9 @@ type ownerKind struct {
 	label    string
 	memory   string // Katalyst's enhancement
 	cpus     int
-	// apart: the pod's sum is not told, so each container owns its own.
+	// apart: the pod's sum is not reported, so each container owns its own CPUs.
 	apart bool
-	// untold: nobody reports that the pod's sum changed.
+	// untold: no runtime reports that the pod's sum changed.
 	untold bool
 }
 
@@ -40,18 +40,18 @@ var ownerKinds = []ownerKind{
 	{name: "whole", cpus: 2, apart: true},
 }
 
-// unplugged is a node on which CPUs go and come under an owner.
+// unplugged is a node whose CPUs go offline and online under an owner.
 type unplugged struct {
 	mo      *model
 	kind    ownerKind
 	owner   *modelCtr
 	due     map[*modelPod]int
 	offline []int
-	follow  bool // the runtime's copies are brought in line after each step
+	follow  bool // the runtime's copies are updated after each step
 	step    string
-	// initial is with how many CPUs the owner's container was created. excused: it may
-	// have another number than it is due, if that is told.
-	// initialCPUs are the CPUs that its record names.
+	// initial is the number of CPUs at the creation of the owner's container, and initialCPUs
+	// are the CPUs in its record. excused: it may have another number than it is due, if that
+	// is reported.
 	initial     int
 	initialCPUs []int
 	excused     bool
@@ -118,11 +118,11 @@ func whole(cpus int) (r lifecycle.Resources) {
 	return r
 }
 
-// play plays a history, brings all CPUs back, and compares.
+// play plays a history, brings all CPUs online, and compares.
 func (u *unplugged) play(h string) {
 	for i := range len(h) {
 		u.step = fmt.Sprintf("after %q", h[:i+1])
-		for _, d := range deeds {
+		for _, d := range actions {
 			if d.letter == h[i] {
 				d.do(u)
 			}
@@ -142,7 +142,7 @@ func (u *unplugged) play(h string) {
 func (u *unplugged) offOne() { u.off(1) }
 func (u *unplugged) offAll() { u.off(8) }
 
-// off takes CPUs of the owner away, the last first. CPU 0 stays.
+// off takes CPUs of the owner offline, the last first. CPU 0 stays online.
 func (u *unplugged) off(n int) {
 	for _, id := range slices.Backward(idsOf(u.mo.effective(u.owner))) {
 		if len(u.offline) < 6 && id != 0 && n > 0 && !slices.Contains(u.offline, id) && u.owns(u.owner) != "" {
@@ -158,7 +158,7 @@ func (u *unplugged) on() {
 	u.plug()
 }
 
-// plug tells kernel and agent.
+// plug notifies kernel and agent.
 func (u *unplugged) plug() {
 	mo := u.mo
 	mo.foreign = len(u.offline) > 0
@@ -176,7 +176,7 @@ func (u *unplugged) plug() {
 	mo.foreign = false
 }
 
-// host makes the policy of the machine as it is.
+// host makes the policy for the current machine.
 func (u *unplugged) host() {
 	mo := u.mo
 	now := &mo.policy.Pools
@@ -191,10 +191,10 @@ func (u *unplugged) host() {
 	now.Reclaimed = now.Shared
 }
 
-// restart starts the agent again: it reads the machine as it is.
+// restart restarts the agent, which reads the current machine.
 func (u *unplugged) restart(saved bool) {
 	mo := u.mo
-	// Which CPUs a resize gave is known to nobody any more.
+	// Only the lost checkpoint knew which CPUs a resize added.
 	u.excused = u.excused || !saved && u.due[u.owner.pod] != u.initial && len(u.offline) > 0
 	forgets := !saved && (u.gaveUp() || u.grew())
 	mo.machine = found(u.offline)
@@ -212,18 +212,19 @@ func (u *unplugged) restart(saved bool) {
 	mo.unsaved = false
 }
 
-// gaveUp reports whether the owner has none of its CPUs now, as they are offline, and fewer are kept for it than it asks for: it
-// gave some up, to a resize or to an agent that had lost its state, and asks for as many again. Its record in the runtime names
-// those as its own, and nothing else reports them but the state directory. An agent without that has the owner run on them, which
-// is what it asks for, and so moves it.
+// gaveUp reports whether all CPUs of the owner are offline, and fewer are reserved for it than
+// it requests: it gave some up and requests as many again. The record in the runtime lists the
+// old ones, and only the state directory knows better. An agent without that runs the owner on
+// the old ones, which it requests, and so moves it.
 func (u *unplugged) gaveUp() bool {
 	cpus, away := u.granted()
 	return len(cpus) == 0 && len(away) > 0 && len(away) < u.dueOf(u.owner.pod)
 }
 
-// grew reports whether CPUs are kept for the owner, which has none now, that are online and that it got after it was created: on
-// version 1 those that came back are in no pod's reach. Its copy in the runtime has its pool's by now, so nothing but the state
-// directory reports them. An agent without that counts them as nobody's, and pools have them.
+// grew reports whether online CPUs are reserved for the owner, which has none now and got them
+// after its creation: in version 1 no pod can use CPUs that came back. Its copy in the runtime
+// has its pool's CPUs, so only the state directory knows them. An agent without that gives them
+// to pools.
 func (u *unplugged) grew() bool {
 	cpus, away := u.granted()
 	return len(cpus) == 0 && slices.ContainsFunc(away, func(id int) bool {
@@ -231,7 +232,8 @@ func (u *unplugged) grew() bool {
 	})
 }
 
-// granted returns the CPUs that the agent says the owner has, and those that are kept for it.
+// granted returns the CPUs that the agent reports for the owner, and those that are reserved
+// for it.
 func (u *unplugged) granted() (cpus, away []int) {
 	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
 		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
@@ -241,10 +243,10 @@ func (u *unplugged) granted() (cpus, away []int) {
 	return nil, nil
 }
 
-// onMeanwhile starts the agent again after all CPUs came back.
+// onMeanwhile restarts the agent after all CPUs came back.
 func (u *unplugged) onMeanwhile(saved bool) {
 	mo := u.mo
-	// Neither record nor kernel report a CPU that came back from one that was given up.
+	// Neither record nor kernel distinguish a CPU that came back from one that was given up.
 	u.excused = u.excused || !saved && len(u.offline) > 0
 	for _, id := range u.offline {
 		must(mo.kernel.SetOnline(id, true))
@@ -258,7 +260,7 @@ func (u *unplugged) onMeanwhile(saved bool) {
 	mo.unsaved = false
 }
 
-// found is the machine as an agent that is started finds it, some CPUs being offline.
+// found is the machine as a starting agent finds it, while some CPUs are offline.
 func found(offline []int) *topology.Machine {
 	var cpus []topology.CPU
 	for i := range 8 {
@@ -273,7 +275,7 @@ func found(offline []int) *topology.Machine {
 	return m
 }
 
-// resync is a runtime that was restarted: the agent is notified of everything again.
+// resync is a restarted runtime: the agent gets the whole list again.
 func (u *unplugged) resync() {
 	before := u.mo.cpusets()
 	u.mo.handle(u.mo.everything())
@@ -294,7 +296,7 @@ func (u *unplugged) recreate() {
 	u.created(u.due[p])
 }
 
-// created notes what the record of the owner's container has.
+// created notes the CPUs in the record of the owner's container.
 func (u *unplugged) created(cpus int) {
 	has, away := u.granted()
 	u.initial, u.initialCPUs = cpus, append(has, away...)
@@ -307,17 +309,18 @@ func (u *unplugged) resize(by int) {
 		return
 	}
 	u.due[p] = n
-	u.excused = u.excused || by > 0 && u.owns(u.owner) == "" // more are chosen beside those it has
+	u.excused = u.excused || by > 0 && u.owns(u.owner) == "" // more are chosen in addition to those it has
 	u.podQuota(max(n, n-by))
 	u.mo.update(u.owner, whole(n))
 	p.wants = whole(n)
 	if !u.kind.untold {
 		u.mo.updatePod(p, whole(n))
 	}
-	u.excused = u.excused || by > 0 && strings.Contains(u.said(u.owner), "it asks for") // there are not as many to choose from
+	u.excused = u.excused || by > 0 && strings.Contains(u.said(u.owner), "it asks for") // there are too few to choose from
 }
 
-// podQuota is what the kubelet does before a container gets a larger limit: that of its pod must hold it.
+// podQuota does what the kubelet does before a container gets a larger limit: it raises the
+// quota of the pod.
 func (u *unplugged) podQuota(cpus int) {
 	tree, dir := &cgroup.Tree{FS: u.mo.kernel, Version: u.mo.version}, path.Dir(u.owner.dir())
 	if quota, _, err := tree.ReadBandwidth(dir); err == nil && quota != "-1" && quota != "max" {
@@ -338,16 +341,16 @@ func (u *unplugged) another() {
 	u.mo.start(u.mo.create(u.mo.runPod("", "", ""), "a"))
 }
 
-// owns is what the agent says a container owns, "" for nothing.
+// owns returns what the agent reports as owned by a container; "" for nothing.
 func (u *unplugged) owns(c *modelCtr) string { return u.mo.ownedBy(c) }
 
-// said are the problems of a container that its CPUs have to do with.
+// said returns the problems of a container about its CPUs.
 func (u *unplugged) said(c *modelCtr) string {
 	told, _ := nodeview.Explain(u.mo.con, "default", c.pod.Name, c.Name)
 	var all []string
 	for _, t := range told {
 		for _, p := range t.Problems {
-			if t.ID == c.ID && !strings.Contains(p.Reason, "no pod spec does") { // of every pod whose sum is not told
+			if t.ID == c.ID && !strings.Contains(p.Reason, "no pod spec does") { // for every pod whose sum is not reported
 				all = append(all, p.String())
 			}
 		}
@@ -395,7 +398,8 @@ func (u *unplugged) check() {
 	u.checkOffline()
 }
 
-// checkPools checks that no pool counts on a CPU that is kept for its owner: on version 1 it may be online, and nobody can have it.
+// checkPools checks that no pool counts a CPU that is reserved for its owner. In version 1 the
+// CPU may be online, and no container can use it.
 func (u *unplugged) checkPools() {
 	now := nodeview.Status(u.mo.con).CPUs
 	for _, g := range now.Grants {
@@ -407,7 +411,7 @@ func (u *unplugged) checkPools() {
 	}
 }
 
-// dueOf is how many CPUs a pod is due. A scheduler's assignment is not resized.
+// dueOf returns how many CPUs a pod pays for. A scheduler's assignment is not resized.
 func (u *unplugged) dueOf(p *modelPod) int {
 	if u.kind.assigned != "" && p == u.owner.pod {
 		return u.kind.cpus
@@ -415,7 +419,7 @@ func (u *unplugged) dueOf(p *modelPod) int {
 	return u.due[p]
 }
 
-// checkOffline checks that nobody's list has a CPU that is offline.
+// checkOffline checks that no list has an offline CPU.
 func (u *unplugged) checkOffline() {
 	for _, c := range u.mo.live() {
 		text, _ := (&cgroup.Tree{FS: u.mo.kernel, Version: u.mo.version}).Read(c.dir(), lifecycle.CPUSetCPUs, "")
@@ -425,7 +429,7 @@ func (u *unplugged) checkOffline() {
 	}
 }
 
-// checkEnd checks what holds once all CPUs are online again.
+// checkEnd checks what holds when all CPUs are online again.
 func (u *unplugged) checkEnd() {
 	for _, c := range u.mo.live() {
 		due := u.dueOf(c.pod)

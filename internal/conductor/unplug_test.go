@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// deeds are what happens to a node with an owner, in every order. Each is one letter of a history.
-var deeds = []struct {
+// deeds are the actions of a history. Each is one letter.
+var actions = []struct {
 	letter byte
 	about  string
 	do     func(*unplugged)
@@ -30,17 +30,20 @@ var deeds = []struct {
 	{'n', "another owner, and one of the reclaimed pool, come", (*unplugged).another},
 }
 
-// TestUnplugged plays every history of CPUs that go and come among restarts, resizes and creations, on both cgroup versions and
-// for every kind of owner: a part of them in make test, all in make soak. After each step nobody has an owner's CPUs, nobody has
-// none, no CPU is kept from everybody, and an owner that has less than it is due is reported. In the end, with all CPUs online,
-// the outcome is that of the same history without CPUs that went.
-func TestUnplugged(t *testing.T) {
+// TestUnplugged plays histories of CPU hotplug combined with restarts, resizes and creations,
+// on both cgroup versions and for every kind of owner. A history is a sequence of letters, one
+// per action of deeds. make test plays a part of them, make soak all up to a length.
+//
+// After each step no other container has an owner's CPUs, no container has none, every CPU can
+// be used, and an owner with too few CPUs is reported. At the end, with all CPUs online, the
+// result is that of the same history without hotplug.
+func TestHotplugHistories(t *testing.T) {
 	t.Parallel()
 	length, stride := 4, 307
 	if os.Getenv("TRIMTAB_SOAK") != "" {
 		stride = 1
 	}
-	if n, err := strconv.Atoi(os.Getenv("TRIMTAB_STRIDE")); err == nil { // another part of the longer ones
+	if n, err := strconv.Atoi(os.Getenv("TRIMTAB_STRIDE")); err == nil { // a different part of the longer ones in each run
 		length, stride = 5, n
 	}
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
@@ -52,13 +55,13 @@ func TestUnplugged(t *testing.T) {
 					if i%stride != 0 {
 						continue
 					}
-					if h := history(i); telling(h) && (!kind.untold || v != cgroup.V1 || !refused(h)) {
+					if h := history(i); isDistinct(h) && (!kind.untold || v != cgroup.V1 || !refused(h)) {
 						tried++
-						if !playUnplugged(t, v, kind, h) {
+						if !playHotplugHistory(t, v, kind, h) {
 							failed++
 						}
 					}
-					if failed == mostFailed { // what fails first may not be all there is
+					if failed == mostFailed { // a failed subtest may hide others
 						break
 					}
 				}
@@ -68,48 +71,50 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
-// mostFailed is after how many histories that fail the others are not played.
+// mostFailed is the number of failed histories after which the test stops.
 const mostFailed = 5
 
-// histories is how many histories of up to some length there are.
+// histories returns the number of histories up to a length.
 func histories(length int) int {
 	n, all := 1, 0
 	for range length {
-		n *= len(deeds)
+		n *= len(actions)
 		all += n
 	}
 	return all
 }
 
-// history is the one of a number: the short ones first.
+// history returns the history with a number, the short ones first.
 func history(i int) string {
-	n, length := len(deeds), 1
-	for ; i >= n; n *= len(deeds) {
+	n, length := len(actions), 1
+	for ; i >= n; n *= len(actions) {
 		i -= n
 		length++
 	}
 	letters := make([]byte, length)
 	for at := range letters {
-		letters[at] = deeds[i%len(deeds)].letter
-		i /= len(deeds)
+		letters[at] = actions[i%len(actions)].letter
+		i /= len(actions)
 	}
 	return string(letters)
 }
 
-// telling reports whether a history has more to tell than a shorter one.
-func telling(h string) bool {
+// telling reports whether a history differs in effect from a shorter one.
+func isDistinct(h string) bool {
 	if strings.Contains(h, "oo") || strings.HasPrefix(h, "o") || strings.HasSuffix(h, "o") || strings.Contains(h, "kK") || strings.Contains(h, "KK") {
-		return false // in the end all are online anyway
+		return false // at the end all are online anyway
 	}
 	return strings.Count(h, "n") < 3
 }
 
-// refused reports whether the kernel of version 1 refuses a quota on the way: where nobody reports that a pod's sum grew, its
-// own quota is that of before once it owns nothing, and no container's may be above. That is told, and another matter.
+// refused reports whether the kernel of version 1 refuses a quota during the history. If no
+// runtime reports that a pod's sum grew, the pod keeps its old quota when it owns nothing, and
+// no container's quota may be larger. That is reported, and not tested here.
 func refused(h string) bool { return strings.Contains(h, "+") && strings.Contains(h, "K") }
 
-// playUnplugged plays one history, with copies that follow at once and with copies that do not, and reports whether all held.
-func playUnplugged(t *testing.T, v cgroup.Version, kind ownerKind, h string) bool {
+// playUnplugged plays one history, with copies that are updated at once and with copies that
+// are not, and reports whether all checks held.
+func playHotplugHistory(t *testing.T, v cgroup.Version, kind ownerKind, h string) bool {
 	t.Helper()
 	held := true
 	for _, follow := range []bool{false, true} {
@@ -124,8 +129,8 @@ func playUnplugged(t *testing.T, v cgroup.Version, kind ownerKind, h string) boo
 	return held
 }
 
-// TestUnpluggedFound plays what the enumeration once found, and one of TRIMTAB_HISTORY.
-func TestUnpluggedFound(t *testing.T) {
+// TestUnpluggedFound plays histories that once failed, and the one in TRIMTAB_HISTORY.
+func TestHotplugHistoriesFound(t *testing.T) {
 	t.Parallel()
 	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr", "kxkd", "-k+d", "kxKd", "-K+d", "+Kod", "kckd", "kcKd", "Kc+od", "-K+nx"}
 	if h := os.Getenv("TRIMTAB_HISTORY"); h != "" {
@@ -136,7 +141,7 @@ func TestUnpluggedFound(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", v, kind.name), func(t *testing.T) {
 				t.Parallel()
 				for _, h := range found {
-					playUnplugged(t, v, kind, h)
+					playHotplugHistory(t, v, kind, h)
 				}
 			})
 		}

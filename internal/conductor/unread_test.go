@@ -14,16 +14,16 @@ import (
 )
 
 // blurred are the pods and containers that a runtime lists and cannot describe.
-type blurred struct {
+type undescribed struct {
 	pods, ctrs map[string]bool
-	// parents: where an unread pod's cgroup is, is known from its containers.
+	// parents: an undescribed pod's cgroup is known from its containers.
 	parents bool
 }
 
-// blur takes from a Synchronize what a runtime does not say of those, as the
-// attachments report it: NRI reports all or nothing, a proxy's records are in the
-// runtime's list, and those of an attachment next to it are in the checkpoint alone.
-func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
+// blur removes from a Synchronize what a runtime does not say about them, as attachments report
+// it. NRI reports all or nothing; with a proxy the runtime's list has the records; with an
+// attachment beside the runtime only the checkpoint has them.
+func (b *undescribed) blur(mo *model) func(ev *lifecycle.Event) {
 	return func(ev *lifecycle.Event) {
 		for _, p := range ev.Pods {
 			if b.pods[p.ID] {
@@ -48,8 +48,8 @@ func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 	}
 }
 
-// reread reports what the runtime describes at last.
-func (b *blurred) reread(mo *model) {
+// reread reports what the runtime can describe again.
+func (b *undescribed) reread(mo *model) {
 	for _, p := range mo.pods {
 		if b.pods[p.ID] && !p.stopped {
 			mo.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&p.Pod)})
@@ -74,11 +74,10 @@ func (mo *model) owners() map[string]bool {
 	return out
 }
 
-// TestUnread plays random histories; then an agent starts at a runtime that cannot
-// describe some of what it lists. What those own is theirs nevertheless, nobody else
-// is given it by what comes meanwhile, all others are decided as ever, and when they
-// can be read nothing moves.
-func TestUnread(t *testing.T) {
+// TestUnread plays random histories. Then an agent starts at a runtime that cannot describe
+// some of its containers. These keep what they own, no later event gives it to others, all
+// others are decided as usual, and nothing moves when the runtime describes them again.
+func TestUndescribed(t *testing.T) {
 	t.Parallel()
 	both, v2 := []cgroup.Version{cgroup.V1, cgroup.V2}, []cgroup.Version{cgroup.V2}
 	for _, way := range []struct {
@@ -89,7 +88,7 @@ func TestUnread(t *testing.T) {
 		{"cri", both, func(mo *model) { mo.proxied = true }},
 		{"cri, originals", both, func(mo *model) { mo.proxied = true; mo.keep() }},
 		{"cri, checkpoint lost", both, func(mo *model) { mo.proxied, mo.unsaved, mo.unlisted = true, true, true }},
-		{"bypass", both, func(mo *model) { mo.from = outsider{} }},
+		{"bypass", both, func(mo *model) { mo.from = observing{} }},
 		{"cri, partitions", v2, func(mo *model) { mo.proxied, mo.journal = true, &memory{}; parted(mo) }},
 	} {
 		for _, pools := range []bool{false, true} {
@@ -119,7 +118,7 @@ func playUnread(t *testing.T, rt *rapid.T, v cgroup.Version, pools bool, how fun
 	for _, c := range mo.live() {
 		mo.start(c)
 	}
-	b := &blurred{pods: map[string]bool{}, ctrs: map[string]bool{}, parents: rapid.Bool().Draw(rt, "parents")}
+	b := &undescribed{pods: map[string]bool{}, ctrs: map[string]bool{}, parents: rapid.Bool().Draw(rt, "parents")}
 	mask := rapid.Uint64().Draw(rt, "unread")
 	for i, c := range mo.live() {
 		b.ctrs[c.ID] = mask>>(i%32)&1 == 1
@@ -127,12 +126,12 @@ func playUnread(t *testing.T, rt *rapid.T, v cgroup.Version, pools bool, how fun
 	}
 	mo.restart()
 	if len(mo.broken) > 0 {
-		return // other tests' to say
+		return // other tests check these
 	}
 	granted := mo.grants()
-	mo.blur = b.blur(mo)
+	mo.hideDescriptions = b.blur(mo)
 	mo.restart()
-	mo.blur = nil
+	mo.hideDescriptions = nil
 	for g := range granted {
 		if !mo.grants()[g] && mo.alive(g) {
 			mo.wrong("I4: %s was granted and is not when some cannot be read: %v", g, mo.grants())
@@ -164,14 +163,14 @@ func playUnread(t *testing.T, rt *rapid.T, v cgroup.Version, pools bool, how fun
 	}
 }
 
-var _ conductor.Carrier = outsider{}
+var _ conductor.Carrier = observing{}
 
-// TestCheckpointOneUnread: one entry of a checkpoint that cannot be read loses none of
-// the others.
-func TestCheckpointOneUnread(t *testing.T) {
+// TestCheckpointOneUnread: an entry of a checkpoint that cannot be read does not affect the
+// others.
+func TestCheckpointOneUnreadable(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V2, faults{})
-	mo.from = outsider{} // whose records only the checkpoint has
+	mo.from = observing{} // only the checkpoint has their records
 	for range 2 {
 		mo.start(mo.create(mo.runPod("LSR", []string{"2-3", "4-5"}[len(mo.pods)], ""), "a"))
 	}

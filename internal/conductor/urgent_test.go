@@ -9,10 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestOwnerWaitsForNoCrowd has a container with CPUs of its own come where many share. With a partition the answer
-// waits for three files, whatever the number of the others; theirs follow. Where the kernel refuses the partition,
-// or there is to be none, all are written before the answer.
-func TestOwnerWaitsForNoCrowd(t *testing.T) {
+// TestOwnerWaitsForNoCrowd creates an owner on a node with many shared containers. With a
+// partition the answer waits for three files, however many containers there are; their lists
+// are written afterwards. If the kernel refuses the partition, or there is none, all lists are
+// written before the answer.
+func TestOwnerAnswerIsUrgent(t *testing.T) {
 	t.Parallel()
 	const crowd = 20
 	for _, c := range []struct {

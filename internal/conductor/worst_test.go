@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/test/hostile"
 )
 
-// worstPods are so many of the pods that cost most to read, all over the list of them.
+// worstPods are n of the pods that cost most to read, evenly from their list.
 func worstPods(n int) []hostile.Pod {
 	all := hostile.Pods(lifecycle.MaxText)
 	var out []hostile.Pod
@@ -46,9 +46,9 @@ func crowd(t testing.TB, pods []hostile.Pod) *stage {
 	return s
 }
 
-// TestFiftyWorstPods: fifty pods of all that the API server accepts hold up nobody, at
-// their creation, when the runtime lists them and when the configuration changes, and
-// leave log, journal and status readable.
+// TestFiftyWorstPods: fifty of the largest pods that the API server accepts do not delay
+// others, at their creation, in the runtime's list, and at a new configuration. Log, journal
+// and status stay short.
 func TestFiftyWorstPods(t *testing.T) {
 	const n = 50
 	pods := worstPods(n)
@@ -70,7 +70,7 @@ func TestFiftyWorstPods(t *testing.T) {
 	}
 }
 
-// checkReadable bounds what fifty pods can have logged and shown.
+// checkReadable limits what fifty pods can have logged and shown.
 func checkReadable(t *testing.T, s *stage, problems int) {
 	t.Helper()
 	if lines := bytes.Count(s.said.Bytes(), []byte("msg=problem")); lines > problems || s.said.Len() > 1000*(problems+200) {
@@ -90,8 +90,8 @@ func checkReadable(t *testing.T, s *stage, problems int) {
 	}
 }
 
-// TestManyAnnotationsStay: tens of thousands of annotations are not copied, whatever they
-// cost to make a map of.
+// TestManyAnnotationsStay: tens of thousands of annotations are not copied, since making a map
+// of them is slow.
 func TestManyAnnotationsStay(t *testing.T) {
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Annotations: map[string]string{}}
 	for i := range 50_000 {
@@ -105,9 +105,9 @@ func TestManyAnnotationsStay(t *testing.T) {
 	}
 }
 
-// BenchmarkWorstPods is what one pod costs at its creation (sandbox, container, start), and
-// what fifty cost when they are listed and when the configuration changes, beside pods
-// that say nothing. least-ns is the shortest run, for each pod.
+// BenchmarkWorstPods measures one pod at its creation (sandbox, container, start), and fifty
+// pods in a list and at a new configuration, compared with pods without annotations. least-ns
+// is the shortest run, per pod.
 func BenchmarkWorstPods(b *testing.B) {
 	const n = 50
 	for name, pods := range map[string][]hostile.Pod{"silent": make([]hostile.Pod, n), "worst": worstPods(n)} {

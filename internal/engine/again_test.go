@@ -8,7 +8,7 @@ import (
 
 // TestAskedAgainAfterRestart: an owner of one CPU was refused six; the agent restarts, and
 // is given the pod as it was made, with seven. It asks for six once more, and has no seven.
-func TestAskedAgainAfterRestart(t *testing.T) {
+func TestRefusedResizeAfterRestart(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	s := NewState(m, p)
 	a := asking{name: "a", level: "LSR", milli: 7000}

@@ -123,7 +123,7 @@ func TestResizeBesideEnded(t *testing.T) {
 
 // TestCreatedAnewBesideOwner: a container that ran in a pool is created again beside the
 // owner, and has what its pod owns.
-func TestCreatedAnewBesideOwner(t *testing.T) {
+func TestCreatedAgainBesideOwner(t *testing.T) {
 	t.Run("with less", func(t *testing.T) {
 		b := newBesideOwner(t)
 		b.tell(lifecycle.StartContainer, "main", nil)
@@ -149,7 +149,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 
 // TestRefusedResizedAnew: a pod was refused, and resized to less; the agent restarts, and
 // is given the pod as it was made. Its container is created again, and has what it pays for.
-func TestRefusedResizedAnew(t *testing.T) {
+func TestRefusedThenResized(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	first, less := asking{milli: 4000}.resources(), asking{milli: 2000}.resources()
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 
 // TestTakenAndGivenBack takes an owner's CPUs by a configuration and gives them
 // back by the next, as a restart under that one would from the record.
-func TestTakenAndGivenBack(t *testing.T) {
+func TestOwnerAcrossConfigurations(t *testing.T) {
 	m := node(t)
 	for name, taking := range map[string]func(*Policy){
 		"hook off": func(p *Policy) { p.Place, p.Hooks = false, p.Hooks[1:] },

@@ -254,7 +254,7 @@ func TestStrictRefusal(t *testing.T) {
 
 // TestPodFollowsItsOwner: a pod whose sandbox was told of while another still had
 // the CPUs it was assigned has no quota of its own once its container owns them.
-func TestPodFollowsItsOwner(t *testing.T) {
+func TestPodQuotaFollowsOwner(t *testing.T) {
 	s := NewState(node(t), policy(node(t)))
 	pod := func(name string) *lifecycle.Pod {
 		return &lifecycle.Pod{

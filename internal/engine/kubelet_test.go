@@ -18,7 +18,7 @@ import (
 // nodes keeps them, where the kubelet decides: neither are those of its pool
 // decided for it, though the runtime's request tells none, nor those that a hook
 // server wants, and its pool is on one of them. What the API reported while the agent decides counts for nothing.
-func TestKubeletsMemory(t *testing.T) {
+func TestKubeletMemoryNodes(t *testing.T) {
 	m, err := describe.Parse("1s x 2n x 2c, 1GiB/node")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestKubeletsMemory(t *testing.T) {
 // TestKubeletsLaterWord: the kubelet gives a container CPUs of one that ended, and
 // the end is told after that. The container owns them from then on; while their
 // owner lives, or another owns them by its own right, it does not.
-func TestKubeletsLaterWord(t *testing.T) {
+func TestKubeletGrantsBeforeEnd(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 8c")
 	if err != nil {
 		t.Fatal(err)

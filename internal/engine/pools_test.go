@@ -305,7 +305,7 @@ func TestPodsOwnTogether(t *testing.T) {
 
 // TestRecoverIsLive: a state rebuilt from what containers' records say is the
 // state that was, whatever happened before.
-func TestRecoverIsLive(t *testing.T) {
+func TestRecoveredStateIsEqual(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	s := NewState(m, p)
 	var pods []*lifecycle.Pod
@@ -326,16 +326,16 @@ func TestRecoverIsLive(t *testing.T) {
 			do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: gone.pod()})
 		}
 	}
-	live := whereAll(s)
+	live := assignments(s)
 	n := NewState(m, p)
 	n.Commit(Decide(n, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: pods, Containers: ctrs}, Facts{Records: records}))
-	if diff := cmp.Diff(live, whereAll(n)); diff != "" {
+	if diff := cmp.Diff(live, assignments(n)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // whereAll lists where everybody sits.
-func whereAll(s *State) map[string]string {
+func assignments(s *State) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.Containers() {
 		c := s.Container(id)

@@ -10,18 +10,18 @@ import (
 )
 
 // grumbler is a hook that finds so many things wrong with each container and pod.
-type grumbler struct{ n int }
+type problemHook struct{ n int }
 
-func (grumbler) Info() hook.Info { return hook.Info{Name: "grumbler"} }
+func (problemHook) Info() hook.Info { return hook.Info{Name: "grumbler"} }
 
-func (g grumbler) Propose(in *hook.Input, out *hook.Output) {
+func (g problemHook) Propose(in *hook.Input, out *hook.Output) {
 	for i := range g.n {
 		out.Problems = append(out.Problems, lifecycle.Problem{Key: in.Container, Reason: fmt.Sprint(i), Refused: i == g.n-1, Warning: i < g.n-1})
 	}
 }
 
 // troubled is a node of a policy with the given hooks.
-func troubled(t *testing.T, p Policy) *State {
+func nodeWithHooks(t *testing.T, p Policy) *State {
 	t.Helper()
 	m := node(t)
 	p.Pools = policy(m).Pools
@@ -33,7 +33,7 @@ func troubled(t *testing.T, p Policy) *State {
 // follows.
 func TestProblemsOfOnePod(t *testing.T) {
 	for _, n := range []int{1, 3, 30} {
-		s := troubled(t, Policy{Placement: none.Policy{}, Hooks: []hook.Hook{grumbler{n}}})
+		s := nodeWithHooks(t, Policy{Placement: none.Policy{}, Hooks: []hook.Hook{problemHook{n}}})
 		pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 		ev := &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}}
@@ -75,8 +75,8 @@ func checkKept(t *testing.T, s *State, n int) {
 }
 
 // TestStrictSeesWhatIsNotKept: a container is refused for a problem that is not kept.
-func TestStrictSeesWhatIsNotKept(t *testing.T) {
-	s := troubled(t, Policy{Placement: none.Policy{}, Strict: true, Hooks: []hook.Hook{onlyContainers{grumbler{1}}}})
+func TestStrictCountsUnlistedProblems(t *testing.T) {
+	s := nodeWithHooks(t, Policy{Placement: none.Policy{}, Strict: true, Hooks: []hook.Hook{onlyContainers{problemHook{1}}}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 	for i := range 40 {
@@ -100,8 +100,8 @@ func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
 
 // TestManyValuesFromOutside: thousands of values of a hook server cost what they are,
 // and each thing is set once.
-func TestManyValuesFromOutside(t *testing.T) {
-	s := troubled(t, Policy{Placement: none.Policy{}})
+func TestManyHookServerValues(t *testing.T) {
+	s := nodeWithHooks(t, Policy{Placement: none.Policy{}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 	var o lifecycle.HookServerAnswer

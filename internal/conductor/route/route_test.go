@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// The values of the table: one the runtime stores, one in the kernel alone, one
-// that only a creation gives.
+// The values of the table: one that the runtime stores, one that only the kernel has, one that
+// only a creation sets.
 var (
 	cpus    = lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
 	rdt     = lifecycle.Value{Field: lifecycle.RDTSchemata, Text: "MB:0=50"}
