@@ -130,7 +130,7 @@ func playHotplugHistory(t *testing.T, v cgroup.Version, kind ownerKind, h string
 }
 
 // TestUnpluggedFound plays histories that once failed, and the one in TRIMTAB_HISTORY.
-func TestHotplugHistoriesFound(t *testing.T) {
+func TestHotplugFound(t *testing.T) {
 	t.Parallel()
 	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr", "kxkd", "-k+d", "kxKd", "-K+d", "+Kod", "kckd", "kcKd", "Kc+od", "-K+nx"}
 	if h := os.Getenv("TRIMTAB_HISTORY"); h != "" {
