@@ -39,15 +39,12 @@ const (
 
 // Fields of the messages of containers.proto, and of google.protobuf.Any and FieldMask.
 const (
-	requestID         protowire.Number = 1 // GetContainerRequest.id
+	firstField        protowire.Number = 1 // GetContainerRequest.id, Container.id, Any.type_url, FieldMask.paths
 	responseContainer protowire.Number = 1 // GetContainerResponse.container
 	requestContainer  protowire.Number = 1 // UpdateContainerRequest.container
 	requestMask       protowire.Number = 2 // UpdateContainerRequest.update_mask
-	containerID       protowire.Number = 1 // Container.id
 	containerSpec     protowire.Number = 5 // Container.spec
-	anyType           protowire.Number = 1
 	anyValue          protowire.Number = 2
-	maskPath          protowire.Number = 1
 )
 
 // errSpec is the error of an answer that is not as the API says.
@@ -85,12 +82,12 @@ type stored struct {
 }
 
 func (s *specStore) get(ctx context.Context, id string) (stored, error) {
-	resp, err := s.call(ctx, containersGet, text(requestID, id))
+	resp, err := s.call(ctx, containersGet, text(id))
 	if err != nil {
 		return stored{}, err
 	}
 	any := fieldIn(fieldIn(resp, responseContainer), containerSpec)
-	out := stored{kind: string(fieldIn(any, anyType)), text: fieldIn(any, anyValue)}
+	out := stored{kind: string(fieldIn(any, firstField)), text: fieldIn(any, anyValue)}
 	if len(out.text) == 0 {
 		return stored{}, errSpec
 	}
@@ -125,9 +122,9 @@ func (s *specStore) change(ctx context.Context, id string, change func(*specs.Sp
 	if err != nil {
 		return nil, fmt.Errorf("encode the changed spec of container %s: %w", id, err)
 	}
-	value := appendBytes(text(anyType, old.kind), anyValue, document)
-	c := appendBytes(text(containerID, id), containerSpec, value)
-	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, text(maskPath, "spec"))
+	value := appendBytes(text(old.kind), anyValue, document)
+	c := appendBytes(text(id), containerSpec, value)
+	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, text("spec"))
 	if _, err := s.call(ctx, containersUpdate, req); err != nil {
 		return nil, fmt.Errorf("write the spec of container %s: %w", id, err)
 	}
@@ -169,9 +166,9 @@ func overlaid(d, b, a any) any {
 	return dm
 }
 
-// text is a message with one field, a text.
-func text(n protowire.Number, v string) []byte {
-	return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), v)
+// text is a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
+func text(v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }
 
 func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
