@@ -105,7 +105,7 @@ func once(path string, make func(work string) error) error {
 	return os.Rename(work, path)
 }
 
-// unused is how long something stays in the cache that nobody asks for.
+// unused is how long an unused entry stays in the cache.
 const unused = 7 * 24 * time.Hour
 
 // prune removes what was not used for long: each change of a disk or of QEMU's arguments leaves some hundred megabytes

@@ -14,7 +14,7 @@ type Topology struct {
 	// Sockets, dies of a socket, cores of a die, threads of a core.
 	Sockets, Dies, Cores, Threads int
 	Nodes                         []Node
-	// Distances between different nodes; a pair that is not told has the kernel's 20.
+	// Distances between different nodes; other pairs have the kernel's default of 20.
 	Distances []Distance
 }
 

@@ -119,7 +119,7 @@ func (e entry) lay(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ext4 makes a file system image of a folder, without mounting anything. The file is as large as told but sparse.
+// ext4 makes a file system image of a folder, without mounting anything. The file has the given size and is sparse.
 func ext4(ctx context.Context, folder, image, size string) error {
 	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=1,root_owner=0:0",
 		"-d", folder, image, size)

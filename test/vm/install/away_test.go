@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// outage is how long the API server is stopped: five minutes in make soak. What is asked of the agent is the same.
+// outage is how long the API server is stopped: five minutes in make soak.
 func outage() time.Duration {
 	if os.Getenv("TRIMTAB_SOAK") != "" {
 		return 5 * time.Minute
@@ -68,7 +68,7 @@ func (c *cluster) configuredFrom(n *node, from string) {
 	})
 }
 
-// drain has the owner's node drained: its pods move, and the agent stays and gives nobody CPUs.
+// drain drains the owner's node: its pods move, the agent stays, and no CPU is owned there.
 func (c *cluster) drain() {
 	before := c.apart()
 	c.must("kubectl drain " + before.on.name + " --ignore-daemonsets --timeout=8m")

@@ -28,7 +28,7 @@ type node struct {
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
 
-// plugin is a CNI plugin for pods that talk to nobody: it names an address and makes no interface.
+// plugin is a CNI plugin for pods without network: it returns an address and makes no interface.
 const plugin = `#!/bin/sh
 cat >/dev/null
 case $CNI_COMMAND in

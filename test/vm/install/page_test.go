@@ -105,7 +105,7 @@ func (c *cluster) onNodes(script string) string {
 	return said.String()
 }
 
-// done fails for commands that nobody ran.
+// done fails the test for commands that were not run.
 func (p *page) done(t *testing.T) {
 	t.Helper()
 	for _, heading := range p.headings {

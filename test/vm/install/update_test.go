@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// update gives all nodes another version while pods come and go, and no running pod moves.
+// update installs another version on all nodes while pods start and end. No running pod moves.
 func (c *cluster) update() {
 	before := c.versions()
 	// Another version of the same code: Go records the tag of the build in the program. git is not asked.
@@ -59,7 +59,7 @@ func (c *cluster) shared() []pod {
 	return all
 }
 
-// load has pods come and go until the function returned says how many did. None owns CPUs, so nobody has to make room.
+// load starts and ends pods until the returned function stops it and returns their number. None of them owns CPUs.
 func (c *cluster) load() (stop func() int) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var all sync.WaitGroup
@@ -78,7 +78,7 @@ func (c *cluster) load() (stop func() int) {
 	return func() int { end(); return came }
 }
 
-// passing are two pods that come and go: one shares CPUs, the other asks for nothing.
+// passing has the two pods of load: one shares CPUs, the other has no request.
 const passing = `kubectl apply -f - <<'EOF'
 apiVersion: v1
 kind: Pod

@@ -1,4 +1,4 @@
-// Package kubelet is suite B0: the agent beside a real kubelet that has no API server and runs static pods. What the
-// kernel has is compared with what the pods were promised, after the kubelet was restarted and after it wrote its own
-// values, and beside its static CPU manager.
+// Package kubelet is suite B0: the agent with a real kubelet that has no API server and runs static pods. It compares
+// the kernel's values with the decided ones, after a restart of the kubelet, after the kubelet wrote its own values,
+// and with its static CPU manager.
 package kubelet

@@ -39,9 +39,9 @@ func rounds(t *testing.T, few int) int {
 	return n
 }
 
-// TestProxyKilled has the kubelet reach its runtime through the agent, by the defaults of both sides, and kills the agent
-// repeatedly while the kubelet makes pods and ends others, and another program calls the runtime without a pause. Every pod comes to run with what it was promised, nobody else ever runs on
-// the owner's CPUs, and what runs goes on.
+// TestProxyKilled connects the kubelet to its runtime through the agent, with default sockets. It kills the agent
+// repeatedly while the kubelet starts and ends pods, and another client calls the runtime in a loop. Every pod runs
+// with its values, no other container ever runs on the owner's CPUs, and running containers continue.
 func TestProxyKilled(t *testing.T) {
 	t.Parallel()
 	n := boot(t, map[string]any{"attach": "cri"}, map[string]any{"containerRuntimeEndpoint": "unix://" + proxySocket})
@@ -267,7 +267,7 @@ func (n *node) watch(cpus, id string, stay map[string]running) (stop func() stri
 	}
 }
 
-// isContainer asks the runtime: sandboxes have cgroups of the same form, and nobody narrows them.
+// isContainer asks the runtime, since sandboxes have cgroups of the same form, which are not narrowed.
 func (n *node) isContainer(ctx context.Context, id string) bool {
 	_, err := n.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	return err == nil

@@ -36,7 +36,7 @@ func show(t *testing.T, n *node) *browser {
 	return b
 }
 
-// TestPage: somebody opens the page, sees what the node is and that all is well, and asks by mouse and by keyboard.
+// TestPage: the page shows the node and its state, and explains CPUs and pods by mouse and keyboard.
 func TestPage(t *testing.T) {
 	n := newNode(t, shape)
 	n.start()
@@ -198,7 +198,7 @@ func TestReconnects(t *testing.T) {
 	b.until("document.body.classList.contains('old')", "false")
 }
 
-// TestRebinding: a name that somebody points at this address sees nothing, nor may another site's page ask.
+// TestRebinding: the page answers neither to foreign host names for this address, nor to requests of other sites.
 func TestRebinding(t *testing.T) {
 	n := newNode(t, "4c")
 	n.start()

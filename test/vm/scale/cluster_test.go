@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// crowd are the nodes of a cluster, and what everybody but the agents does with the API server.
+// crowd has the nodes of a cluster, and simulates all clients of the API server except the agents.
 type crowd struct {
 	b      testing.TB
 	plane  *controlplane.Plane

@@ -55,7 +55,7 @@ func (k *known) RunPodSandbox(_ context.Context, p *api.PodSandbox) error { //no
 	return nil
 }
 
-// told takes what a source tells.
+// told notes an update of a source.
 func (k *known) told(source string) func(podspec.Update) {
 	return func(u podspec.Update) {
 		for uid := range u.All {
