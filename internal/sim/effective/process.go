@@ -11,41 +11,51 @@ import (
 // and memory policy, and parameters and network devices of its namespaces.
 func process(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
-	if p := spec.Process; p != nil {
-		for _, r := range p.Rlimits { // of a type that occurs twice the last counts
-			out["rlimit "+r.Type] = fmt.Sprintf("%d:%d", r.Soft, r.Hard)
-		}
-		if p.IOPriority != nil {
-			out["io.priority"] = fmt.Sprintf("%s %d", p.IOPriority.Class, p.IOPriority.Priority)
-		}
-		if s := p.Scheduler; s != nil {
-			flags := make([]string, len(s.Flags))
-			for i, f := range s.Flags {
-				flags[i] = string(f)
-			}
-			out["scheduler"] = phrase(string(s.Policy), "nice", s.Nice, "priority", s.Priority, "flags", strings.Join(flags, ","),
-				"runtime", s.Runtime, "deadline", s.Deadline, "period", s.Period)
-		}
-	}
-	if l := spec.Linux; l != nil {
-		for name, text := range l.Sysctl {
-			out["sysctl "+name] = text
-		}
-		for host, d := range l.NetDevices {
-			out["net.device "+host] = d.Name
-		}
-		if m := l.MemoryPolicy; m != nil {
-			flags := make([]string, len(m.Flags))
-			for i, f := range m.Flags {
-				flags[i] = string(f)
-			}
-			out["memory.policy"] = phrase(string(m.Mode), "nodes", m.Nodes, "flags", strings.Join(flags, ","))
-		}
-	}
+	attributes(out, spec.Process)
+	namespaced(out, spec.Linux)
 	if len(out) == 0 {
 		return nil
 	}
 	return out
+}
+
+func attributes(out map[string]string, p *specs.Process) {
+	if p == nil {
+		return
+	}
+	for _, r := range p.Rlimits { // of a type that occurs twice the last counts
+		out["rlimit "+r.Type] = fmt.Sprintf("%d:%d", r.Soft, r.Hard)
+	}
+	if p.IOPriority != nil {
+		out["io.priority"] = fmt.Sprintf("%s %d", p.IOPriority.Class, p.IOPriority.Priority)
+	}
+	if s := p.Scheduler; s != nil {
+		out["scheduler"] = phrase(string(s.Policy), "nice", s.Nice, "priority", s.Priority, "flags", commas(s.Flags),
+			"runtime", s.Runtime, "deadline", s.Deadline, "period", s.Period)
+	}
+}
+
+func namespaced(out map[string]string, l *specs.Linux) {
+	if l == nil {
+		return
+	}
+	for name, text := range l.Sysctl {
+		out["sysctl "+name] = text
+	}
+	for host, d := range l.NetDevices {
+		out["net.device "+host] = d.Name
+	}
+	if m := l.MemoryPolicy; m != nil {
+		out["memory.policy"] = phrase(string(m.Mode), "nodes", m.Nodes, "flags", commas(m.Flags))
+	}
+}
+
+func commas[T ~string](list []T) string {
+	texts := make([]string, len(list))
+	for i, t := range list {
+		texts[i] = string(t)
+	}
+	return strings.Join(texts, ",")
 }
 
 // phrase is a word, and each name=value that is not 0 or empty.
