@@ -211,7 +211,7 @@ func TestSummary(t *testing.T) {
 		t.Error("ready without a runtime")
 	}
 	c.Attached(anything{}, refusing{})
-	if err := nodeview.Ready(c); err == nil || !strings.Contains(err.Error(), "taken over") {
+	if err := nodeview.Ready(c); err == nil || !strings.Contains(err.Error(), "not applied yet") {
 		t.Errorf("ready before a Synchronize: %v", err)
 	}
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize})
