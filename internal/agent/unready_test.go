@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,15 @@ func TestUnready(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
 		over := 0
+		var ready atomic.Bool
 		u := (&Agent{}).unready()
-		u.ready, u.hint = func() error { return why }, func() string { return "switch it on" }
+		u.ready = func() error {
+			if ready.Load() {
+				return nil
+			}
+			return why
+		}
+		u.hint = func() string { return "switch it on" }
 		u.warn = func(reason error, hint string) {
 			if !errors.Is(reason, why) || hint != "switch it on" {
 				t.Errorf("warned of %v, %q", reason, hint)
@@ -32,7 +40,7 @@ func TestUnready(t *testing.T) {
 		if len(at) != 3 || at[0] != 5*time.Second || at[1] != at[0]+5*time.Minute || at[2] != at[1]+5*time.Minute {
 			t.Errorf("warnings after %v", at)
 		}
-		why = nil
+		ready.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if over != 1 || len(at) != 3 {
