@@ -34,30 +34,41 @@ func selected(r config.Rule, known namespaces.Labels) []string {
 	return out
 }
 
-// selects reports whether a rule in force selects namespaces by label.
+// selects reports whether a rule in force selects namespaces by label, of
+// authorisation or of those in CEL.
 func (s *settings) selects() bool {
-	return slices.ContainsFunc(s.current().Authorisation, func(r config.Rule) bool { return r.NamespaceSelector != "" })
+	c := s.current()
+	return slices.ContainsFunc(c.Authorisation, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
 }
 
-// relabel applies the configuration again where labels of namespaces change a rule.
-func (s *settings) relabel(rules *intent.Rules) error {
+// byLabel is what the labels of namespaces decide.
+type byLabel struct {
+	authorisation intent.Rules
+	rules         namespaces.Labels // that rules in CEL read; nil if none does
+}
+
+// relabel applies the configuration again where labels of namespaces change it.
+func (s *settings) relabel(was *byLabel) error {
 	c := s.current()
-	now := rulesOf(c.Authorisation, s.node.namespaces.Labels())
-	if reflect.DeepEqual(now, *rules) {
+	now := byLabel{authorisation: rulesOf(c.Authorisation, s.node.namespaces.Labels())}
+	if readsNamespaces(c) {
+		now.rules = s.node.namespaces.Labels()
+	}
+	if reflect.DeepEqual(now, *was) {
 		return nil
 	}
 	err := s.apply(c)
 	if err == nil {
-		*rules = now
+		*was = now
 	}
 	return err
 }
 
 // namespaceLabels is the service that reads labels of namespaces.
 func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
-	var rules intent.Rules
+	var was byLabel
 	return &namespaces.Service{
 		Store: a.node.namespaces, Client: c, Wanted: a.settings.selects, Save: a.files.save(namespacesName),
-		Apply: func() error { return a.settings.relabel(&rules) },
+		Apply: func() error { return a.settings.relabel(&was) },
 	}
 }

@@ -20,8 +20,11 @@ import (
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	resctrl resctrl.FS       // nil if there is none
-	cookies coresched.Kernel // nil if no source has it
+	// deviceAt looks for one device of the node by its path; nil knows those of
+	// devices alone.
+	deviceAt func(path string) (lifecycle.Device, bool)
+	resctrl  resctrl.FS       // nil if there is none
+	cookies  coresched.Kernel // nil if no source has it
 	// namespaces knows the labels of namespaces; nil knows none.
 	namespaces *namespaces.Store
 	// makes: the agent makes directories of the host for containers; without it
@@ -31,8 +34,9 @@ type node struct {
 
 // nodeOf is a node by the given options.
 func nodeOf(o Options) node {
-	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths)}
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths)}
 	if o.Host != nil {
+		n.deviceAt = nil
 		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}
 	return n
@@ -78,6 +82,11 @@ func (n node) MakeShared(path string) error {
 // hostOf reads devices below the configured directories.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
+}
+
+// deviceOf looks for devices below the configured directory.
+func deviceOf(p config.Paths) func(string) (lifecycle.Device, bool) {
+	return func(path string) (lifecycle.Device, bool) { return sysfs.Device(os.DirFS(p.Dev), path) }
 }
 
 // probeDevice reports whether a device node of this name and a number exists.

@@ -74,6 +74,9 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	p.Pools.Hard = c.Pools.HardReserved
 	var err error
 	p.Hooks, err = c.Hooks.Hooks(n)
+	if err == nil {
+		err = addRules(&p, c, n, labels)
+	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
 	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil}
 	for _, h := range p.Hooks {

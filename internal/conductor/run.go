@@ -205,6 +205,7 @@ func (c *Conductor) decide(w *work) {
 	start := c.now()
 	w.done.Plan = engine.Decide(c.node.state, w.done.Event, w.facts)
 	w.done.Decided = c.now().Sub(start)
+	c.node.state.Count(w.done.Plan)
 	if w.done.Plan.Reject != "" {
 		w.record(entry, c.node.state)
 		w.err = &Rejection{Reason: w.done.Plan.Reject}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/rules"
 )
 
 //go:generate go run ../tools/keydocs
@@ -44,6 +45,9 @@ type Config struct {
 	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
 	// Hooks switches and tunes each hook.
 	Hooks hook.Options `json:"hooks"`
+	// Rules are conditions over pods and containers in CEL, and what is set where they
+	// hold, in order. docs/rules.md describes them.
+	Rules []rules.RuleOptions `json:"rules"`
 	// PodSpec says where the agent reads what the runtime does not report of pods.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
 	// Attach is how the agent learns of containers and gives them what was

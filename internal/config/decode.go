@@ -77,6 +77,9 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.lines[at] = item.Line
+		if e := out.Index(i); e.Kind() == reflect.Struct {
+			fill(e)
+		}
 		d.value(item, out.Index(i), at)
 	}
 	v.Set(out)

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+
+	"github.com/trimtab/trimtab/internal/rules"
 )
 
 // Key describes one key of the configuration file.
@@ -24,7 +26,7 @@ func (k Key) Section() bool { return k.Type == "section" }
 // Keys returns all keys in the order of the file's own shape.
 func Keys() []Key {
 	var keys []Key
-	rules := rules()
+	byPath := keyRules()
 	each(shape(), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
 		k := Key{Path: anyElement(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
 		if isSections(f.Type) {
@@ -32,7 +34,7 @@ func Keys() []Key {
 		}
 		if !k.Section() {
 			k.Default = asJSON(v.Interface())
-			r := rules[k.Path]
+			r := byPath[k.Path]
 			k.Values, k.Allowed = r.choices, r.allowed()
 		}
 		keys = append(keys, k)
@@ -44,6 +46,8 @@ func Keys() []Key {
 func shape() reflect.Value {
 	c := Default()
 	c.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
+	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
+	fill(reflect.ValueOf(&c.Rules[0].Set[0]).Elem())
 	return reflect.ValueOf(c)
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/rules"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -23,10 +25,10 @@ type rule struct {
 	min, max int                   // of an integer; no bound where both are 0
 }
 
-// rules returns the rule of every key that has one, by path. A key's rule is the
+// keyRules returns the rule of every key that has one, by path. A key's rule is the
 // tag check of its field: "one|two" for values, "1..10" for a range, else a name
 // of checks.
-func rules() map[string]rule {
+func keyRules() map[string]rule {
 	all, named := map[string]rule{}, checks()
 	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
@@ -52,6 +54,9 @@ func ruleOf(tag string, named map[string]rule) rule {
 	}
 	return rule{} // TestEveryKeyIsDescribed finds it
 }
+
+// maxRuleText is the longest text in a rule that is no expression, in bytes.
+const maxRuleText = 1024
 
 // checks are the rules that tags name.
 func checks() map[string]rule {
@@ -86,6 +91,14 @@ func checks() map[string]rule {
 		"ratio":               {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
 		"ways":                {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`},
 		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"},
+		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, means: "small letters, digits and -, at most 63"},
+		"expression":          {pattern: `[^\s]`, means: fmt.Sprintf("an expression in CEL, at most %d bytes", rules.MaxExpression), most: rules.MaxExpression},
+		"expression or empty": {pattern: `^[^\x00]*$`, means: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), most: rules.MaxExpression},
+		"rule fields":         {choices: rules.FieldNames()},
+		"mount options":       {choices: rules.MountOptions()},
+		"text":                {pattern: `^[^\x00]*$`, means: "any text", most: maxRuleText},
+		"message":             {pattern: `^[^\x00-\x1f]*$`, means: "a message of one line, or empty", most: maxRuleText},
+		"pool or empty":       {pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`, means: "a pool's name: letters, digits, and - _ . inside, or empty"},
 		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, means: "a variable's name, with =count or =list"},
 		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
 			means: `a limit and the highest number of it, e.g. "nofile=1048576"`},

@@ -21,7 +21,7 @@ func Schema() ([]byte, error) {
 	root.Description = "Configuration of the Trimtab node agent."
 	optional(root)
 	root.Required = []string{"apiVersion", "kind"}
-	rules := rules()
+	byPath := keyRules()
 	for _, k := range Keys() {
 		s := find(root, k.Path)
 		s.Description = k.About
@@ -29,7 +29,7 @@ func Schema() ([]byte, error) {
 			if !strings.Contains(k.Path, "[]") {
 				s.Default = json.RawMessage(k.Default)
 			}
-			rules[k.Path].constrain(s)
+			byPath[k.Path].constrain(s)
 		}
 	}
 	out, err := json.MarshalIndent(root, "", "  ")

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/rules"
 )
 
 func TestEveryKeyIsDescribed(t *testing.T) {
@@ -19,7 +21,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	if len(keys) < 30 {
 		t.Fatalf("only %d keys", len(keys))
 	}
-	rules := rules()
+	byPath := keyRules()
 	for _, k := range keys {
 		if k.About == "" {
 			t.Errorf("%s: its field has no comment; docs and schema would be mute", k.Path)
@@ -27,7 +29,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 		if strings.HasPrefix(k.Type, "unreadable") {
 			t.Errorf("%s: the decoder cannot read a key of this type: %s", k.Path, k.Type)
 		}
-		r, ok := rules[k.Path]
+		r, ok := byPath[k.Path]
 		if !ok && (k.Type == "string" || k.Type == "integer") {
 			t.Errorf("%s: any %s would be accepted; give it a tag check", k.Path, k.Type)
 		}
@@ -133,6 +135,10 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		{Kinds: []string{"assigned-cpus"}, Namespaces: []string{"*", "a-?"}, Decision: "cap", MostCPUs: 4},
 		{Kinds: []string{"*"}, Namespaces: []string{"kube-system"}, Decision: "allow"},
 	}
+	c.Rules = []rules.RuleOptions{{
+		Name: "r", Match: "pod.name == \"a\"\n  || true", Refuse: "",
+		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
+	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
 	out := string(Print(c))
 	for _, k := range Keys() {
 		name := k.Path[strings.LastIndexByte(k.Path, '.')+1:]

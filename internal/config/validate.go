@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/rules"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -47,9 +48,9 @@ func orEmpty(r rule) rule {
 // field paths; files and lines are known to Parse only.
 func Validate(c Config) []Problem {
 	var problems []Problem
-	rules := rules()
+	byPath := keyRules()
 	each(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
-		r, ok := rules[anyElement(path)]
+		r, ok := byPath[anyElement(path)]
 		if !ok {
 			return
 		}
@@ -78,8 +79,26 @@ func Validate(c Config) []Problem {
 	if c.NRIHost.Enabled && c.Attach != "cri" {
 		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, which plugins are served in front of: set attach: cri"})
 	}
+	problems = append(problems, checkRules(c, problems)...)
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
+}
+
+// checkRules returns what is wrong with rules whose keys are right each by itself:
+// known are the problems so far.
+func checkRules(c Config, known []Problem) []Problem {
+	if slices.ContainsFunc(known, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
+		return nil
+	}
+	set, wrong := rules.Compile(c.Rules)
+	var problems []Problem
+	for _, p := range wrong {
+		problems = append(problems, Problem{Path: "rules" + p.Path, What: p.Sentence()})
+	}
+	if wrong == nil && set.ReadsNamespaces() && !c.Cluster.Enabled {
+		problems = append(problems, Problem{Path: "rules", What: "pod.namespaceLabels needs the API server for the labels of namespaces: set cluster.enabled"})
+	}
+	return problems
 }
 
 // checkVariables returns what is wrong with variables that are right each by

@@ -29,13 +29,13 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.podEvent(ev)
 	}
 	if p.Reject != "" {
-		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
+		return &Plan{Reject: p.Reject, Matched: d.n.matches(), Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
 		d.regrant()
 		d.regroup()
 	}
-	p.GroupChanges = d.n.groupChanges()
+	p.GroupChanges, p.Matched = d.n.groupChanges(), d.n.matches()
 	slices.Sort(p.Changed)
 	slices.Sort(p.ChangedPods)
 	return p
@@ -218,6 +218,7 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 		np.Pod, np.bySpec = &reported, reported.Resources != nil
 	}
 	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
+	d.wish(np)
 	if np.Pod.Resources == nil && (np.Intent.CPUs.IsSet() || np.Intent.Class.V == intent.Dedicated) {
 		np.specProblems = append(np.specProblems, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
@@ -245,6 +246,7 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 		ID: reported.ID, Name: reported.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: reported.CgroupsPath,
 		Key:              placement.Key{PodUID: pod.Pod.UID, Container: reported.Name},
 		RecordFields:     lifecycle.RecordFields{Pristine: pristine(&reported.Resources)},
+		About:            aboutOf(reported),
 		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(reported)
@@ -354,7 +356,7 @@ func (d *draft) refuse() {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"
 		return
 	}
-	if !d.n.policy.Strict {
+	if d.plan.Reject = d.plan.Container.decided.refused; d.plan.Reject != "" || !d.n.policy.Strict {
 		return
 	}
 	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)

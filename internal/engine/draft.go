@@ -34,6 +34,9 @@ type view struct {
 	order      []string
 	// failed is the error of a hook that must not fail; "" for none.
 	failed string
+	// matched are the new pods and containers that the condition of a hook holds for,
+	// by hook and id; nil for none.
+	matched map[string]map[string]bool
 	// listed are the containers in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
 }
@@ -182,6 +185,11 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 		out.Values = out.applyExternal(out.Values)
 	}
 	run(true)
+	if c != nil {
+		if c.decided.refused = out.refused; out.refused != "" {
+			out.Problems = append(out.Problems, refusal(out.refusedBy, out.refused))
+		}
+	}
 	if c != nil && c.Undescribed.NoRequest {
 		// Memory protection of the pod must not wait until the runtime can describe this
 		// container.

@@ -24,7 +24,7 @@ func (o *output) input() *hook.Input {
 		}
 		return in
 	}
-	in.Container, in.Pristine = o.c.Name, &o.c.Pristine
+	in.Container, in.About, in.Pristine = o.c.Name, o.c.About, &o.c.Pristine
 	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.Assignment.Why
 	in.CPUs, in.Mems = o.n.cpuList(o.c.Assignment.CPUGroup), o.c.Mems
 	if o.c.Assignment.From == placement.ByKubelet {
@@ -64,6 +64,8 @@ type output struct {
 	p      *Pod
 	c      *Container
 	failed string
+	// refused is why a hook refuses the container, refusedBy the first that does.
+	refused, refusedBy string
 }
 
 // run asks one hook. A hook that panics proposes nothing, and the panic is reported.
@@ -80,6 +82,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 		}
 	}()
 	h.Propose(in, &o.Output)
+	o.condition(h)
 	proposed := o.Values[had:]
 	o.Values = o.Values[:had] // add writes only at positions that were read before
 	for _, v := range proposed {
@@ -88,6 +91,22 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	for i := trouble; i < len(o.Problems); i++ {
 		o.Problems[i].Hook = h.Info().Name
 	}
+}
+
+// condition notes what a hook with a condition said beside its proposals.
+func (o *output) condition(h hook.Hook) {
+	if !o.Matched && o.Failed == "" {
+		return
+	}
+	id, isNew := o.p.Pod.ID, o.n.base.pods[o.p.Pod.ID] == nil
+	if o.c != nil {
+		id, isNew = o.c.ID, o.n.base.containers[o.c.ID] == nil
+	}
+	o.n.judge(h, &o.Output, id, isNew)
+	if o.Refuse != "" && o.refused == "" {
+		o.refused, o.refusedBy = o.Refuse, h.Info().Name
+	}
+	o.Matched, o.Refuse, o.Failed = false, "", ""
 }
 
 // add keeps a value unless an earlier hook set the same field to another value.

@@ -60,7 +60,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	}
 	// Otherwise the spec counts only for CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
-	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !limitsChanged(old, n) {
+	if reflect.DeepEqual(n.Intent, old.Intent) && !d.n.specMatters(old.Spec, n.Spec) && !granted && !limitsChanged(old, n) {
 		return // hooks use nothing else of the spec for a container
 	}
 	for _, id := range d.n.base.byPod[pod.ID] {

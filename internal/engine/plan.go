@@ -64,6 +64,9 @@ type Plan struct {
 	// Reject is the policy's reason to refuse the request; "" if it does not. A plan that
 	// rejects changes nothing.
 	Reject string
+	// Matched is how many new pods and containers the conditions of hooks hold for, by
+	// hook; nil for none.
+	Matched map[string]int
 	// Container is the event's container after the decision; nil for pod events.
 	Container *Container
 	// Pod is the event's pod after the decision.

@@ -82,6 +82,8 @@ type Container struct {
 	Stamp          Stamp
 	Undescribed    Undescribed
 	ProblemSummary ProblemSummary
+	// About is what the runtime reported of it.
+	About hook.About
 	// RequestedDevices are the devices in the runtime's request.
 	RequestedDevices lifecycle.DeviceGrant
 
@@ -131,6 +133,8 @@ type decision struct {
 	narrowed bool
 	// distrust says which of its records are not ours, and that the runtime cannot describe it.
 	distrust []lifecycle.Problem
+	// refused is why a hook refuses the container; "" if none does.
+	refused string
 	// refusals are the hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
 }
@@ -186,6 +190,8 @@ type State struct {
 	listed int
 	layout *placement.Layout
 	ended  endedPods
+	// matched counts by hook what its condition held for. It is replaced, not changed.
+	matched map[string]uint64
 }
 
 // NewState returns the state of a node on which nothing runs.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -41,6 +42,7 @@ func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	}
 	if in == nil {
 		in = p.Serving.Read(pod, nil, p.Dialects)
+		p.wish(pod, nil, in, func(hook.Hook, *hook.Output) {})
 	}
 	return !in.CPUs.IsSet() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
 }

@@ -124,6 +124,20 @@ type Wisher interface {
 	Wish(in *Input, asked *intent.Pod, out *Output)
 }
 
+// SpecReader is a hook that goes by what a pod's spec says of its containers, so that
+// these are decided again when it becomes known.
+type SpecReader interface {
+	Hook
+	ReadsSpec() bool
+}
+
+// Conditional is a hook that counts where a condition of the administrator's holds.
+type Conditional interface {
+	Hook
+	// Condition is its text.
+	Condition() string
+}
+
 // lifetimeEvents are the events of a hook whose values stay as long as pods and containers
 // live.
 func lifetimeEvents() []lifecycle.Kind {

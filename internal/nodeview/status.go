@@ -28,6 +28,9 @@ func Status(of Source) api.Node {
 
 func (v *View) status() api.Node {
 	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached()}
+	for _, c := range v.State.Conditions() {
+		n.Rules = append(n.Rules, api.Rule{Name: c.Hook, Match: c.Condition, Matched: c.Matched})
+	}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		s := v.container(ctr)

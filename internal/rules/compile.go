@@ -40,6 +40,7 @@ type Set struct{ rules []*rule }
 // rule is a compiled rule.
 type rule struct {
 	name     string // as hooks are named
+	text     string // of match
 	match    *expression
 	pods     bool // match looks at the pod alone
 	settings []setting
@@ -108,7 +109,7 @@ func (c *compiler) problem(path, format string, args ...any) {
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (c *compiler) rule(o RuleOptions) *rule {
-	r := &rule{name: Prefix + o.Name, refuse: o.Refuse, required: o.Required, wish: c.wish(o)}
+	r := &rule{name: Prefix + o.Name, text: o.Match, refuse: o.Refuse, required: o.Required, wish: c.wish(o)}
 	if !namePattern.MatchString(o.Name) {
 		c.problem(".name", "is %q, want small letters, digits and -, at most 63", printable(o.Name))
 	}

@@ -68,6 +68,7 @@ func newLanguages() (languages, error) {
 type expression struct {
 	program    cel.Program
 	namespaces bool // it reads the labels of namespaces
+	spec       bool // it reads what the pod's spec says
 }
 
 // compile compiles an expression of a type.
@@ -97,13 +98,13 @@ func compile(env *cel.Env, text string, want *types.Type) (*expression, []fault)
 	if err != nil {
 		return nil, []fault{{Where{1, 1}, plain(err.Error())}}
 	}
-	return &expression{program: program, namespaces: readsNamespaces(tree.NativeRep())}, nil
+	return &expression{program: program, namespaces: reads(tree, "namespaceLabels"), spec: reads(tree, "kind", "cpu", "memoryRequest")}, nil
 }
 
-// readsNamespaces reports whether an expression reads labels of namespaces.
-func readsNamespaces(tree *ast.AST) bool {
-	read := ast.MatchDescendants(ast.NavigateAST(tree), func(e ast.NavigableExpr) bool {
-		return e.Kind() == ast.SelectKind && e.AsSelect().FieldName() == "namespaceLabels"
+// reads reports whether an expression reads a field of one of these names.
+func reads(tree *cel.Ast, names ...string) bool {
+	read := ast.MatchDescendants(ast.NavigateAST(tree.NativeRep()), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.SelectKind && slices.Contains(names, e.AsSelect().FieldName())
 	})
 	return len(read) > 0
 }

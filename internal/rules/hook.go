@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -48,18 +49,32 @@ func (s *Set) Required() []string {
 
 // ReadsNamespaces reports whether a rule reads labels of namespaces.
 func (s *Set) ReadsNamespaces() bool {
+	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.any(func(e *expression) bool { return e.namespaces }) })
+}
+
+// any reports whether an expression of the rule meets a condition.
+func (r *rule) any(meets func(*expression) bool) bool {
+	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.from != nil && meets(s.from) })
+}
+
+// Devices are the paths of the devices that rules hand over.
+func (s *Set) Devices() []string {
+	var paths []string
 	for _, r := range s.rules {
-		if r.match.namespaces {
-			return true
-		}
 		for _, set := range r.settings {
-			if set.from != nil && set.from.namespaces {
-				return true
+			if set.value.Field == lifecycle.DeviceNode {
+				paths = append(paths, set.value.Key)
 			}
 		}
 	}
-	return false
+	return paths
 }
+
+// Condition is the expression that the rule matches by.
+func (h *Hook) Condition() string { return h.rule.text }
+
+// ReadsSpec reports whether the rule goes by the pod's spec.
+func (h *Hook) ReadsSpec() bool { return h.rule.any(func(e *expression) bool { return e.spec }) }
 
 // Hook is one rule. It implements hook.Hook and hook.Wisher.
 type Hook struct {
@@ -134,29 +149,31 @@ func (h *Hook) matches(s *subject, out *hook.Output) bool {
 
 // failed reports an evaluation that failed.
 func (h *Hook) failed(part string, err error, then string, out *hook.Output) {
-	p := lifecycle.Problem{Key: h.rule.name, Value: part, Hook: h.rule.name, Reason: "the rule's " + part + " cannot be evaluated: " + err.Error(), Then: then, Warning: true}
-	out.Problems = append(out.Problems, p)
-	out.Failed = h.rule.name + ": " + p.Reason
+	out.Failed = h.rule.name + ": its " + part + " cannot be evaluated: " + err.Error()
+	out.Problems = append(out.Problems, h.problem(out.Failed, then))
 }
+
+// problem is something wrong with the rule, which is no fault of the pod's.
+func (h *Hook) problem(reason, then string) lifecycle.Problem {
+	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
+}
+
+const notSet = "it is not set"
 
 // set proposes one value.
 func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
 	now := *set
 	if wrong, err := now.evaluate(s); err != nil {
-		h.failed("valueExpression for "+now.value.Setting(), err, "it is not set", out)
+		h.failed("valueExpression for "+now.value.Setting(), err, notSet, out)
 		return
 	} else if wrong != "" {
-		out.Problems = append(out.Problems, lifecycle.Problem{
-			Key: h.rule.name, Hook: h.rule.name, Warning: true, Reason: "the rule's " + now.value.Setting() + " " + wrong, Then: "it is not set",
-		})
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+" "+wrong, notSet))
 		return
 	}
 	if now.value.Field == lifecycle.DeviceNode {
 		d, has := h.facts.Devices[now.value.Key]
 		if !has {
-			out.Problems = append(out.Problems, lifecycle.Problem{
-				Key: h.rule.name, Value: now.value.Key, Hook: h.rule.name, Warning: true, Reason: "this node has no such device", Then: "it is not set",
-			})
+			out.Problems = append(out.Problems, h.problem(h.rule.name+": this node has no device "+now.value.Key, notSet))
 			return
 		}
 		now.value.Device = &d
@@ -200,28 +217,26 @@ func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
 	}
 	out.Matched = true
 	if w.class != intent.None {
-		wished(h, &asked.Class, w.class, w.class.String(), out)
+		wished(h, &asked.Class, w.class, "class", out)
 		if asked.Class.Key == h.rule.name {
 			asked.Name = w.class.String()
 		}
 	}
 	if w.pool != "" {
-		wished(h, &asked.Pool, w.pool, w.pool, out)
+		wished(h, &asked.Pool, w.pool, "pool", out)
 	}
 	if w.numa != nil {
-		wished(h, &asked.NUMA, *w.numa, "", out)
+		wished(h, &asked.NUMA, *w.numa, "numa", out)
 	}
 }
 
 // wished sets one wish, unless an earlier rule has.
-func wished[T any](h *Hook, to *intent.Sourced[T], want T, text string, out *hook.Output) {
+func wished[T any](h *Hook, to *intent.Sourced[T], want T, what string, out *hook.Output) {
 	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
 		return
 	}
 	if IsRule(to.Key) {
-		out.Problems = append(out.Problems, lifecycle.Problem{
-			Key: h.rule.name, Value: text, Hook: h.rule.name, Warning: true, Reason: "disagrees with " + to.Key + ", an earlier rule, which wins",
-		})
+		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s disagrees with that of %s, an earlier rule", h.rule.name, what, to.Key), "the earlier one stands"))
 		return
 	}
 	*to = intent.Sourced[T]{V: want, Key: h.rule.name}

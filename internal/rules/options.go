@@ -44,9 +44,8 @@ type SettingOptions struct {
 	ValueExpression string `json:"valueExpression" check:"expression or empty"`
 	// Options are the options of a mount; none means "bind", "ro", "nosuid", "nodev".
 	Options []string `json:"options" check:"mount options"`
-	// Scope is whose value it is: "container", also where empty, or "pod" for kernel
-	// files of the pod.
-	Scope string `json:"scope" check:"|container|pod"`
+	// Scope is whose value it is: "container", or "pod" for kernel files of the pod.
+	Scope string `json:"scope" default:"container" check:"container|pod"`
 }
 
 // NUMAOptions bind a pod to NUMA nodes.

@@ -148,10 +148,10 @@ func TestFailures(t *testing.T) {
 		failed bool
 	}{
 		"a number that is none": {
-			RuleOptions{Match: `int(pod.labels["app"]) > 1`, Set: env(`"1"`)}, "the rule's match cannot be evaluated: type conversion error", true,
+			RuleOptions{Match: `int(pod.labels["app"]) > 1`, Set: env(`"1"`)}, "its match cannot be evaluated: type conversion error", true,
 		},
 		"a value by a label that is missing": {
-			RuleOptions{Match: "true", Set: env(`pod.labels["none"]`)}, "the rule's valueExpression for env X cannot be evaluated: no such key: none", true,
+			RuleOptions{Match: "true", Set: env(`pod.labels["none"]`)}, "its valueExpression for env X cannot be evaluated: no such key: none", true,
 		},
 		"a loop over a text of a megabyte": {
 			RuleOptions{Match: `pod.annotations["long"].matches("y+z")`, Set: env(`"1"`)}, "actual cost limit exceeded", true,
@@ -161,14 +161,14 @@ func TestFailures(t *testing.T) {
 		},
 		"a number out of range": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "cpu.shares", ValueExpression: "container.resources.memory"}}},
-			"the rule's cpu.shares is 536870912, want 2 to 262144", false,
+			"its cpu.shares is 536870912, want 2 to 262144", false,
 		},
 		"a mount of no path": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "mount", Key: "/a", ValueExpression: `"../" + pod.name`}}},
-			`the rule's mount /a is "../web-1", want an absolute path of the node`, false,
+			`its mount /a is "../web-1", want an absolute path of the node`, false,
 		},
 		"a device that is missing": {
-			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "device", Key: "/dev/none"}}}, "this node has no such device", false,
+			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "device", Key: "/dev/none"}}}, "this node has no device /dev/none", false,
 		},
 	} {
 		in, out := subjectOf(), &hook.Output{}
@@ -224,7 +224,7 @@ func TestWishes(t *testing.T) {
 	if diff := cmp.Diff(want, asked, cmp.AllowUnexported(), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "found" }, cmp.Ignore())); diff != "" {
 		t.Error(diff)
 	}
-	if len(out.Problems) != 1 || out.Problems[0].Key != "rules.other" || !strings.Contains(out.Problems[0].Reason, "rules.batch") {
+	if len(out.Problems) != 1 || out.Problems[0].Hook != "rules.other" || !strings.Contains(out.Problems[0].Reason, "rules.batch") {
 		t.Errorf("problems %v", out.Problems)
 	}
 }

@@ -28,11 +28,13 @@ type Node struct {
 	// Unsaved are state files that could not be written, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released: everything was given back, and nothing is decided.
-	Released    bool         `json:"released,omitempty"`
-	Attachments []Attached   `json:"attachments"`
-	CPUs        NodeCPUs     `json:"cpus"`
-	Hooks       []Hook       `json:"hooks,omitempty"`
-	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
+	Released    bool       `json:"released,omitempty"`
+	Attachments []Attached `json:"attachments"`
+	CPUs        NodeCPUs   `json:"cpus"`
+	Hooks       []Hook     `json:"hooks,omitempty"`
+	// Rules are those of the configuration, in the order in which they are asked.
+	Rules    []Rule       `json:"rules,omitempty"`
+	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
 	// Grants is the source of the devices that the kubelet assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
 	// KubeletCPUs says how it is known which CPUs the kubelet gave away; "" where
@@ -104,6 +106,14 @@ func (h Hook) Effective() string {
 		s += ": " + h.Finding.Why
 	}
 	return s
+}
+
+// Rule is a rule of the configuration, and how many pods and containers it has matched
+// since the agent started.
+type Rule struct {
+	Name    string `json:"name"`
+	Match   string `json:"match"`
+	Matched uint64 `json:"matched"`
 }
 
 // HookServers are the policies outside of Trimtab, in the order they are asked.

@@ -43,6 +43,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	alarms(head, n, o)
 	attachments(head, n, o)
 	contested(head, n.Contested, o)
+	rules(head, n.Rules, o)
 	hookServers(head, n.HookServers, o)
 	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
@@ -106,6 +107,19 @@ func contested(head io.Writer, files []api.Contested, o Options) {
 		if c.Left != "" {
 			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(term.Clean(c.Left)))
 		}
+	}
+}
+
+// rules writes how often each rule has matched. One that never has may be mistaken.
+func rules(head io.Writer, all []api.Rule, o Options) {
+	label := "rules"
+	for _, r := range all {
+		state := fmt.Sprintf("%s: matched %d", r.Name, r.Matched)
+		if r.Matched == 0 {
+			state = o.alarm(r.Name + ": has matched nothing since the agent started")
+		}
+		fmt.Fprintf(head, "%s\t%s\n", label, state)
+		label = ""
 	}
 }
 

@@ -126,3 +126,27 @@ func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 		FileMode: lifecycle.Some(uint32(info.Mode().Perm())),
 	}, true
 }
+
+// Device reads one device node by its path below /dev, from the file system usually
+// mounted there: a character or block device, and no link.
+func Device(dev fs.FS, path string) (lifecycle.Device, bool) {
+	name, below := strings.CutPrefix(path, "/dev/")
+	if !below || !fs.ValidPath(name) {
+		return lifecycle.Device{}, false
+	}
+	if d, ok := charDevice(dev, name); ok {
+		return d, true
+	}
+	info, err := fs.Lstat(dev, name)
+	if err != nil || info.Mode().Type() != fs.ModeDevice {
+		return lifecycle.Device{}, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return lifecycle.Device{}, false
+	}
+	return lifecycle.Device{
+		Path: path, Type: "b", Major: int64(unix.Major(stat.Rdev)), Minor: int64(unix.Minor(stat.Rdev)),
+		FileMode: lifecycle.Some(uint32(info.Mode().Perm())),
+	}, true
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// This file has what hooks with a condition need beyond proposing values: they
+// change what a pod asks for, refuse containers, and are counted.
+
+// wish lets hooks change what a pod asks for. It reports what went wrong, and calls
+// ask for each hook that had a say.
+func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
+	for _, h := range p.Hooks {
+		if w, ok := h.(hook.Wisher); ok {
+			var out hook.Output
+			w.Wish(&hook.Input{Pod: pod, Spec: spec, Intent: asked}, asked, &out)
+			ask(h, &out)
+		}
+	}
+}
+
+// wish completes what a pod asks for by what hooks say of it.
+func (d *draft) wish(np *Pod) {
+	d.n.policy.wish(np.Pod, np.Spec, np.Intent, func(h hook.Hook, out *hook.Output) {
+		np.specProblems = append(np.specProblems, out.Problems...)
+		d.n.judge(h, out, np.Pod.ID, d.n.base.pods[np.Pod.ID] == nil)
+	})
+}
+
+// judge notes whether a hook's condition holds, and whether a hook failed that must
+// not fail.
+func (n *view) judge(h hook.Hook, out *hook.Output, id string, isNew bool) {
+	if out.Failed != "" && n.policy.Fatal[h.Info().Name] && n.failed == "" {
+		n.failed = out.Failed
+	}
+	if !out.Matched || !isNew {
+		return
+	}
+	if n.matched == nil {
+		n.matched = map[string]map[string]bool{}
+	}
+	name := h.Info().Name
+	if n.matched[name] == nil {
+		n.matched[name] = map[string]bool{}
+	}
+	n.matched[name][id] = true
+}
+
+// matches are how many new pods and containers each condition holds for; nil for
+// none.
+func (n *view) matches() map[string]int {
+	if n.matched == nil {
+		return nil
+	}
+	counts := make(map[string]int, len(n.matched))
+	for name, ids := range n.matched {
+		counts[name] = len(ids)
+	}
+	return counts
+}
+
+// Count notes which conditions of hooks held in a decision, whether it refused or
+// not. It is called once for each decision.
+func (s *State) Count(p *Plan) {
+	if len(p.Matched) == 0 {
+		return
+	}
+	counts := maps.Clone(s.matched)
+	if counts == nil {
+		counts = make(map[string]uint64, len(p.Matched))
+	}
+	for name, n := range p.Matched {
+		counts[name] += uint64(n) //nolint:gosec // a count
+	}
+	s.matched = counts
+}
+
+// Condition is a hook with a condition, and how many pods and containers it has held
+// for since the start.
+type Condition struct {
+	Hook, Condition string
+	Matched         uint64
+}
+
+// Conditions lists the hooks with conditions in the order in which they are asked.
+func (s *State) Conditions() []Condition {
+	var all []Condition
+	for _, h := range s.Policy.Hooks {
+		if c, ok := h.(hook.Conditional); ok {
+			name := h.Info().Name
+			all = append(all, Condition{name, c.Condition(), s.matched[name]})
+		}
+	}
+	return all
+}
+
+// refusal makes of a hook's no the problem of a container that exists already.
+func refusal(h, why string) lifecycle.Problem {
+	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "it exists already and stays"}
+}
+
+// aboutOf is what policies may know of a container. The record in its annotations is
+// the agent's, and left out.
+func aboutOf(c *lifecycle.Container) hook.About {
+	a := hook.About{Labels: c.Labels, Annotations: c.Annotations}
+	if c.Image != nil {
+		a.Image = c.Image.Name
+	}
+	if _, has := a.Annotations[intent.RecordKey]; has {
+		a.Annotations = maps.Clone(a.Annotations)
+		delete(a.Annotations, intent.RecordKey)
+	}
+	return a
+}
+
+// specMatters reports whether a spec that became known changes what hooks go by.
+func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
+	reads := func(h hook.Hook) bool {
+		r, ok := h.(hook.SpecReader)
+		return ok && r.ReadsSpec()
+	}
+	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(amounts(old), amounts(now))
+}
+
+// amounts are the parts of a spec that conditions may look at.
+func amounts(s *lifecycle.PodSpec) (all []any) {
+	if s != nil {
+		all = append(all, s.Containers, s.Requests)
+	}
+	return all
+}
