@@ -217,7 +217,7 @@ func TestLeanBinary(t *testing.T) {
 // nothing of the plugin.
 func TestLeanPlugin(t *testing.T) {
 	ours := []string{"cmd/kubectl-trimtab", "internal/cli", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/kube/configmaps",
-		"internal/lifecycle", "internal/placement", "internal/report/term", "internal/sleep", "internal/topology"}
+		"internal/lifecycle", "internal/placement", "internal/report/term", "internal/rules", "internal/sleep", "internal/topology"}
 	for _, p := range list(t, "./cmd/kubectl-trimtab") {
 		for _, d := range p.Deps {
 			if to, is := strings.CutPrefix(d, module); is && !slices.Contains(ours, to) {

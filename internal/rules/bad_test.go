@@ -64,7 +64,7 @@ func TestBadRules(t *testing.T) {
 		{"no setting", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "unified", Key: "cgroup.kill", Value: "1"}}}, `is "cgroup.kill", which is no setting of a container`},
 		{"the node's", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "unified", Key: "cpuset.cpus.partition", Value: "root"}}}, `which is decided for the whole node`},
 		{"our annotation", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "annotation", Key: "trimtab.io/record", Value: "1"}}}, `is an annotation of the agent's own`},
-		{"no number", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu.shares", Value: "2k"}}}, `rules[0].set[0].value: is "2k", want shares`},
+		{"no number", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu.shares", Value: "2k"}}}, `rules[0].set[0].value: is "2k", want a number in quotes: shares`},
 		{"a number out of range", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "oom.score", Value: "2000"}}}, `rules[0].set[0].value: is 2000, want -1000 to 1000`},
 		{"a text from a number", RuleOptions{Name: "r", Match: "true", Set: env(`container.resources.cpu`)}, `rules[0].set[0].valueExpression: line 1, column 1: is of type int, want string`},
 		{"both", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "env", Key: "A", Value: "1", ValueExpression: `"1"`}}}, `rules[0].set[0].valueExpression: stands in place of value`},

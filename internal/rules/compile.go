@@ -240,7 +240,7 @@ func (c *compiler) value(path string, s *setting, o SettingOptions, env *cel.Env
 	case f.Numeric():
 		n, err := strconv.ParseInt(o.Value, 10, 64)
 		if err != nil {
-			c.problem(path+".value", "is %q, want %s in quotes", printable(o.Value), f.Info().Unit)
+			c.problem(path+".value", "is %q, want a number in quotes: %s", printable(o.Value), f.Info().Unit)
 			return
 		}
 		if wrong := s.number(n); wrong != "" {
