@@ -49,7 +49,7 @@ func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 		s.Commit(plan)
 		for _, id := range s.Containers() {
 			c := s.Container(id)
-			all = append(all, id, s.Values(c), s.Problems(c), c.Seat, c.Kept)
+			all = append(all, id, s.Values(c), s.Problems(c), c.Assignment, c.RecordFields)
 		}
 		for _, id := range s.Pods() {
 			pod := s.Pod(id)
