@@ -64,7 +64,7 @@ func TestStartedWithoutAgent(t *testing.T) {
 	for _, v := range a.one("shop", "db").Values {
 		switch {
 		case strings.Contains(v.Field, "NVIDIA_VISIBLE_DEVICES"):
-			reported = !v.Applied && strings.Contains(v.Note, "created anew") && v.Why.Hook == "gpu" && v.Why.Source == devices
+			reported = !v.Applied && strings.Contains(v.Note, "created again") && v.Why.Hook == "gpu" && v.Why.Source == devices
 		case !v.Applied || v.Channel != "kernel":
 			t.Errorf("explain says %+v", v)
 		}
@@ -72,7 +72,7 @@ func TestStartedWithoutAgent(t *testing.T) {
 	if !reported {
 		t.Errorf("explain does not say why the GPU is not there: %+v", a.one("shop", "db").Values)
 	}
-	if out, err := a.cli("explain", "shop/db"); err != nil || !strings.Contains(out, "NO") || !strings.Contains(out, "created anew") {
+	if out, err := a.cli("explain", "shop/db"); err != nil || !strings.Contains(out, "NO") || !strings.Contains(out, "created again") {
 		t.Errorf("explain (%v):\n%s", err, out)
 	}
 	// Adopted values survive a restart.

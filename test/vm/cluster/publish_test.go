@@ -21,7 +21,7 @@ import (
 )
 
 // quick has short intervals, so that tests are fast.
-var quick = publish.Pace{Spread: time.Millisecond, Rest: 10 * time.Millisecond, Again: 300 * time.Millisecond, Retry: 20 * time.Millisecond}
+var quick = publish.Pace{Spread: time.Millisecond, MinInterval: 10 * time.Millisecond, CheckInterval: 300 * time.Millisecond, Retry: 20 * time.Millisecond}
 
 // reporter publishes a report of a node with one NUMA node, whose free CPUs a test changes.
 type reporter struct {

@@ -263,8 +263,8 @@ func (n *node) unmet(name string, w want) (running, error) {
 	if w.class != "" && told[0].Class != w.class {
 		notes = append(notes, fmt.Sprintf("class is %s, wanted %s", told[0].Class, w.class))
 	}
-	if w.seat != "" && told[0].CPUGroup != w.seat {
-		notes = append(notes, fmt.Sprintf("seat is %s, wanted %s", told[0].CPUGroup, w.seat))
+	if w.seat != "" && told[0].Seat != w.seat {
+		notes = append(notes, fmt.Sprintf("seat is %s, wanted %s", told[0].Seat, w.seat))
 	}
 	for _, f := range told[0].Facts {
 		if f.Fact == "QoS" && w.source != "" && f.From != w.source {

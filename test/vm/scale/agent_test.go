@@ -176,7 +176,8 @@ func (a *agent) take(s layers.Seen) {
 		a.refused.Store(&text)
 	}
 	if text := a.refused.Load(); text != nil && (before == nil || *before != *text) {
-		about := events.About{Kind: "ConfigMap", Namespace: objects.Namespace, Name: "trimtab-cluster", UID: a.layers.UID(objects.Namespace + "/trimtab-cluster")}
+		about := events.About{Kind: "ConfigMap", Namespace: objects.Namespace, Name: "trimtab-cluster"}
+		about.UID, about.Version = a.layers.Identity(objects.Namespace + "/trimtab-cluster")
 		a.recorder.Warn(about, events.ConfigurationRefused, *text)
 	}
 	t := &taken{at: now}

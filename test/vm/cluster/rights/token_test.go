@@ -174,6 +174,6 @@ func everything(client *kube.Client, text string) []kube.Service {
 		Make: func() (map[string]string, map[string]any) {
 			return nil, map[string]any{"status": map[string]any{"nodeMetric": map[string]any{"text": text}}}
 		},
-	}, publish.Pace{Spread: time.Millisecond, Rest: time.Millisecond, Again: time.Second, Retry: 20 * time.Millisecond})
+	}, publish.Pace{Spread: time.Millisecond, MinInterval: time.Millisecond, CheckInterval: time.Second, Retry: 20 * time.Millisecond})
 	return []kube.Service{to, keeps, report}
 }
