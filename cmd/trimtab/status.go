@@ -108,12 +108,13 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 	_, live := terminal(w)
 	for {
 		n, err := c.Status(ctx)
-		switch {
-		case err != nil && f.watch && ctx.Err() != nil:
-			return nil // it was interrupted
-		case err != nil:
+		if f.watch && ctx.Err() != nil {
+			return nil //nolint:nilerr // it was interrupted
+		}
+		if err != nil {
 			return err
-		case f.svg != "":
+		}
+		if f.svg != "" {
 			return picture(f.svg, n)
 		}
 		if f.watch && live {

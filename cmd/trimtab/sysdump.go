@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -73,14 +74,18 @@ type part struct {
 	err  error
 }
 
+// nodeFiles say what the node is.
+var nodeFiles = []string{
+	"/proc/version", "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
+	"/sys/devices/system/node/online", "/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpuset.cpus.effective",
+}
+
 // sysdumpParts gathers the parts. One that fails keeps no other from being gathered.
 func sysdumpParts(ctx context.Context, socket, configFlag string) []part {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	file, _ := usualConfig()
-	if configFlag != "" {
-		file = configFlag
-	}
+	usual, _ := usualConfig()
+	file := cmp.Or(configFlag, usual)
 	var node api.Node
 	var metricsAt string
 	var parts []part
@@ -131,10 +136,7 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []part {
 			HostRoot: "/", ConfigFile: file, KubeletRoot: "/var/lib/kubelet", Ask: askStatus, Specs: agent.AskSpecs, Grants: agent.AskGrants,
 		}), nil
 	})
-	for _, path := range []string{
-		"/proc/version", "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
-		"/sys/devices/system/node/online", "/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpuset.cpus.effective",
-	} {
+	for _, path := range nodeFiles {
 		add("node"+path, func() (any, error) { return os.ReadFile(path) })
 	}
 	add("node/cgroup-mounts.txt", cgroupMounts)

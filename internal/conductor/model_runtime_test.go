@@ -112,12 +112,12 @@ func (mo *model) apply(c *modelCtr, values []lifecycle.Value) {
 			c.Resources.Unified = map[string]string{v.Key: v.Text}
 		case lifecycle.Env:
 			c.Env = append(c.Env, v.Key+"="+v.Text)
-		default:
-			c.created = append(c.created, v.Setting()+" "+v.String())
 		case lifecycle.Annotation:
 			if !mo.faults.loseRecord && !mo.faults.forgetAsked {
 				c.Annotations = map[string]string{v.Key: v.Text}
 			}
+		default:
+			c.created = append(c.created, v.Setting()+" "+v.String())
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Contai
 func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	now, err := settings(c)
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // no container fails for being looked at
+		return nil, nil, nil // no container fails for being looked at
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

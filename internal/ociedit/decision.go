@@ -172,16 +172,27 @@ func (d *Decision) Check() error {
 			return fmt.Errorf("mounts: destination %q is no absolute path", m.Destination)
 		}
 	}
-	for _, dev := range d.Devices {
-		if !strings.HasPrefix(dev.Path, "/") || !dev.Remove && !slices.Contains([]string{"b", "c", "u", "p"}, dev.Type) {
-			return fmt.Errorf("devices: %q of type %q is no device", dev.Path, dev.Type)
-		}
+	if err := d.checkDevices(); err != nil {
+		return err
 	}
 	for _, r := range d.Rlimits {
 		if !strings.HasPrefix(r.Type, "RLIMIT_") || r.Soft > r.Hard {
 			return fmt.Errorf("rlimits: %s with soft %d and hard %d is no limit", r.Type, r.Soft, r.Hard)
 		}
 	}
+	return d.checkHooks()
+}
+
+func (d *Decision) checkDevices() error {
+	for _, dev := range d.Devices {
+		if !strings.HasPrefix(dev.Path, "/") || !dev.Remove && !slices.Contains([]string{"b", "c", "u", "p"}, dev.Type) {
+			return fmt.Errorf("devices: %q of type %q is no device", dev.Path, dev.Type)
+		}
+	}
+	return nil
+}
+
+func (d *Decision) checkHooks() error {
 	for moment, hooks := range d.Hooks {
 		for _, h := range hooks {
 			if !slices.Contains(moments, moment) || !strings.HasPrefix(h.Path, "/") {

@@ -103,7 +103,7 @@ func steps() (all []lifecycle.Event) {
 	return all
 }
 
-func same(t *testing.T) Options {
+func same() Options {
 	return Options{Policy: func(_ *Node, m *topology.Machine) (engine.Policy, error) { return policy(m), nil }}
 }
 
@@ -111,7 +111,7 @@ func same(t *testing.T) Options {
 // under another policy it names what differs.
 func TestReplaySame(t *testing.T) {
 	text := record(t, Header{Version: "v1"}, steps())
-	got, err := Replay(bytes.NewReader(text), same(t))
+	got, err := Replay(bytes.NewReader(text), same())
 	if err != nil || !got.Same() || got.Events != 12 || got.Version != "v1" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -233,11 +233,11 @@ func TestReplayRefuses(t *testing.T) {
 		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node"},
 		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure without"},
 	} {
-		if _, err := Replay(strings.NewReader(c.text), same(t)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Replay(strings.NewReader(c.text), same()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	if got, err := Replay(strings.NewReader(good[:len(good)-9]), same(t)); err != nil || got.Events != 11 {
+	if got, err := Replay(strings.NewReader(good[:len(good)-9]), same()); err != nil || got.Events != 11 {
 		t.Errorf("a cut recording: %+v, %v", got, err)
 	}
 	failing := Options{Policy: func(*Node, *topology.Machine) (engine.Policy, error) { return engine.Policy{}, errors.New("no policy") }}
@@ -277,6 +277,6 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"trimtab.io/v1alpha1","kind":"Recording","node":{"machine":{"cpus":[{"id":0}]}},"state":{}}` + "\n" + `{"kind":"Event","event":{"kind":"RunPodSandbox","pod":{"id":"a"}},"decision":{}}` + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer clock.Watch(t, len(text))()
-		_, _ = Replay(bytes.NewReader(text), same(nil))
+		_, _ = Replay(bytes.NewReader(text), same())
 	})
 }

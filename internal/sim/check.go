@@ -255,6 +255,16 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 		}
 	}
 	compareDevices(want, got, note)
+	compareClasses(want, got, note)
+	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
+		if v := got.Mounts[dest]; v != want.Mounts[dest] {
+			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
+		}
+	}
+}
+
+// compareClasses compares classes and groups of cache, disks and cores.
+func compareClasses(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.Cookie != nil && got.Cookie != *want.Cookie {
 		note("cookie is %d, wanted %d", got.Cookie, *want.Cookie)
 	}
@@ -266,11 +276,6 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	}
 	if want.BlockIOClass != nil && got.BlockIO != *want.BlockIOClass {
 		note("block I/O class is %q, wanted %q", got.BlockIO, *want.BlockIOClass)
-	}
-	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
-		if v := got.Mounts[dest]; v != want.Mounts[dest] {
-			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
-		}
 	}
 }
 

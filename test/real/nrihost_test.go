@@ -41,10 +41,12 @@ var nriSides = []struct {
 	start func(t *testing.T) (*real.Containerd, string)
 }{
 	{"containerd", func(t *testing.T) (*real.Containerd, string) {
+		t.Helper()
 		c := real.Start(t)
 		return c, c.NRISocket()
 	}},
 	{"host", func(t *testing.T) (*real.Containerd, string) {
+		t.Helper()
 		c := real.Start(t, real.WithoutNRI())
 		_, socket := startHost(t, c, "")
 		return c, socket

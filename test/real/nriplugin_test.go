@@ -34,6 +34,7 @@ type plugin struct {
 }
 
 func newPlugin(t testing.TB) *plugin {
+	t.Helper()
 	return &plugin{t: t, synced: make(chan struct{}), pods: map[string]*api.PodSandbox{}, ctrs: map[string]*api.Container{}}
 }
 

@@ -310,13 +310,13 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 	case err != nil:
 		next, wakes = p.failed("write", err)
 	default:
-		next, wakes = p.applied(object, live, wish)
+		next, wakes = p.applied(object, live, wish), true
 	}
 	return next, wakes, false
 }
 
 // applied stores the object that the server returned.
-func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string) (next time.Duration, wakes bool) {
+func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string) (next time.Duration) {
 	want := p.part(object)
 	ours := part(live, want)
 	p.keep(wish, ours, live)
@@ -324,10 +324,10 @@ func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lost
 	if lacks := missing(ours, want.Object); lacks != "" {
 		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
-		return p.pace.CheckInterval, true
+		return p.pace.CheckInterval
 	}
 	p.tellDone(state)
-	return p.pace.CheckInterval, true
+	return p.pace.CheckInterval
 }
 
 // write applies an object, and its status if that is a subresource. In an existing object

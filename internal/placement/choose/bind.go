@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// NodeSetRequest asks for NUMA nodes that have some number of CPUs.
+// BindWant asks for NUMA nodes that have some number of CPUs.
 type BindWant struct {
 	// N is the number of CPUs that must fit; From are the CPUs that may be taken.
 	N    int
@@ -42,7 +42,7 @@ type BindWant struct {
 	NearName string
 }
 
-// NodeSetError refuses a NodeSetRequest.
+// BindError refuses a BindWant.
 type BindError struct {
 	Want    BindWant
 	Nodes   int // candidate nodes
@@ -69,8 +69,8 @@ func (e *BindError) Error() string {
 		count(w.N, "CPU"), how, e.Have, count(e.Nodes, "NUMA node"), e.Largest)
 }
 
-// ChooseNodes returns the ids of the chosen nodes, ascending, and the reasons. The error is a
-// *NodeSetError.
+// Bind returns the ids of the chosen nodes, ascending, and the reasons. The error is a
+// *BindError.
 func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	room, _ := t.spare.Get().(*scratch)
 	if room == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// NodeRequest asks for the NUMA node of a container that shares CPUs there.
+// NodeWant asks for the NUMA node of a container that shares CPUs there.
 type NodeWant struct {
 	// Nodes are the nodes with room.
 	Nodes []Room

@@ -43,7 +43,7 @@ type Reason struct {
 	Partly bool
 }
 
-// Loss is a criterion by which N others lost.
+// Against is a criterion by which N others lost.
 type Against struct {
 	Rule string
 	N    int

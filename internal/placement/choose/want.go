@@ -37,14 +37,14 @@ type Preference struct {
 	Partly bool
 }
 
-// NodeReserve is the number of CPUs that others need on a NUMA node and cannot get elsewhere.
+// Left is the number of CPUs that others need on a NUMA node and cannot get elsewhere.
 type Left struct {
 	Node int          // its id
 	CPUs topology.Set // the CPUs that they may use
 	N    int
 }
 
-// Request asks for CPUs. The zero value of each field is a good default.
+// Want asks for CPUs. The zero value of each field is a good default.
 type Want struct {
 	// N is the number of CPUs; 0 or less chooses none.
 	N int
