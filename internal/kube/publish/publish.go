@@ -192,6 +192,9 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 	if p.uid == "" { // it is gone, as its Node is, or was
 		return p.pace.Retry, false
 	}
+	if p.seen != nil {
+		p.seen.live = nil // it was just read, and forgetVersions may have changed it
+	}
 	next, wakes, _ = p.apply(ctx, object, wish)
 	return next, wakes
 }
