@@ -206,7 +206,7 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []struct{ name, selector, text, want string }{
 		{configmaps.Group("other"), "pool!=latency", "strict: false\n", "n1 is in its group and in that of trimtab-group-batch too"},
 		{configmaps.Group("other"), "", "strict: false\n", "set the annotation trimtab.io/node-selector"},
-		{"trimtab-nod-n1", "", "strict: false\n", "none of the names"},
+		{"trimtab-nod-n1", "", "strict: false\n", "its name is not trimtab-cluster"},
 	} {
 		c.put(bad.name, bad.selector, bad.text)
 		c.until(a, "refused", func(n api.Node) bool { return strings.Contains(n.ConfigError, bad.want) })
