@@ -163,7 +163,7 @@ func TestForbidden(t *testing.T) {
 	}
 	a := podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: "n2", Note: c.Note})
 	err = a.Follow(t.Context(), func(podspec.Update) {})
-	if err == nil || !strings.Contains(err.Error(), `the agent's role needs "list" and "watch" on pods`) {
+	if err == nil || !strings.Contains(err.Error(), `give the agent's role "list" and "watch" on pods`) {
 		t.Errorf("%v", err)
 	}
 	if reached, failed := c.State(); failed == nil || !reached.IsZero() {

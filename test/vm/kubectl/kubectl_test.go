@@ -109,7 +109,7 @@ func (c *cluster) wrongUse() {
 	c.want(c.run("nodes", "-o", "xml"), 2, "want table or json or yaml")
 	c.want(c.run("nodes", "--context", "none"), 2, "none")
 	c.want(c.run("nodes", "--server", "https://127.0.0.1:1"), 3, "does not answer")
-	c.want(c.run("nodes", "--token", "wrong"), 3, "does not know you")
+	c.want(c.run("nodes", "--token", "wrong"), 3, "does not accept your credentials")
 }
 
 // unreachable: a node whose kubelet does not answer costs its own line.

@@ -33,7 +33,7 @@ func TestRollout(t *testing.T) {
 	}
 
 	c.want(c.run(group("-f", c.text("bad.yaml", "pols: {}\n"))...), 2, `bad.yaml:3: pols: unknown key`)
-	c.want(c.run(group("-f", first, "--watch")...), 1, "say with --selector which nodes are in it")
+	c.want(c.run(group("-f", first, "--watch")...), 1, "select its nodes with --selector")
 	whole := group("-f", first, "--watch", "-l", "pool=latency", "--pause", "100ms")
 	c.want(c.run(append(slices.Clone(whole), "--dry-run")...), 0, "2 nodes, one after another: n1 n2", "nothing is written")
 	c.maps()
@@ -49,7 +49,7 @@ func TestRollout(t *testing.T) {
 	c.interrupt(group("-f", second, "--watch", "--pause", "1h"))
 	c.maps("trimtab-group-latency", "trimtab-node-n1")
 	c.want(c.run(group("-f", worse, "--watch")...), 1, "another rollout, of trimtab-group-latency, has node n1")
-	c.want(c.run(group("-f", second)...), 1, "go on with --watch")
+	c.want(c.run(group("-f", second)...), 1, "continue with --watch")
 	c.want(c.run(group("-f", second, "--watch", "--pause", "100ms")...), 0, "going on: 1 of 2 nodes have it", "done: 2 nodes")
 	c.maps("trimtab-group-latency")
 
@@ -118,7 +118,7 @@ func (c *cluster) interrupt(args []string) {
 	}
 	err := cmd.Wait()
 	c.Logf("interrupted: %v\n%s", err, out.String())
-	for _, want := range []string{"stopped at node n1: interrupted", "1 of 2 nodes have the new configuration", "Run the same command again to go on"} {
+	for _, want := range []string{"stopped at node n1: interrupted", "1 of 2 nodes have the new configuration", "Run the same command again to continue"} {
 		if !strings.Contains(out.String(), want) {
 			c.Errorf("the answer lacks %q", want)
 		}

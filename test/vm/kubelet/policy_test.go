@@ -56,7 +56,7 @@ func TestStaticPolicy(t *testing.T) {
 	// What it was given is reported in words: the request has its mark as well, and nothing differs.
 	for _, name := range []string{"pinned", "second"} {
 		found, err := n.a.Explain("shop", static(name), "c")
-		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "which its PodResources API tells") {
+		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "by its PodResources API") {
 			t.Errorf("explain %s: %+v (%v)", name, found, err)
 		}
 	}

@@ -160,7 +160,7 @@ func (a *agent) condition() condition.State {
 	if text := a.refused.Load(); text != nil {
 		return condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: *text}
 	}
-	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and what it runs was taken over"}
+	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and the agent knows its containers"}
 }
 
 // take notes which configuration the agent has, and reports one that it cannot use.
