@@ -69,7 +69,7 @@ func (c *cluster) pods() {
 	c.want(c.run("explain", "pod/web", "-n", "shop", "-c", "none"), 1, "node n1: ")
 	c.want(c.feed(pod, "plan", "-f", "-", "n1"), 0, "shop/new")
 	c.want(c.feed(pod, "plan", "-f", "-"), 0, "n1", "n2", "shop/new/c=")
-	c.want(c.feed("{kind: Horse}", "plan", "-f", "-"), 1, `kind "Horse"`)
+	c.want(c.feed("{kind: Horse}", "plan", "-f", "-"), 1, "only 1 Horse")
 }
 
 func (c *cluster) doctor() {

@@ -48,9 +48,9 @@ func TestRollout(t *testing.T) {
 
 	c.interrupt(group("-f", second, "--watch", "--pause", "1h"))
 	c.maps("trimtab-group-latency", "trimtab-node-n1")
-	c.want(c.run(group("-f", worse, "--watch")...), 1, "another rollout, of trimtab-group-latency, has node n1")
+	c.want(c.run(group("-f", worse, "--watch")...), 1, "another rollout, of trimtab-group-latency, has changed node n1")
 	c.want(c.run(group("-f", second)...), 1, "continue with --watch")
-	c.want(c.run(group("-f", second, "--watch", "--pause", "100ms")...), 0, "going on: 1 of 2 nodes have it", "done: 2 nodes")
+	c.want(c.run(group("-f", second, "--watch", "--pause", "100ms")...), 0, "continuing: 1 of 2 nodes have the new configuration", "done: 2 nodes")
 	c.maps("trimtab-group-latency")
 
 	c.want(c.run(group("-f", worse, "--watch", "--pause", "10m")...), 1, "the rollout stopped at node n1", "are not in force, 0 before", "1 of 2 nodes have the new configuration")
@@ -60,7 +60,7 @@ func TestRollout(t *testing.T) {
 	c.want(c.run("config", "apply", "--abort"), 0, "no rollout is under way")
 
 	c.want(c.run("config", "apply", "-f", second, "--node", "n3", "--watch", "--pause", "100ms"), 0, "done: 1 nodes")
-	c.want(c.run("config", "apply", "-f", second), 0, "3 nodes take it now")
+	c.want(c.run("config", "apply", "-f", second), 0, "3 nodes apply it now")
 	c.maps("trimtab-cluster", "trimtab-group-latency", "trimtab-node-n3")
 }
 
