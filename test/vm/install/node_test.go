@@ -12,7 +12,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/test/vm"
-	"github.com/trimtab/trimtab/test/vm/agent"
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
@@ -61,16 +60,6 @@ func (c *cluster) join(i int, shape vm.Topology) *node {
 // tops are files of the cgroups above pods, which the kubelet writes at its start alone.
 func (n *node) tops() string {
 	return n.m.Sh("cd /sys/fs/cgroup/kubepods; for file in cpuset.cpus cpuset.mems cpuset.cpus.partition cpu.max cpu.idle memory.max; do grep -H '' $file burstable/$file besteffort/$file; done")
-}
-
-// status is that of the node's agent.
-func (n *node) status() agent.Status {
-	n.c.t.Helper()
-	s, err := agent.New(n.m).Status()
-	if err != nil {
-		n.c.t.Fatalf("the agent of %s: %v", n.name, err)
-	}
-	return s
 }
 
 // kubelet is its configuration. JSON is YAML, too.
