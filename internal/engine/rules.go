@@ -105,16 +105,12 @@ func refusal(h, why string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "it exists already and stays"}
 }
 
-// aboutOf is what policies may know of a container. The record in its annotations is
-// the agent's, and left out.
+// aboutOf is what policies may know of a container.
 func aboutOf(c *lifecycle.Container) hook.About {
-	a := hook.About{Labels: c.Labels, Annotations: c.Annotations}
+	labels, annotations := intent.OfContainer(c)
+	a := hook.About{Labels: labels, Annotations: annotations}
 	if c.Image != nil {
 		a.Image = c.Image.Name
-	}
-	if _, has := a.Annotations[intent.RecordKey]; has {
-		a.Annotations = maps.Clone(a.Annotations)
-		delete(a.Annotations, intent.RecordKey)
 	}
 	return a
 }

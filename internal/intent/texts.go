@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -75,6 +76,18 @@ func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices]
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]
 	return text, forged
+}
+
+// OfContainer returns the labels and annotations of a container for the conditions of policies.
+// The annotation with the agent's own record is left out. The limits above do not apply: they
+// bound what the agent parses, and the cost limit of a rule bounds what it compares.
+func OfContainer(c *lifecycle.Container) (labels, annotations map[string]string) {
+	annotations = c.Annotations
+	if _, has := annotations[RecordKey]; has {
+		annotations = maps.Clone(annotations)
+		delete(annotations, RecordKey)
+	}
+	return c.Labels, annotations
 }
 
 // label returns a label, "" if it is missing or beyond the limits.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,10 +38,11 @@ func (c *cluster) ask() {
 	if err := json.Unmarshal([]byte(c.must("kubectl trimtab nodes -o json")), &rows); err != nil || len(rows) != len(c.nodes) {
 		c.t.Fatalf("nodes are %+v (%v)", rows, err)
 	}
-	versions := c.versions()
 	for _, r := range rows {
-		if !r.Ready || r.Version != versions[r.Node] {
-			c.t.Errorf("%s is %+v, its agent %s", r.Node, r, versions[r.Node])
+		own := c.must("kubectl -n kube-system exec $(kubectl -n kube-system get pods -l app.kubernetes.io/name=trimtab " +
+			"--field-selector spec.nodeName=" + r.Node + " -o name) -- trimtab version")
+		if !r.Ready || r.Version == "" || !slices.Contains(strings.Fields(own), r.Version) {
+			c.t.Errorf("%s is %+v, its agent says %q", r.Node, r, own)
 		}
 	}
 	for _, n := range c.nodes { // the pod is on one of them
