@@ -16,10 +16,12 @@ const module = "github.com/trimtab/trimtab/"
 // arrows has the packages that a package may import, besides those that these may import. Every package needs a row.
 var arrows = map[string][]string{
 	"internal/lifecycle":         {},
+	"internal/jsonwords":         {},
+	"internal/nearest":           {},
 	"internal/topology":          {},
 	"internal/topology/sysfs":    {"internal/topology", "internal/lifecycle"},
 	"internal/topology/describe": {"internal/topology"},
-	"internal/intent":            {"internal/lifecycle", "internal/topology"},
+	"internal/intent":            {"internal/lifecycle", "internal/topology", "internal/jsonwords"},
 	"internal/placement":         {"internal/intent", "internal/lifecycle", "internal/topology"},
 	"internal/placement/none":    {"internal/placement", "internal/topology"},
 	"internal/placement/pools":   {"internal/intent", "internal/lifecycle", "internal/placement", "internal/placement/choose", "internal/topology"},
@@ -51,7 +53,7 @@ var arrows = map[string][]string{
 	"internal/report/web":        {},
 	"internal/report/page":       {"internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/report/usage", "internal/topology"},
 	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/report/term", "internal/topology"},
-	"internal/config":            {"internal/follow", "internal/hook", "internal/rules", "internal/lifecycle", "internal/topology", "internal/intent"},
+	"internal/config":            {"internal/follow", "internal/hook", "internal/rules", "internal/lifecycle", "internal/topology", "internal/intent", "internal/nearest"},
 	"internal/conductor/route":   {"internal/lifecycle", "internal/report/api", "internal/runtimes"},
 	"internal/runtimesync":       {"internal/conductor/route", "internal/engine", "internal/lifecycle", "internal/placement"},
 	"internal/conductor":         {"internal/recording", "internal/conductor/route", "internal/runtimesync", "internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
@@ -70,9 +72,9 @@ var arrows = map[string][]string{
 	"internal/socket":            {},
 	"internal/statefile":         {},
 	"internal/extend/nrihost":    {"internal/nriadjust", "internal/report/logkey", "internal/sleep", "internal/socket"},
-	"internal/extend/hookserver": {"api/runtime/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/topology"},
+	"internal/extend/hookserver": {"api/runtime/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/topology", "internal/jsonwords"},
 	"internal/facts":             {"internal/cgroup", "internal/conductor/route", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
-	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey", "internal/sleep"},
+	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey", "internal/sleep", "internal/jsonwords"},
 	"internal/attach/nri":        {"internal/follow", "internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket", "internal/sleep"},
 	"internal/agent":             {"internal/rules", "internal/sleep", "internal/report/devices", "internal/report/nodemetric", "internal/report/usage", "internal/kube", "internal/kube/layers", "internal/kube/publish", "internal/report/zones", "internal/kube/configmaps", "internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/extend/nrihost", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/runtimes", "internal/conductor", "internal/record", "internal/recording", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/page", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket", "internal/kube/condition", "internal/kube/events", "internal/kube/podreport", "internal/kube/namespaces"},
 	"internal/attach/auto":       {"internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/sleep"},
@@ -83,10 +85,10 @@ var arrows = map[string][]string{
 	"internal/attach/workerpool": {},
 	"internal/attach/relay":      {"internal/attach/workerpool"},
 	"internal/sim/kernel":        {"internal/cgroup"},
-	"internal/sim/scenario":      {"internal/podspec", "internal/config", "internal/sim/kernel", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
+	"internal/sim/scenario":      {"internal/podspec", "internal/config", "internal/sim/kernel", "internal/topology", "internal/topology/describe", "internal/lifecycle", "internal/jsonwords", "internal/nearest"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/nriadjust":         {},
-	"internal/sim":               {"internal/nriadjust", "internal/runtimes", "internal/attach/nri", "internal/sim/kernel", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/status", "internal/report/term", "internal/socket", "internal/topology", "internal/topology/describe"},
+	"internal/sim":               {"internal/nriadjust", "internal/runtimes", "internal/attach/nri", "internal/sim/kernel", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/status", "internal/report/term", "internal/socket", "internal/topology", "internal/topology/describe", "internal/jsonwords"},
 	"internal/sim/cri":           {"internal/runtimes", "internal/sim", "internal/sim/scenario", "internal/socket"},
 	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor/route", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
 	"internal/sim/census":        {},
@@ -95,10 +97,10 @@ var arrows = map[string][]string{
 	"internal/tools/keydocs":     nil,
 	"internal/tools/manpages":    {},
 	"internal/tools/size":        {},
-	"internal/cli":               {},
+	"internal/cli":               {"internal/jsonwords", "internal/nearest"},
 	"internal/nridiff":           {},
 	"internal/ociedit":           {},
-	"internal/recording":         {"internal/engine", "internal/lifecycle", "internal/topology"},
+	"internal/recording":         {"internal/engine", "internal/lifecycle", "internal/topology", "internal/jsonwords"},
 	"cmd/trimtab":                nil,
 	"cmd/kubectl-trimtab":        nil,
 	"examples/hookserver":        {"api/runtime/v1alpha1"},
@@ -216,8 +218,8 @@ func TestLeanBinary(t *testing.T) {
 // writes them, and no part of the agent. It also excludes the largest other packages by name. The agent contains
 // nothing of the plugin.
 func TestLeanPlugin(t *testing.T) {
-	ours := []string{"cmd/kubectl-trimtab", "internal/cli", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/kube/configmaps",
-		"internal/lifecycle", "internal/placement", "internal/report/term", "internal/rules", "internal/sleep", "internal/topology"}
+	ours := []string{"cmd/kubectl-trimtab", "internal/cli", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/jsonwords", "internal/kube/configmaps",
+		"internal/lifecycle", "internal/nearest", "internal/placement", "internal/report/term", "internal/rules", "internal/sleep", "internal/topology"}
 	for _, p := range list(t, "./cmd/kubectl-trimtab") {
 		for _, d := range p.Deps {
 			if to, is := strings.CutPrefix(d, module); is && !slices.Contains(ours, to) {

@@ -20,7 +20,7 @@ func newStatus(p *plugin) *cobra.Command {
 		Long: `Prints what 'trimtab status' prints on the node: the configuration, the attachment to
 the runtime, who owns which CPUs, and a line per container.`,
 		Example: "  kubectl trimtab status worker-1\n  kubectl trimtab status worker-1 -o json | jq .unapplied",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "NODE"),
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func newExplain(p *plugin) *cobra.Command {
 containers were promised and got, and for each value the hook that decided it, where it
 comes from, and whether it is in force or why not.`,
 		Example: "  kubectl trimtab explain pod/db -n shop\n  kubectl trimtab explain pod/db -n shop -c postgres -o yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "pod/NAME"),
 	}
 	container := cmd.Flags().StringP("container", "c", "", "only this container")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
@@ -121,7 +121,7 @@ Nothing is placed or written.
 The file has pods, lists of pods, or workloads (one pod of each); - is standard input.
 The exit code is 1 if something would be refused: on the node, or on all nodes.`,
 		Example: "  kubectl trimtab plan -f pods.yaml\n  kubectl get pod db -o yaml | kubectl trimtab plan -f - worker-1",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments(0, "NODE"),
 	}
 	file := addFile(cmd, "pods")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

@@ -21,7 +21,7 @@ func newConfig(p *plugin) *cobra.Command {
 		Long: `Agents read their configuration from ConfigMaps in their namespace: one for all nodes
 (trimtab-cluster), one for each group of nodes (trimtab-group-NAME), one for a node
 (trimtab-node-NODE). A later one stands above those before.`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0),
 		RunE: showHelp,
 	}
 	cmd.AddCommand(newConfigDiff(p), newConfigApply(p))
@@ -64,7 +64,7 @@ of its nodes which running containers would get other CPUs. Nothing is changed.
 
 The exit code is 1 if they differ.`,
 		Example: "  kubectl trimtab config diff -f config.yaml\n  kubectl trimtab config diff -f latency.yaml --group latency",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	file := addFile(cmd, "configuration")
 	target := addTarget(cmd)
@@ -155,7 +155,7 @@ was interrupted; --abort takes it back.`,
 		Example: "  kubectl trimtab config apply -f config.yaml --watch --dry-run\n" +
 			"  kubectl trimtab config apply -f latency.yaml --group latency -l pool=latency --watch\n" +
 			"  kubectl trimtab config apply --abort",
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0),
 	}
 	file, target := addFile(cmd, "configuration"), addTarget(cmd)
 	f := cmd.Flags()

@@ -32,7 +32,7 @@ that is a unit, only what the agent itself reports is checked.
 
 The exit code is 1 if there is a problem.`,
 		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments(0, "NODE"),
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -29,7 +29,7 @@ func newEvents(p *plugin) *cobra.Command {
 those of all nodes by time, a line for each event. With -o json each line is one event,
 with the node's name. With -f it continues with new events until interrupted.`,
 		Example: "  kubectl trimtab events worker-1 -f\n  kubectl trimtab events -o json | jq 'select(.problems)'",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments(0, "NODE"),
 	}
 	out := cli.AddFormat(cmd, "table", "json")
 	follow := cmd.Flags().BoolP("follow", "f", false, "continue with new events until interrupted")

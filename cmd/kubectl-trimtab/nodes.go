@@ -45,7 +45,7 @@ are not in force and requests that were refused), the generation of its configur
 and its age. Nodes without an agent, and agents that do not answer, are shown with the
 reason; if an agent does not answer, the exit code is 3.`,
 		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.[] | select(.problems > 0).node'",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

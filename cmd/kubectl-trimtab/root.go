@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var said *quiet
 	if errors.As(err, &said) {
 		return said.code
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	if err != nil {
 		fmt.Fprintln(s.err, "kubectl trimtab: "+cleanLines(err.Error()))
 		if code == exitUsage && !*begun {
-			fmt.Fprintln(s.err, "Run 'kubectl trimtab --help', or a command with --help, for how to use it.")
+			fmt.Fprintln(s.err, cli.HelpHint(cmd))
 		}
 	}
 	return code
@@ -116,13 +116,14 @@ them (pods/exec), so agents need no open port.
 
 Anywhere on PATH, it is 'kubectl trimtab'. It reads the same kubeconfig files.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl trimtab"},
-		Args:              cobra.NoArgs,
+		Args:              cli.Arguments(0),
 		RunE:              showHelp,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },
 	}
 	p.addFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddCommand(
 		newNodes(p), newStatus(p), newTop(p), newExplain(p), newEvents(p), newDoctor(p), newPlan(p), newConfig(p), newVersion(p),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},

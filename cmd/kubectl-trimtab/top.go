@@ -12,6 +12,7 @@ import (
 	tty "golang.org/x/term"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
 	"github.com/trimtab/trimtab/internal/report/term"
 )
@@ -23,7 +24,7 @@ func newTop(p *plugin) *cobra.Command {
 		Long: `Runs 'trimtab top' in the agent's pod, on this terminal: q ends, space pauses, s sorts by
 name or by use. Without a terminal, or with --once, it prints one picture.`,
 		Example: "  kubectl trimtab top worker-1\n  kubectl trimtab top worker-1 --once",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "NODE"),
 	}
 	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and end")

@@ -12,7 +12,7 @@ func newVersion(*plugin) *cobra.Command {
 		Short:   "Print what this program was built from",
 		Long:    "Prints version and commit of the plugin. 'kubectl trimtab nodes' prints those of the agents.",
 		Example: "  kubectl trimtab version\n  kubectl trimtab version -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	out := cli.AddFormat(cmd, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -43,7 +43,7 @@ it into the runtime's plugin directory as NN-trimtab, where NN are two digits th
 order plugins. With this name, or started like this, it needs no subcommand.`,
 		Example: `  trimtab agent
   trimtab agent --config /etc/trimtab/config.yaml --log-level debug`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0),
 	}
 	var f agentFlags
 	d := config.Default()

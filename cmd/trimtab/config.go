@@ -133,7 +133,7 @@ func newConfigSchema() *cobra.Command {
 		Short:   "Print the JSON Schema of configuration files",
 		Long:    "Prints the JSON Schema of configuration files, for editors and for checks in CI.",
 		Example: "  trimtab config schema > trimtab.schema.json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := config.Schema()
 			if err != nil {

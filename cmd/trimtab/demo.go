@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/scenarios"
 )
@@ -25,7 +26,7 @@ changes, and agent and runtime restart.
 With --serve the agent stays on that node until interrupted, as with 'trimtab sim serve
 --agent': try status, top, explain, plan, events and the web page.`,
 		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --step 4 --svg node.svg",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := scenario.Parse(scenarios.Demo)
 			if err != nil {

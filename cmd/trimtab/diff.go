@@ -31,7 +31,7 @@ between two observers changed: variables, mounts, devices, resources, annotation
 More indices tell plugins apart. It changes no container. It ends by an interrupt, or
 after --duration.`,
 		Example: "  trimtab diff\n  trimtab diff --indices 00,50,99 --duration 1m -o yaml",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	socket := cmd.Flags().String("nri-socket", "", "NRI socket of the runtime (default nri.socket of the configuration)")
 	file := addConfig(cmd)

@@ -26,7 +26,7 @@ It only reads and needs no root: a check is not known if its files may not be
 read. The exit code is 1 if there is a problem. In a container, mount the
 node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not count then.`,
 		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	var o doctor.Options
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")

@@ -28,7 +28,7 @@ state; 'trimtab replay' reads it. It has what containers were given: environment
 arguments, annotations. --without-env leaves out the values of environment variables.
 A reader that is too slow misses events, which are counted; no pod waits for it.`,
 		Example: "  trimtab events\n  trimtab events --follow=false -o json\n  trimtab events --full\n  trimtab events --record node.jsonl --without-env",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

@@ -26,7 +26,7 @@ value: the hook that decided it, the annotation, label or configuration key it
 comes from, the channel that carried it, and whether it is in force or why not.
 Annotations that could not be read are listed with key, value and reason.`,
 		Example: "  trimtab explain shop/web\n  trimtab explain -n shop web\n  trimtab explain shop/web/app -o yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "NAMESPACE/POD[/CONTAINER]"),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

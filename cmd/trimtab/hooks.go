@@ -29,7 +29,7 @@ unknown, with the reason. -o json and -o yaml also list the differences from the
 system whose annotations it reads. Where the cgroups and devices of this node are is
 read from the agent's configuration.`,
 		Example: "  trimtab hooks\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	root := cmd.Flags().String("cgroup-root", "", "where this node's cgroups are mounted (default cgroup.root of the configuration)")
 	file := addConfig(cmd)

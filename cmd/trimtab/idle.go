@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/cli"
+)
 
 // newIdle is the command of a pod without an agent: other commands are run in it.
 func newIdle() *cobra.Command {
@@ -12,7 +16,7 @@ whose agent is a systemd unit: the pod has the agent's status socket, and 'kubec
 trimtab' runs the other commands in it. It reads no file; 'kubectl trimtab' takes the
 path in --config from the pod.`,
 		Example: "  trimtab idle --config /etc/trimtab/config.yaml",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	addConfig(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

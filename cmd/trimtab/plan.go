@@ -129,7 +129,7 @@ which containers would get other CPUs. Nothing changes.`,
 
 // planCommand completes a command that asks for a what-if.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = cli.Arguments(1, "FILE")
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

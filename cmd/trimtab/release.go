@@ -31,7 +31,7 @@ value is not known (paths.state was deleted), or a stored copy of the runtime st
 value that the next update by the kubelet would write again. The command names each; call
 it again to try again.`,
 		Example: "  trimtab release\n  trimtab release -o json | jq .left",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

@@ -29,7 +29,7 @@ they were; another configuration does not change them. The exit code is 0 if all
 decisions are the same, byte for byte, 1 if some differ, and 2 if the file is no
 recording.`,
 		Example: "  trimtab events --record node.jsonl\n  trimtab replay node.jsonl --config new.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "RECORDING"),
 	}
 	file := cmd.Flags().String("config", "", "configuration `file` to decide by (default: the recorded one)")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

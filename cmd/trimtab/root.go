@@ -77,12 +77,12 @@ func run(ctx context.Context, i invocation) int {
 	root.SetIn(i.in)
 	root.SetOut(i.out)
 	root.SetErr(i.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err, *begun)
 	if err != nil {
 		fmt.Fprintf(i.err, "trimtab: %v\n", err)
 		if code == exitUsage && !*begun {
-			fmt.Fprintln(i.err, "Run 'trimtab --help', or a command with --help, for how to use it.")
+			fmt.Fprintln(i.err, cli.HelpHint(cmd))
 		}
 	}
 	return code
@@ -129,6 +129,7 @@ promise before the first instruction of the container runs.
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },
 	}
+	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddCommand(
 		newAgent(), newDemo(), newSim(), newStatus(), newTop(), newPlan(), newExplain(), newEvents(), newReplay(), newDiff(), newDoctor(), newSysdump(), newRelease(), newHooks(), newConfig(), newIdle(), newVersion(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},

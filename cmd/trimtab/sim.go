@@ -38,7 +38,7 @@ with the agent. After each step it shows what every container got and why, with 
 picture of the node's CPUs. If the result differs from what the scenario wants, it
 says so and the exit code is 1.`,
 		Example: "  trimtab sim run test/scenarios/demo.yaml\n  trimtab sim run --svg node.svg test/scenarios/demo.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, "SCENARIO.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenario.Load(args[0])
 			if err != nil {
@@ -90,7 +90,7 @@ Both continue until interrupted.`,
   trimtab sim serve --agent test/scenarios/pools-dedicated.yaml
   trimtab sim serve --socket /tmp/nri.sock
   my-plugin -idx 10 -socket-path /tmp/nri.sock`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Arguments(0, "SCENARIO.yaml"),
 	}
 	socket := cmd.Flags().String("socket", "", "path of the NRI socket to make for plugins")
 	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the described node, and keep it running")

@@ -47,7 +47,7 @@ the agent is attached to a runtime and has applied what the runtime runs.`,
   trimtab status --wait=ready --timeout 2m
   trimtab status -o json | jq .unapplied
   trimtab status --svg node.svg`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")

@@ -36,7 +36,7 @@ archive is written nevertheless; - is standard output.
 Values of environment variables are left out, and so are keys and tokens. Names of pods
 are in it, and the labels and annotations that something was decided from.`,
 		Example: "  trimtab sysdump\n  trimtab sysdump /tmp/node-7.tar.gz\n  tar -xOzf trimtab-sysdump.tar.gz trimtab-sysdump/status.json | jq .unapplied",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments(0, "FILE.tar.gz"),
 	}
 	socket := addSocket(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

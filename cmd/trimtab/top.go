@@ -28,7 +28,7 @@ pauses, s sorts by name or by use.
 
 Without a terminal, or with --once, it reads twice and prints one picture.`,
 		Example: "  trimtab top\n  trimtab top --every 5s\n  trimtab top --once",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")

@@ -12,7 +12,7 @@ func newVersion() *cobra.Command {
 		Short:   "Print what this program was built from",
 		Long:    "Prints version and commit, as the Go toolchain recorded them when building.",
 		Example: "  trimtab version\n  trimtab version -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0),
 	}
 	out := cli.AddFormat(cmd, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

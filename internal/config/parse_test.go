@@ -136,29 +136,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"a", "", 1},
-		{"", "abc", 3},
-		{"socket", "sokcet", 1}, // a swap
-		{"socket", "soket", 1},
-		{"strict", "striict", 1},
-		{"level", "label", 2},
-		{"kitten", "sitting", 3},
-	} {
-		if got := distance(tc.a, tc.b); got != tc.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
-		}
-		if got := distance(tc.b, tc.a); got != tc.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tc.b, tc.a, got, tc.want)
-		}
-	}
-}
-
 // FuzzParse looks for panics, refusals without a reason, and configurations
 // that do not survive being printed.
 func FuzzParse(f *testing.F) {

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/trimtab/trimtab/internal/nearest"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/rules"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -250,7 +252,7 @@ func (r rule) choice(s string) string {
 	if s == "" {
 		return "is missing, want " + want
 	}
-	if near, d := nearest(s, r.choices); len(r.choices) > 1 && d <= 2 {
+	if near, d := nearest.To(s, r.choices); len(r.choices) > 1 && d <= 2 {
 		return fmt.Sprintf("is %s, want %s; nearest %q", quoteShort(s), want, near)
 	}
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)

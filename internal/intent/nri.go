@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -154,7 +155,7 @@ func (t *texts) structured(key string, into any) error {
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
 	if err = errors.Join(append(strict, err)...); err != nil {
-		return errors.New("malformed: " + strings.TrimPrefix(oneLine(err), "json: "))
+		return errors.New("malformed: " + oneLine(jsonwords.Error(err)))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestProcessTexts(t *testing.T) {
 		{NRIUlimits, "- {type: nofile, hard: 18446744073709551616}", "", "malformed"},
 		{NRIUlimits, "- {type: nofile, hard: 1}\n- {type: NOFILE, hard: 1}", "", "there twice"},
 		{NRIUlimits, "- {type: nofile, hard: 1, hard: 2}", "", "malformed"},
-		{NRIUlimits, "- {type: nofile, hard: 1, maximum: 2}", "", "unknown field"},
+		{NRIUlimits, "- {type: nofile, hard: 1, maximum: 2}", "", "unknown key"},
 		{NRIUlimits, "- &a {type: nofile, hard: 1}\n- *a", "", "anchors"},
 		{NRIUlimits, "- " + strings.Repeat("a", maxYAML), "", "at most 2048 bytes"},
 		{NRIIOPriority, "class: IOPRIO_CLASS_BE\npriority: 4", "IOPRIO_CLASS_BE 4", ""},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	kjson "sigs.k8s.io/json"
 )
@@ -155,7 +156,7 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into, kjson.DisallowDuplicateFields)
 	if err = errors.Join(append(strict, err)...); err != nil {
-		out.problem(key, text, "malformed JSON: %s", strings.TrimPrefix(oneLine(err), "json: "))
+		out.problem(key, text, "malformed JSON: %s", oneLine(jsonwords.Error(err)))
 		return false
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -133,7 +134,7 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 			s, err = p.spec(from)
 		}
 		if err != nil {
-			l.unread = append(l.unread, Unread{p.Metadata.UID, err})
+			l.unread = append(l.unread, Unread{p.Metadata.UID, jsonwords.Error(err)})
 			continue
 		}
 		l.pods = append(l.pods, s)
@@ -153,7 +154,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 func Parse(text []byte) (*lifecycle.PodSpec, error) {
 	var p v1Pod
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("read a pod: %w", err)
+		return nil, fmt.Errorf("read a pod: %w", jsonwords.Error(err))
 	}
 	return p.spec(lifecycle.FromKubelet)
 }

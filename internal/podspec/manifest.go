@@ -14,6 +14,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -91,7 +92,7 @@ func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
 func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, err
+		return nil, jsonwords.Error(err)
 	}
 	switch m.Kind {
 	case "Pod":
@@ -116,7 +117,7 @@ func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 			} `json:"jobTemplate"`
 		}
 		if err := json.Unmarshal(m.Spec, &spec); err != nil {
-			return nil, err
+			return nil, jsonwords.Error(err)
 		}
 		return m.template(spec.JobTemplate.Spec)
 	case "":
@@ -135,7 +136,7 @@ func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 		} `json:"template"`
 	}
 	if err := json.Unmarshal(workload, &spec); err != nil {
-		return nil, err
+		return nil, jsonwords.Error(err)
 	}
 	meta := spec.Template.Metadata
 	meta.Name, meta.Namespace = m.Metadata.Name, m.Metadata.Namespace
@@ -151,7 +152,7 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 		return Manifest{}, fmt.Errorf("pod %s: no spec", name)
 	}
 	if err := json.Unmarshal(spec, &p.Spec); err != nil {
-		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
+		return Manifest{}, fmt.Errorf("pod %s: %w", name, jsonwords.Error(err))
 	}
 	p.Metadata = meta
 	p.Metadata.UID = "planned-" + meta.Namespace + "-" + meta.Name
@@ -213,7 +214,7 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 		Apps []container `json:"containers"`
 	}
 	if err := json.Unmarshal(spec, &s); err != nil {
-		return nil, err
+		return nil, jsonwords.Error(err)
 	}
 	env := map[string][]string{}
 	for _, c := range slices.Concat(s.Init, s.Apps) {

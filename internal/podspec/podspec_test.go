@@ -114,10 +114,10 @@ func TestBadPods(t *testing.T) {
 		pod("1", `,"initContainers":[{"name":"a"}]`):                           "name of another",
 		pod("1", `,"overhead":{"cpu":"lots"}`):                                 "is not a quantity",
 		pod("1", `,"overhead":{"memory":"99999999999E"}`):                      "is above",
-		pod("1", `,"nodeName":7`):                                              "cannot unmarshal number",
-		`{"metadata":{"uid":"1"},"spec":{"containers":"none"}}`:                "cannot unmarshal string",
+		pod("1", `,"nodeName":7`):                                              "want a text, got a number",
+		`{"metadata":{"uid":"1"},"spec":{"containers":"none"}}`:                "want a list, got a text",
 		pod("1", "") + "," + pod("1", ""):                                      "two pods have the UID",
-		pod("2", `,"overhead":[]`) + "," + pod("1", `,"overhead":{"cpu":"x"}`): "cannot unmarshal array",
+		pod("2", `,"overhead":[]`) + "," + pod("1", `,"overhead":{"cpu":"x"}`): "want a mapping of keys, got a list",
 	} {
 		list, err := decodeList(strings.NewReader(listOf(text, onePod)), lifecycle.FromKubelet)
 		specs, unread := list.pods, list.unread

@@ -10,6 +10,7 @@ import (
 	"maps"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -42,7 +43,7 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	}
 	var h Header
 	if err := json.Unmarshal(text, &h); err != nil {
-		return Report{}, fmt.Errorf("line 1: it is no head of a recording: %w", err)
+		return Report{}, fmt.Errorf("line 1: it is no head of a recording: %w", jsonwords.Error(err))
 	}
 	if h.APIVersion != APIVersion || h.Kind != KindHeader || h.State == nil {
 		return Report{}, fmt.Errorf("line 1: apiVersion %q and kind %q are not %q and %q", h.APIVersion, h.Kind, APIVersion, KindHeader)
@@ -92,7 +93,7 @@ func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
 			}
 			next := read{number: n, line: &Line{}, err: err}
 			if err == nil {
-				next.err = json.Unmarshal(text, next.line)
+				next.err = jsonwords.Error(json.Unmarshal(text, next.line))
 			}
 			if next.err == nil && next.line.Kind != KindEvent {
 				next.err = fmt.Errorf("kind %q is not %q", next.line.Kind, KindEvent)

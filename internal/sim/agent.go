@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
@@ -51,7 +52,7 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	if len(document) > 0 {
 		strict, err := kjson.UnmarshalStrict(document, &c)
 		if err := errors.Join(append([]error{err}, strict...)...); err != nil {
-			return c, fmt.Errorf("config: %w", err)
+			return c, fmt.Errorf("config: %w", jsonwords.Error(err))
 		}
 	}
 	c.NRI.Enabled = true

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/trimtab/trimtab/internal/jsonwords"
 )
 
 // Policy says what a failed call does to the event that waits for it.
@@ -41,7 +43,7 @@ func parse(data []byte) (r Registration, odd []string, err error) {
 		return r, nil, errors.New("the file is empty")
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, nil, fmt.Errorf("it is not a registration: %w", err)
+		return r, nil, fmt.Errorf("it is not a registration: %w", jsonwords.Error(err))
 	}
 	r.Endpoint = strings.TrimPrefix(r.Endpoint, "unix://")
 	switch {

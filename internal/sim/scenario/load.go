@@ -10,6 +10,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -31,7 +32,7 @@ func Load(file string) (*Scenario, error) {
 func Parse(text []byte) (*Scenario, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return nil, err
+		return nil, jsonwords.Error(err)
 	}
 	s := &Scenario{}
 	if err := decode(asJSON, s); err != nil {
@@ -46,10 +47,14 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// decode is case-sensitive, unlike encoding/json, and reports unknown keys with their path.
+// decode is case-sensitive, unlike encoding/json, and reports unknown keys with their path and the nearest
+// valid key.
 func decode(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into)
-	return errors.Join(append([]error{err}, strict...)...)
+	for i := range strict {
+		strict[i] = withNearest(strict[i], into)
+	}
+	return jsonwords.Error(errors.Join(append([]error{err}, strict...)...))
 }
 
 func (s *Scenario) check() error {

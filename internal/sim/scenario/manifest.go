@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
 )
@@ -87,7 +88,7 @@ func kubeletSpec(manifest json.RawMessage) (json.RawMessage, error) {
 		Spec map[string]any `json:"spec"`
 	}
 	if err := json.Unmarshal(manifest, &pod); err != nil {
-		return nil, err
+		return nil, jsonwords.Error(err)
 	}
 	if pod.Kind != "Pod" {
 		return nil, fmt.Errorf("its kind is %q, want Pod", pod.Kind)

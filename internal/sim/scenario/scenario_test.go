@@ -37,9 +37,9 @@ func TestParse(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
-		"unknown key":    {"about:", "abuot:", `unknown field "abuot"`},
-		"nested key":     {"shares: 512}}]", "share: 512}}]", `unknown field "steps[0].run[0].containers[0].resources.share"`},
-		"wrong case":     {"qos:", "QoS:", `unknown field "steps[0].run[0].pod.QoS"`},
+		"unknown key":    {"about:", "abuot:", `unknown key "abuot"; nearest valid key "`},
+		"nested key":     {"shares: 512}}]", "share: 512}}]", `unknown key "steps[0].run[0].containers[0].resources.share"; nearest valid key "`},
+		"wrong case":     {"qos:", "QoS:", `unknown key "steps[0].run[0].pod.QoS"; nearest valid key "`},
 		"key twice":      {"name: small", "name: small\nname: big", "already set"},
 		"wrong type":     {"shares: 512}}]", "shares: many}}]", "shares"},
 		"no name":        {"name: small", "name: ''", "name: is missing"},

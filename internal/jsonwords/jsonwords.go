@@ -1,0 +1,99 @@
+// Package jsonwords says in the words of a user what Go's JSON decoders say in the words of a Go program. It reads
+// the texts of encoding/json and of sigs.k8s.io/json, whose error types are internal.
+package jsonwords
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Error returns an error with the same cause whose text names no Go type, and nil for nil. Joined errors, and texts
+// with more than one line, become one line.
+func Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &plain{text: Text(err.Error()), cause: err}
+}
+
+type plain struct {
+	text  string
+	cause error
+}
+
+func (p *plain) Error() string { return p.text }
+func (p *plain) Unwrap() error { return p.cause }
+
+var (
+	// "json: cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container"
+	// "json: cannot unmarshal number 1.5 into Go value of type int"
+	mismatch = regexp.MustCompile(`cannot unmarshal (\w+)( [^ ]+)? into Go (?:struct field (\S+)|value) of type (\S*struct \{.*\}|\S+)`)
+	// "invalid character 'r' looking for beginning of value"
+	beginning = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
+	after     = regexp.MustCompile(`invalid character ('.*?'|'\\'') (after|in) `)
+	number    = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
+	unknown   = regexp.MustCompile(`unknown field "`)
+	prefix    = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
+)
+
+// Text is Error for a text.
+func Text(s string) string {
+	for range 3 { // decoders wrap each other
+		s = prefix.ReplaceAllString(s, "$1")
+	}
+	s = mismatch.ReplaceAllStringFunc(s, func(m string) string {
+		f := mismatch.FindStringSubmatch(m)
+		said := "want " + wanted(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
+		if _, path, found := strings.Cut(f[3], "."); found { // the first part is a Go type
+			return path + ": " + said
+		}
+		return said
+	})
+	s = beginning.ReplaceAllString(s, "no JSON: unexpected $1")
+	s = after.ReplaceAllString(s, "no JSON: unexpected $1 $2 ")
+	s = number.ReplaceAllStringFunc(s, func(m string) string {
+		f := number.FindStringSubmatch(m)
+		if f[2] == "value out of range" {
+			return f[1] + " is too large or too small"
+		}
+		return f[1] + " is no number"
+	})
+	s = unknown.ReplaceAllString(s, `unknown key "`)
+	s = strings.ReplaceAll(s, "unexpected end of JSON input", "the JSON ends too early")
+	return strings.ReplaceAll(s, "\n", "; ")
+}
+
+// wanted describes a Go type.
+func wanted(goType string) string {
+	goType = strings.TrimLeft(goType, "*")
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "float"):
+		return "a number"
+	case goType == "bool":
+		return "true or false"
+	case goType == "string":
+		return "a text"
+	}
+	return "a mapping of keys"
+}
+
+// kind describes a kind of JSON value.
+func kind(of string) string {
+	switch of {
+	case "string":
+		return "a text"
+	case "object":
+		return "a mapping"
+	case "array":
+		return "a list"
+	case "bool":
+		return "true or false"
+	case "number":
+		return "a number"
+	}
+	return of
+}

@@ -1,0 +1,77 @@
+package scenario
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/nearest"
+)
+
+// unknownField is how sigs.k8s.io/json reports a key that is not in a type, with its path.
+var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
+
+// withNearest adds to the error about an unknown key the valid one beside it with the nearest name.
+func withNearest(err error, into any) error {
+	found := unknownField.FindStringSubmatch(err.Error())
+	if found == nil {
+		return err
+	}
+	path := strings.Split(found[1], ".")
+	last := len(path) - 1
+	if near, _ := nearest.To(path[last], keysAt(reflect.TypeOf(into), path[:last])); near != "" {
+		return fmt.Errorf("%w; nearest valid key %q", err, strings.Join(append(path[:last:last], near), "."))
+	}
+	return err
+}
+
+// keysAt lists the JSON keys of the type at a path such as steps[0].run[1].
+func keysAt(t reflect.Type, path []string) (keys []string) {
+	for _, part := range path {
+		name, _, _ := strings.Cut(part, "[")
+		f, ok := field(element(t), name)
+		if !ok {
+			return nil
+		}
+		t = f.Type
+	}
+	if t = element(t); t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if key := jsonKey(f); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// element is what pointers, lists and mappings are of.
+func element(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	return t
+}
+
+func field(t reflect.Type, key string) (reflect.StructField, bool) {
+	if t.Kind() != reflect.Struct {
+		return reflect.StructField{}, false
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if jsonKey(f) == key {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+// jsonKey is the key of a field in JSON, "" if it has none.
+func jsonKey(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if key == "-" {
+		return ""
+	}
+	return key
+}
