@@ -324,6 +324,9 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	if address := a.opt.Config.HTTP.Address; address != "" {
 		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
 	}
+	if a.opt.Config.PodResources.Socket != "" {
+		group.Go(func() error { return a.servePodResources(ctx) })
+	}
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { a.follow(ctx); return nil })
 	}

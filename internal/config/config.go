@@ -68,6 +68,9 @@ type Config struct {
 	HookServers HookServers `json:"hookServers" restart:"yes"`
 	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
+	// PodResources serves the kubelet's PodResources API for monitoring and device
+	// plugins, with the CPUs and memory that the agent gave containers.
+	PodResources PodResources `json:"podResources" restart:"yes"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup" restart:"yes"`
 	// Keeper says how values are kept in the kernel.
@@ -318,6 +321,14 @@ func (h HookServers) TimeoutDuration() time.Duration {
 
 // Interval returns Resync as a duration.
 func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
+
+// PodResources says where the kubelet's PodResources API is served.
+type PodResources struct {
+	// Socket is where the agent serves the API (v1), for root alone. Clients that
+	// mount its directory as /var/lib/kubelet/pod-resources need the file name
+	// kubelet.sock. Empty, it is not served.
+	Socket string `json:"socket" check:"socket or empty"`
+}
 
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {

@@ -81,6 +81,7 @@ func Validate(c Config) []Problem {
 	if c.NRIHost.Enabled && c.Attach != "cri" {
 		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, which plugins are served in front of: set attach: cri"})
 	}
+	problems = append(problems, c.PodResources.check(c.PodSpec.Kubelet)...)
 	problems = append(problems, checkRules(c, problems)...)
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
@@ -270,4 +271,12 @@ func socket(s string) string {
 		return wrong
 	}
 	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
+}
+
+// check returns what is wrong with a socket that is right by itself.
+func (p PodResources) check(k KubeletClient) []Problem {
+	if p.Socket == "" || filepath.Clean(p.Socket) != filepath.Clean(k.PodResourcesSocket) {
+		return nil
+	}
+	return []Problem{{Path: "podResources.socket", What: "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): the agent serves beside it, on another path"}}
 }

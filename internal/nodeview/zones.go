@@ -2,6 +2,7 @@ package nodeview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -105,6 +106,15 @@ func (v *View) zone(i int) zones.Zone {
 	for uid, cpus := range owners {
 		z.Take(v.named(uid), zones.CPUs, milli*int64(pods.And(cpus).Len()))
 	}
+	addMemory(&z, node)
+	for j := range m.Nodes {
+		z.Costs = append(z.Costs, zones.Cost{Zone: m.Nodes[j].ID, Value: m.Distance(i, j)})
+	}
+	return z
+}
+
+// addMemory adds the memory of a NUMA node, all of it available.
+func addMemory(z *zones.Zone, node topology.Node) {
 	memory := zones.Resource{Name: zones.Memory, Capacity: int64(node.Memory), Allocatable: int64(node.Memory)}
 	for size, count := range node.HugePages {
 		all := int64(size * count)
@@ -113,10 +123,6 @@ func (v *View) zone(i int) zones.Zone {
 	}
 	memory.Available = memory.Allocatable
 	z.Add(memory)
-	for j := range m.Nodes {
-		z.Costs = append(z.Costs, zones.Cost{Zone: m.Nodes[j].ID, Value: m.Distance(i, j)})
-	}
-	return z
 }
 
 // named returns the pod with a UID. For a pod that has ended, only the UID is known.
@@ -195,7 +201,17 @@ func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
 // subtractMemory subtracts memory and huge pages that a container may use from the zones of its
 // memory nodes, the nearest first.
 func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
-	ids, err := topology.ParseList(cmp.Or(c.Mems, c.Pristine.CPU.Mems))
+	v.eachMemory(all, p, c, func(node int, name string, amount int64) { all[node].Take(podOf(p), name, amount) })
+}
+
+// eachMemory calls take with the amounts that a container has of the memory of zones, by index
+// and resource, if its memory is bound. They are in order of resource and zone.
+func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, take func(node int, name string, amount int64)) {
+	list := cmp.Or(c.Mems, c.Pristine.CPU.Mems)
+	if list == "" {
+		return
+	}
+	ids, err := topology.ParseList(list)
 	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Assignment.Pool != placement.Own {
 		return
 	}
@@ -208,7 +224,8 @@ func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Contain
 	if c.Assignment.Pool == placement.Own {
 		near = c.Assignment.Owned
 	}
-	for name, amount := range amounts {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		amount := amounts[name]
 		if amount <= 0 || name != zones.Memory && !strings.HasPrefix(name, zones.Huge) {
 			continue
 		}
@@ -219,7 +236,9 @@ func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Contain
 		before := slices.Clone(free)
 		choose.Charge(v.State.Machine, free, near, ids, uint64(amount))
 		for i := range all {
-			all[i].Take(podOf(p), name, int64(before[i]-free[i]))
+			if got := int64(before[i] - free[i]); got > 0 {
+				take(i, name, got)
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ type still struct{ v *View }
 
 func (s still) View(read func(*View)) { read(s.v) }
 
-func described(t *testing.T, text string) *topology.Machine {
+func described(t testing.TB, text string) *topology.Machine {
 	t.Helper()
 	m, err := describe.Parse(text)
 	if err != nil {
@@ -72,7 +72,7 @@ func state(m *topology.Machine, reserved string) *engine.State {
 }
 
 // run starts a pod with one container; a scheduler's choice may be in status.
-func run(t *testing.T, s *engine.State, name, status string, mems string, requests lifecycle.Amounts) {
+func run(t testing.TB, s *engine.State, name, status string, mems string, requests lifecycle.Amounts) {
 	t.Helper()
 	pod := &lifecycle.Pod{
 		ID: "sandbox-" + name, UID: "uid-" + name, Namespace: "d", Name: name, CgroupParent: "/kubepods/p",

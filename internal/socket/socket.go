@@ -1,5 +1,5 @@
-// Package socket makes Unix sockets that have their mode before other processes can connect. It
-// owns no path: the caller decides about a file that exists already.
+// Package socket makes Unix sockets that have their mode before other processes can connect.
+// Listen owns no path; Claim removes the socket of a dead process, and reports one that is in use.
 package socket
 
 import (

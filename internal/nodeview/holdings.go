@@ -1,0 +1,155 @@
+package nodeview
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/zones"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Holdings are what the containers of a node own, and what they could own.
+type Holdings struct {
+	// Synced: a runtime's list of containers was decided. Before that the rest is incomplete.
+	Synced bool
+	Pods   []PodHoldings // in order of sandbox id
+	// CPUs are the ids of the CPUs that containers can own.
+	CPUs []int
+	// Memory are bytes that containers can have, by type and NUMA node.
+	Memory []MemoryHolding
+}
+
+// PodHoldings are what the containers of a pod own.
+type PodHoldings struct {
+	Namespace, Name, UID string
+	// Containers are in the order of the pod's spec if that is known.
+	Containers []ContainerHoldings
+}
+
+// ContainerHoldings are what a container owns.
+type ContainerHoldings struct {
+	Name string
+	// Listed: the container lives, or its pod's spec has it for as long as the pod runs. A
+	// container that is not listed may own CPUs until its pod ends.
+	Listed bool
+	// CPUs are the ids of the CPUs that it owns, ascending.
+	CPUs []int
+	// Memory are its requests if its memory is bound to NUMA nodes, on the nearest of these
+	// first.
+	Memory []MemoryHolding
+}
+
+// MemoryHolding is an amount of memory on a NUMA node.
+type MemoryHolding struct {
+	Type  string // "memory", or "hugepages-" and the size, as Kubernetes names them
+	Node  int    // the kernel's id
+	Bytes int64
+}
+
+// HoldingsOf reads what the node's containers own. It changes nothing.
+func HoldingsOf(of Source) Holdings {
+	h, _ := read(of, (*View).holdings)
+	return h
+}
+
+func (v *View) holdings() Holdings {
+	m, s := v.State.Machine, v.State
+	h := Holdings{Synced: !v.Synced.IsZero(), CPUs: idsOf(m, m.Online().Minus(s.Policy.Pools.Reserved))}
+	free := make([]zones.Zone, len(m.Nodes))
+	for i := range m.Nodes {
+		free[i] = memoryZone(m.Nodes[i])
+		for _, r := range free[i].Resources {
+			if r.Allocatable > 0 {
+				h.Memory = append(h.Memory, MemoryHolding{Type: r.Name, Node: m.Nodes[i].ID, Bytes: r.Allocatable})
+			}
+		}
+	}
+	owned := map[placement.Key]topology.Set{}
+	byPod := map[string][]string{}
+	for _, g := range s.Grants() {
+		owned[g.Key] = g.CPUs
+		if g.Key.Container != "" {
+			byPod[g.Key.PodUID] = append(byPod[g.Key.PodUID], g.Key.Container)
+		}
+	}
+	// Memory is counted in the order of containers, as in the reports to schedulers.
+	memory := map[string][]MemoryHolding{}
+	for _, id := range s.Containers() {
+		if c := s.Container(id); c.Alive() && s.Pod(c.PodID) != nil {
+			v.eachMemory(free, s.Pod(c.PodID), c, func(node int, name string, amount int64) {
+				free[node].Take(zones.Pod{}, name, amount)
+				memory[id] = append(memory[id], MemoryHolding{Type: name, Node: m.Nodes[node].ID, Bytes: amount})
+			})
+		}
+	}
+	for _, id := range s.Pods() {
+		p := s.Pod(id)
+		if p.Stopped {
+			continue
+		}
+		pod := PodHoldings{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
+		for _, c := range v.holders(p, byPod[p.Pod.UID]) {
+			c.CPUs = idsOf(m, owned[placement.Key{PodUID: p.Pod.UID, Container: c.Name}])
+			c.Memory = memory[c.id]
+			pod.Containers = append(pod.Containers, c.ContainerHoldings)
+		}
+		h.Pods = append(h.Pods, pod)
+	}
+	return h
+}
+
+// memoryZone is the memory of a NUMA node, all of it free.
+func memoryZone(n topology.Node) zones.Zone {
+	z := zones.Zone{ID: n.ID}
+	addMemory(&z, n)
+	return z
+}
+
+// holder is a container with its id; "" if it does not live.
+type holder struct {
+	ContainerHoldings
+	id string
+}
+
+// holders lists the containers of a pod: those of its spec, those that live, and those that own
+// CPUs.
+func (v *View) holders(p *engine.Pod, owners []string) []holder {
+	var out []holder
+	at := map[string]int{}
+	add := func(name string, listed bool) *holder {
+		i, known := at[name]
+		if !known {
+			i = len(out)
+			at[name] = i
+			out = append(out, holder{ContainerHoldings: ContainerHoldings{Name: name}})
+		}
+		out[i].Listed = out[i].Listed || listed
+		return &out[i]
+	}
+	if p.Spec != nil {
+		for _, c := range p.Spec.Containers {
+			add(c.Name, c.Kind == lifecycle.App || c.Kind == lifecycle.Sidecar)
+		}
+	}
+	for _, id := range v.State.ContainersOf(p.Pod.ID) {
+		if c := v.State.Container(id); c.Alive() {
+			add(c.Name, true).id = id
+		}
+	}
+	for _, name := range owners {
+		add(name, false)
+	}
+	return out
+}
+
+// idsOf lists the kernel's ids of CPUs, ascending; nil for none.
+func idsOf(m *topology.Machine, cpus topology.Set) []int {
+	var out []int
+	for i := range cpus.All() {
+		out = append(out, m.CPUs[i].ID)
+	}
+	slices.Sort(out)
+	return out
+}

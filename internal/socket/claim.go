@@ -1,0 +1,105 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Place is where a server of the agent listens.
+type Place struct {
+	// Path is the socket's path. Its directory is made if it is missing.
+	Path string
+	Mode fs.FileMode
+	// Key is the configuration key that names the path, By who else may serve it; for messages.
+	Key, By string
+}
+
+// ErrInUse is why a socket cannot be opened that another process serves.
+var ErrInUse = errors.New("another process serves it")
+
+// dialTimeout is how long a process may take to accept, to count as one that serves.
+const dialTimeout = 10 * time.Second
+
+// Claim opens the socket of a place, which it removes before if the process that made it is dead.
+// release gives the place up; call it when the listener is closed. The error is ErrInUse if
+// another process serves the socket.
+func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(p.Path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the socket's directory: %w", err)
+	}
+	lock, err := p.lock()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+	if err := p.sweep(ctx); err != nil {
+		return nil, nil, err
+	}
+	l, err = Listen(ctx, p.Path, p.Mode)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, func() { _ = lock.Close() }, nil
+}
+
+// lock keeps two agents that start at once from removing each other's socket. The kernel drops
+// the lock with its process, however that ends.
+func (p Place) lock() (*os.File, error) {
+	f, err := os.OpenFile(p.Path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the socket: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, usedError{p}
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// usedError is ErrInUse with the path and what to do.
+type usedError struct{ place Place }
+
+func (e usedError) Error() string {
+	return fmt.Sprintf("another %s serves %s: stop it, or give this agent a different %s", e.place.By, e.place.Path, e.place.Key)
+}
+
+func (usedError) Unwrap() error { return ErrInUse }
+
+// sweep removes the socket that a dead process left behind, and nothing else.
+func (p Place) sweep(ctx context.Context) error {
+	info, err := os.Lstat(p.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket: remove it, or configure a different %s", p.Path, p.Key)
+	}
+	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", p.Path)
+	if err == nil {
+		_ = c.Close()
+		return usedError{p}
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("see whether %s is in use: %w", p.Path, err)
+	}
+	if err := os.Remove(p.Path); err != nil {
+		return fmt.Errorf("remove the socket that a dead %s left: %w", p.By, err)
+	}
+	return nil
+}
