@@ -16,47 +16,72 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nearest"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 func newHooks() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "hooks",
-		Short: "The policies built in: what each reads, sets and needs",
-		Long: `Lists every hook with the lifecycle steps it acts at, the labels and annotations it
-reads, the values it sets, the kernel features it needs, how it works with other
-hooks, and whether it can take effect on this node: effective, not effective, or
-unknown, with the reason. -o json and -o yaml also list the differences from the
-system whose annotations it reads. Where the cgroups and devices of this node are is
-read from the agent's configuration.`,
-		Example: "  trimtab hooks\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
-		Args:    cli.Arguments(0),
+		Use:   "hooks [NAME]",
+		Short: "The policies built in: which are on, which this node supports, what each reads",
+		Long: `Lists every hook: whether the configuration switches it on, whether this node supports
+it (yes, no with the reason, or unknown), and the labels and annotations it reads.
+With a name it shows the page of that hook: the lifecycle steps it acts at, the values
+it sets, the kernel features it needs, how it works with other hooks. -o json and
+-o yaml have everything, also the differences from the system whose annotations it
+reads. Where the cgroups and devices of this node are is read from the agent's
+configuration.`,
+		Example: "  trimtab hooks\n  trimtab hooks cpuset\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
+		Args:    cli.Arguments(0, "NAME"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return hookNames(), cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 	root := cmd.Flags().String("cgroup-root", "", "where this node's cgroups are mounted (default cgroup.root of the configuration)")
 	file := addConfig(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w := cmd.OutOrStdout()
 		c, _, err := load(*file)
 		switch {
 		case errors.Is(err, fs.ErrPermission) && *file == "": // it may be readable by root alone
-			fmt.Fprintln(cmd.ErrOrStderr(), "judged by the default paths:", err)
+			fmt.Fprintln(cmd.ErrOrStderr(), "judged by the defaults:", err)
 			c = config.Default()
 		case err != nil:
 			return err
 		}
-		hooks := hooksHere(cmp.Or(*root, c.Cgroup.Root), c.Paths)
-		return out.Print(w, hooks, func() error { return hookTable(w, hooks) })
+		hooks := hooksHere(cmp.Or(*root, c.Cgroup.Root), &c)
+		if len(args) == 0 {
+			return out.Print(w, hooks, func() error { return hookTable(w, hooks) })
+		}
+		for i := range hooks {
+			if hooks[i].Name == args[0] {
+				return out.Print(w, hooks[i], func() error { return hookPage(w, &hooks[i]) })
+			}
+		}
+		near, _ := nearest.To(args[0], hookNames())
+		return &misuse{fmt.Errorf("there is no hook %q: the nearest name is %q, and 'trimtab hooks' lists all", args[0], near)}
 	}
 	return cmd
 }
 
-// hookOnNode is a hook and whether it can take effect on this node.
-type hookOnNode struct {
-	hook.Info
-	Here string `json:"here"`
+func hookNames() (names []string) {
+	for _, h := range hook.Catalogue() {
+		names = append(names, h.Name)
+	}
+	return names
 }
 
-func hooksHere(root string, paths config.Paths) []hookOnNode {
+// hookOnNode is a hook, whether the configuration switches it on, and whether it can take effect on this node.
+type hookOnNode struct {
+	hook.Info
+	Enabled bool   `json:"enabled"`
+	Here    string `json:"here"`
+	finding lifecycle.Finding
+}
+
+func hooksHere(root string, c *config.Config) []hookOnNode {
 	var tree *cgroup.Tree
 	if files, err := cgroup.OpenRoot(root); err == nil {
 		defer files.Close()
@@ -66,38 +91,61 @@ func hooksHere(root string, paths config.Paths) []hookOnNode {
 	}
 	all := hook.Catalogue()
 	var out []hookOnNode
-	for i, h := range agent.Effective(tree, paths, all) {
-		out = append(out, hookOnNode{all[i], h.Effective()})
+	for i, h := range agent.Effective(tree, c.Paths, all) {
+		out = append(out, hookOnNode{all[i], c.Hooks.Enabled(h.Name), h.Effective(), h.Finding})
 	}
 	return out
 }
 
-// hookTable shows one block per hook: the lists are too long for columns.
+// hookTable shows a row per hook.
 func hookTable(w io.Writer, hooks []hookOnNode) error {
-	for i, h := range hooks {
-		if i > 0 {
-			fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tENABLED\tSUPPORTED HERE\tREADS")
+	for i := range hooks {
+		h := &hooks[i]
+		enabled := "no"
+		if h.Enabled {
+			enabled = "yes"
 		}
-		fmt.Fprintf(w, "%s: %s\n", h.Name, h.About)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		row := func(name string, entries []string, sep string) {
-			if len(entries) > 0 {
-				fmt.Fprintf(t, "  %s\t%s\n", name, strings.Join(entries, sep))
-			}
+		reads := "-"
+		if len(h.Reads) > 0 {
+			reads = h.Reads[0]
 		}
-		row("acts at", texts(h.Stages), ", ")
-		row("reads", h.Reads, "\n  \t")
-		row("sets", texts(h.Sets), ", ")
-		row("sets on the pod", texts(h.Pod), ", ")
-		row("needs", alternatives(h.Kernel), "\n  \t")
-		row("here", []string{h.Here}, "")
-		row("beside others", []string{h.Compose}, "")
-		if h.TestedOn != "" {
-			row("tried on", []string{h.TestedOn}, "")
+		if more := len(h.Reads) - 1; more > 0 {
+			reads += fmt.Sprintf(" and %d more", more)
 		}
-		if err := t.Flush(); err != nil {
-			return fmt.Errorf("write the answer: %w", err)
+		here := map[lifecycle.Support]string{lifecycle.Supported: "yes", lifecycle.NotSupported: "no", lifecycle.Unknown: "unknown"}[h.finding.Support]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", h.Name, enabled, here, reads)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	_, err := fmt.Fprintln(w, "\n'trimtab hooks NAME' shows one with the reason; hooks.NAME.enabled of the configuration switches it.")
+	return err
+}
+
+// hookPage shows everything about one hook.
+func hookPage(w io.Writer, h *hookOnNode) error {
+	fmt.Fprintf(w, "%s: %s\n", h.Name, h.About)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, entries []string, sep string) {
+		if len(entries) > 0 {
+			fmt.Fprintf(t, "  %s\t%s\n", name, strings.Join(entries, sep))
 		}
+	}
+	row("enabled", []string{map[bool]string{true: "yes", false: "no"}[h.Enabled]}, "")
+	row("here", []string{h.Here}, "")
+	row("acts at", term.Wrap(strings.Join(texts(h.Stages), ", "), 80), "\n  \t")
+	row("reads", h.Reads, "\n  \t")
+	row("sets", texts(h.Sets), ", ")
+	row("sets on the pod", texts(h.Pod), ", ")
+	row("needs", alternatives(h.Kernel), "\n  \t")
+	row("beside others", term.Wrap(h.Compose, 80), "\n  \t")
+	if h.TestedOn != "" {
+		row("tried on", []string{h.TestedOn}, "")
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
 }
