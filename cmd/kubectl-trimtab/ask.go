@@ -40,7 +40,7 @@ comes from, and whether it is in force or why not.`,
 		Args:    cli.Arguments(1, "pod/NAME"),
 	}
 	container := cmd.Flags().StringP("container", "c", "", "only this container")
-	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "wide", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := podName(args[0])
 		if err != nil {

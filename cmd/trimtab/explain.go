@@ -21,15 +21,16 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/POD[/CONTAINER]",
 		Short: "Why a container has the values it has",
-		Long: `Shows what the containers of a pod on this node were promised and got. For each
-value: the hook that decided it, the annotation, label or configuration key it
-comes from, the channel that carried it, and whether it is in force or why not.
-Annotations that could not be read are listed with key, value and reason.`,
+		Long: `Shows what the containers of a pod on this node were promised and got: first whether
+all of it is in force, then the facts about the container. For each value: the hook
+that decided it, the annotation, label or configuration key it comes from, the channel
+that carried it, and whether it is in force or why not. Annotations that could not be
+read are listed with key, value and reason. -o wide has values as the kernel has them.`,
 		Example: "  trimtab explain shop/web\n  trimtab explain -n shop web\n  trimtab explain shop/web/app -o yaml",
 		Args:    cli.Arguments(1, "NAMESPACE/POD[/CONTAINER]"),
 	}
 	socket := addSocket(cmd)
-	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "wide", "json", "yaml")
 	in := cmd.Flags().StringP("namespace", "n", "", "the pod's namespace; the argument is then POD or POD/CONTAINER")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := args[0]
@@ -47,7 +48,7 @@ Annotations that could not be read are listed with key, value and reason.`,
 			}
 			w := cmd.OutOrStdout()
 			return out.Print(w, found, func() error {
-				return status.RenderExplain(w, found, status.Options{Color: colors(w)})
+				return status.RenderExplain(w, found, status.Options{Color: colors(w), Wide: out.String() == "wide"})
 			})
 		})
 	}

@@ -133,7 +133,12 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	case !refused:
 		n.queue.Accepted(to, values)
 		if !to.RuntimeOnly {
-			n.noteCopy(to.ID, values, func(d *delivery) { d.Note, d.Alone = "the runtime's copy agrees", "" })
+			n.noteCopy(to.ID, values, func(d *delivery) {
+				if d.Applied { // else the note says why the kernel does not have it
+					d.Note = "the runtime's copy agrees"
+				}
+				d.Alone = ""
+			})
 		}
 	case n.queue.Refused(to):
 		givenUp = true

@@ -137,7 +137,7 @@ func TestExplainIsComplete(t *testing.T) {
 			got["pod "+v.Field] = value{v.Value, v.Why.Hook, v.Why.Source, v.Channel}
 		}
 		same(t, "explain of "+pod, fmt.Sprint(got), fmt.Sprint(want))
-		out, err := a.cli("explain", "shop/"+pod)
+		out, err := a.cli("explain", "-o", "wide", "shop/"+pod)
 		for field, v := range want {
 			for _, word := range []string{field, v.value, v.hook, v.key, v.channel} {
 				if err != nil || !strings.Contains(out, word) {

@@ -23,6 +23,10 @@ type Options struct {
 	// Namespace and Class leave out the other containers from the table of containers;
 	// "" for all.
 	Namespace, Class string
+	// Wide shows values as the kernel and the API have them, without units for people.
+	Wide bool
+	// Width is where lines of prose are broken; 0 for 100 columns.
+	Width int
 }
 
 // shows reports whether the table of containers has this one.
@@ -191,94 +195,6 @@ func containers(w io.Writer, all []api.Container, o Options) {
 			term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs),
 			fmt.Sprintf("%d/%d", applied, all), problems,
 		}
-	})
-}
-
-// RenderExplain shows what containers were promised and got, value by value.
-func RenderExplain(w io.Writer, list []api.Container, o Options) error {
-	var b bytes.Buffer
-	pod := ""
-	for i, c := range list {
-		if i > 0 {
-			fmt.Fprintln(&b)
-		}
-		explainHead(&b, c)
-		explainFacts(&b, c.Facts)
-		values := c.Values
-		if c.Pod != pod { // the pod's own values once, beside its first container
-			for _, v := range c.PodValues {
-				v.Field = "pod " + v.Field
-				values = append(values[:len(values):len(values)], v)
-			}
-		}
-		pod = c.Pod
-		explainValues(&b, values, o)
-		explainProblems(&b, c.Problems, o)
-	}
-	return send(w, &b)
-}
-
-func explainHead(w io.Writer, c api.Container) {
-	name := term.Clean(c.Pod)
-	if c.Name != "" {
-		name += "/" + term.Clean(c.Name)
-	}
-	fmt.Fprintln(w, name)
-	t := table(w)
-	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
-	class := dash(c.Class)
-	if c.ClassFrom != "" {
-		class += ", from " + term.Clean(c.ClassFrom)
-	}
-	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
-	seat := dash(c.CPUs)
-	if c.CPUGroup != "" {
-		seat += " (" + term.Clean(c.CPUGroup) + ")"
-	}
-	if c.SeatWhy != "" {
-		seat += ": " + term.Clean(c.SeatWhy)
-	}
-	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
-	flush(t)
-}
-
-func explainFacts(w io.Writer, facts []api.Fact) {
-	rows(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
-		from := dash(string(f.From))
-		if f.Note != "" {
-			from += ": " + term.Clean(f.Note)
-		}
-		return []string{"  " + term.Clean(f.Name), dash(f.Value), from}
-	})
-}
-
-func explainValues(w io.Writer, values []api.Value, o Options) {
-	if len(values) == 0 {
-		fmt.Fprintln(w, "  nothing is set: the container runs as the runtime made it")
-	}
-	rows(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tAPPLIED", values, func(v api.Value) []string {
-		from := dash(v.Why.Source)
-		if v.Why.Text != "" {
-			from += " (" + term.Clean(v.Why.Text) + ")"
-		}
-		return []string{"  " + term.Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from, dash(v.Channel), o.applied(v)}
-	})
-}
-
-func (o Options) applied(v api.Value) string {
-	s := "yes"
-	if v.Note != "" {
-		s = "yes, " + term.Clean(v.Note)
-	}
-	if v.Applied {
-		return s
-	}
-	return o.alarm(strings.Replace(s, "yes", "NO", 1))
-}
-
-func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
-	rows(w, "  PROBLEM\tKEY\tVALUE\tREASON", problems, func(p lifecycle.Problem) []string {
-		return []string{"  " + p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Sentence()))}
 	})
 }
 
