@@ -122,6 +122,7 @@ var arrows = map[string][]string{
 	"test/recorded":              nil,
 	"test/scenarios":             {},
 
+	"internal/placement/numahints": {},
 	"internal/report/podresources": {"internal/nodeview", "internal/report/logkey", "internal/socket"},
 }
 
@@ -174,7 +175,7 @@ func TestArrows(t *testing.T) {
 
 // TestPureCore checks that the packages that decide depend on no file system, clock or log.
 func TestPureCore(t *testing.T) {
-	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/hook", "./internal/rules", "./internal/engine") {
+	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/placement/numahints", "./internal/hook", "./internal/rules", "./internal/engine") {
 		for _, i := range p.Imports {
 			switch i {
 			case "os", "net", "time", "context", "log", "log/slog", "os/exec", "syscall", "math/rand", "math/rand/v2", "sync":

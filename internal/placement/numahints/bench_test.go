@@ -1,0 +1,76 @@
+package numahints
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// eight are 8 resources on 64 nodes of which other containers use a part: of our own kind (counts), and of plugins
+// (lists of 64 hints).
+func eight(seed uint64, plugins bool) (out []Resource) {
+	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's random numbers
+	need := random.Uint64N(40) + 1
+	for i := range 8 {
+		r := Resource{Name: fmt.Sprint("r", i)}
+		if plugins && i >= 4 {
+			for range 64 {
+				m := Mask(random.Uint64() &^ random.Uint64())
+				if random.IntN(2) == 0 {
+					m = 1 << random.IntN(64)
+				}
+				r.Hints = append(r.Hints, Hint{Nodes: m, Preferred: m.Len() == 1})
+			}
+			out = append(out, r)
+			continue
+		}
+		c := &Counts{Need: need, Free: make([]uint64, 64), Capacity: make([]uint64, 64)}
+		for n := range 64 {
+			c.Capacity[n] = 16
+			c.Free[n] = random.Uint64N(17)
+		}
+		r.Counts = c
+		out = append(out, r)
+	}
+	return out
+}
+
+func BenchmarkMerge64Nodes8Resources(b *testing.B) {
+	for name, plugins := range map[string]bool{"own": false, "4 plugins of 64 hints": true} {
+		for _, o := range []Options{
+			{Policy: BestEffort}, {Policy: BestEffort, PreferClosest: true, Distance: apart}, {Policy: SingleNode}, {Policy: Numeric, Align: []string{"r0", "r1"}},
+		} {
+			b.Run(fmt.Sprintf("%s/%s/closest=%v", name, o.Policy, o.PreferClosest), func(b *testing.B) {
+				var took []time.Duration
+				inexact := 0
+				var inputs [][]Resource
+				for i := range uint64(64) {
+					inputs = append(inputs, eight(i, plugins))
+				}
+				for i := 0; b.Loop(); i++ {
+					in := inputs[i%len(inputs)]
+					at := time.Now()
+					if r := Merge(64, in, o); !r.Exact {
+						inexact++
+					}
+					took = append(took, time.Since(at))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+				b.ReportMetric(float64(inexact)*100/float64(len(took)), "%-cut")
+			})
+		}
+	}
+}
+
+func apart(a, b int) int {
+	switch {
+	case a == b:
+		return 10
+	case a/8 == b/8:
+		return 12
+	}
+	return 20 + (a/8 ^ b/8)
+}

@@ -1,0 +1,117 @@
+package numahints
+
+import (
+	"math/bits"
+)
+
+// MaxNodes is the highest number of NUMA nodes that a Mask can have.
+const MaxNodes = 64
+
+// Mask is a set of NUMA nodes, by their index in the machine.
+type Mask uint64
+
+// Nodes makes a mask of indices.
+func Nodes(indices ...int) (m Mask) {
+	for _, i := range indices {
+		m |= 1 << i
+	}
+	return m
+}
+
+// All is the mask of n nodes.
+func All(n int) Mask {
+	if n >= MaxNodes {
+		return ^Mask(0)
+	}
+	return 1<<n - 1
+}
+
+// Len counts the nodes.
+func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
+
+// Has reports whether a node is in the mask.
+func (m Mask) Has(i int) bool { return m>>i&1 != 0 }
+
+// Indices lists the nodes in ascending order.
+func (m Mask) Indices() []int {
+	out := make([]int, 0, m.Len())
+	for ; m != 0; m &= m - 1 {
+		out = append(out, bits.TrailingZeros64(uint64(m)))
+	}
+	return out
+}
+
+// Hint says that a resource can be had on a set of nodes together.
+type Hint struct {
+	Nodes Mask
+	// Any: the nodes do not matter (the kubelet's nil affinity).
+	Any bool
+	// Preferred: no smaller set would do on an empty machine.
+	Preferred bool
+}
+
+// Counts are hints in short: each set of nodes that has enough is one. A set is preferred if it is
+// as small as the smallest that would have enough on an empty machine. The kubelet's CPU, memory
+// and device managers enumerate these sets.
+type Counts struct {
+	Need uint64
+	// Free and Capacity are the amounts of each node, by index.
+	Free, Capacity []uint64
+}
+
+// Resource is what one resource of a container says.
+type Resource struct {
+	Name string
+	// Counts are its hints in short; nil if Hints counts.
+	Counts *Counts
+	// Hints are its hints one by one. A nil list has no preference; an empty one says that the
+	// resource cannot be had.
+	Hints []Hint
+}
+
+// on sums amounts over the nodes of a mask.
+func on(amounts []uint64, m Mask) (sum uint64) {
+	for ; m != 0; m &= m - 1 {
+		if i := bits.TrailingZeros64(uint64(m)); i < len(amounts) {
+			sum += amounts[i]
+		}
+	}
+	return sum
+}
+
+// fits reports whether a set of nodes has enough.
+func (c *Counts) fits(m Mask) bool { return on(c.Free, m) >= c.Need }
+
+// smallest returns the number of nodes that have enough together, the largest amounts first; 0 if
+// all of them do not.
+func smallest(amounts []uint64, need uint64, n int) int {
+	sorted := make([]uint64, 0, n)
+	for _, a := range amounts[:min(n, len(amounts))] {
+		at := len(sorted)
+		for at > 0 && sorted[at-1] < a {
+			at--
+		}
+		sorted = append(sorted, 0)
+		copy(sorted[at+1:], sorted[at:])
+		sorted[at] = a
+	}
+	var sum uint64
+	for i, a := range sorted {
+		if sum += a; sum >= need {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// expand lists the hints of counts on n nodes.
+func (c *Counts) expand(n int) []Hint {
+	best := smallest(c.Capacity, c.Need, n)
+	out := []Hint{}
+	for m := Mask(1); m <= All(n) && m != 0; m++ {
+		if c.fits(m) {
+			out = append(out, Hint{Nodes: m, Preferred: m.Len() == best})
+		}
+	}
+	return out
+}

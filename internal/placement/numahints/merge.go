@@ -1,0 +1,181 @@
+package numahints
+
+import (
+	"cmp"
+	"slices"
+)
+
+// merge is the best intersection of one hint of each resource.
+func (s *search) merge(resources []Resource) Hint {
+	lists, counts := s.split(resources)
+	if h, ok := s.preferred(lists, counts); ok {
+		return h
+	}
+	target := s.target(resources)
+	var best *Hint
+	for _, m := range s.intersections(target, lists) {
+		if len(counts) > 0 {
+			var ok bool
+			if m, ok = s.subset(target, m, counts); !ok {
+				continue
+			}
+		}
+		if h := (Hint{Nodes: m}); s.better(target, best, h) {
+			best = &h
+		}
+		if s.left <= 0 && s.n > few {
+			break
+		}
+	}
+	if best == nil {
+		return Hint{Nodes: s.all}
+	}
+	return *best
+}
+
+// split returns the hints of resources that have a preference: as lists, and the counts that are
+// not written out. A resource that cannot be had has the list of one hint that is not preferred.
+func (s *search) split(resources []Resource) (lists [][]Hint, counts []*Counts) {
+	for _, r := range resources {
+		switch c := r.Counts; {
+		case c == nil && r.Hints == nil:
+		case c == nil && len(r.Hints) == 0, c != nil && !c.fits(s.all):
+			lists = append(lists, []Hint{{Any: true}})
+		case c == nil:
+			lists = append(lists, r.Hints)
+		case s.n <= s.o.enumerate:
+			lists = append(lists, c.expand(s.n))
+		default:
+			counts = append(counts, c)
+		}
+	}
+	return lists, counts
+}
+
+// preferred returns the best set that every resource prefers.
+func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
+	sets, any := s.preferredOfLists(lists)
+	if sets == nil && !any {
+		return Hint{}, false
+	}
+	size := 0
+	for i, c := range counts {
+		least := smallest(c.Capacity, c.Need, s.n)
+		if least == 0 || i > 0 && least != size {
+			return Hint{}, false
+		}
+		size = least
+	}
+	fits := func(m Mask) bool {
+		return !slices.ContainsFunc(counts, func(c *Counts) bool { return m.Len() != size || !c.fits(m) })
+	}
+	switch {
+	case any && len(counts) == 0:
+		sets = append(sets, s.all)
+	case any: // the sets of lists are among those of the counts
+		m, ok := s.cover(size, counts)
+		return Hint{Nodes: m, Preferred: true}, ok
+	}
+	var best Mask
+	for _, m := range sets {
+		if fits(m) && (best == 0 || s.narrower(m, best)) {
+			best = m
+		}
+	}
+	return Hint{Nodes: best, Preferred: true}, best != 0
+}
+
+// preferredOfLists returns the sets that all lists prefer. any: all of them have a hint for which
+// the nodes do not matter. Such a hint goes with each set of the others.
+func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
+	any = true
+	for _, list := range lists {
+		var own []Mask
+		free := false
+		for _, h := range list {
+			switch {
+			case !h.Preferred:
+			case h.Any:
+				free = true
+			case h.Nodes&s.all != 0:
+				own = append(own, h.Nodes&s.all)
+			}
+		}
+		slices.Sort(own)
+		own = slices.Compact(own)
+		switch {
+		case any && free:
+			sets = append(sets, own...)
+		case any:
+			sets = append(keep(sets, own), own...)
+		case free:
+		default:
+			sets = keep(sets, own)
+		}
+		slices.Sort(sets)
+		sets, any = slices.Compact(sets), any && free
+	}
+	return sets, any
+}
+
+// keep returns the sets that are in a sorted list.
+func keep(sets, sorted []Mask) []Mask {
+	return slices.DeleteFunc(slices.Clone(sets), func(m Mask) bool { _, in := slices.BinarySearch(sorted, m); return !in })
+}
+
+// maxSets is how many intersections are kept, where not all sets are looked at.
+const maxSets = 64
+
+// intersections returns all intersections of one hint of each list, without the empty one. If there
+// are more than the work allows, it returns those whose sizes are best.
+func (s *search) intersections(target int, lists [][]Hint) []Mask {
+	sets := []Mask{s.all}
+	for _, list := range lists {
+		masks := make([]Mask, 0, len(list))
+		for _, h := range list {
+			if h.Any {
+				masks = append(masks, s.all)
+			} else if m := h.Nodes & s.all; m != 0 {
+				masks = append(masks, m)
+			}
+		}
+		slices.Sort(masks)
+		sets = s.intersect(sets, slices.Compact(masks))
+		if s.n > few && len(sets) > maxSets {
+			slices.SortFunc(sets, func(a, b Mask) int {
+				return cmp.Or(cmp.Compare(rank(target, a.Len()), rank(target, b.Len())), cmp.Compare(a, b))
+			})
+			sets, s.cut = sets[:maxSets], true
+		}
+	}
+	slices.Sort(sets)
+	return sets
+}
+
+// intersect returns the intersections of all pairs, each once and without the empty one.
+func (s *search) intersect(sets, masks []Mask) (out []Mask) {
+	if s.n <= few {
+		var seen [1 << few]bool
+		for _, a := range sets {
+			for _, b := range masks {
+				if both := a & b; both != 0 && !seen[both] {
+					seen[both] = true
+					out = append(out, both)
+				}
+			}
+		}
+		return out
+	}
+	for _, a := range sets {
+		if !s.work(len(masks) / 4) { // a pair is less work than a set elsewhere
+			break
+		}
+		for _, b := range masks {
+			if a&b != 0 {
+				out = append(out, a&b)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

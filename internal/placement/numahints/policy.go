@@ -1,0 +1,172 @@
+package numahints
+
+// Policy says which sets of nodes a container may have.
+type Policy string
+
+// The policies. Numeric is Katalyst's.
+const (
+	None       Policy = "none"
+	BestEffort Policy = "best-effort"
+	Restricted Policy = "restricted"
+	SingleNode Policy = "single-numa-node"
+	Numeric    Policy = "numeric"
+)
+
+// Options are the options of a merge.
+type Options struct {
+	Policy Policy
+	// PreferClosest prefers sets of nodes with a small average distance to others of their size
+	// (the kubelet's prefer-closest-numa-nodes).
+	PreferClosest bool
+	// Distance returns the distance of two nodes, by index; needed with PreferClosest.
+	Distance func(a, b int) int
+	// Align names the resources that the policy numeric puts on equal sets of nodes.
+	Align []string
+	// Work limits the sets that are looked at; 0 means DefaultWork. Above it the result is the
+	// best that was found. Up to 8 nodes nothing but the policy numeric is limited.
+	Work int
+
+	// enumerate is the highest number of nodes at which counts are written out; 0 means 8. Tests
+	// lower it.
+	enumerate int
+}
+
+// few is the number of nodes up to which all sets are looked at.
+const few = 8
+
+// DefaultWork is less than a millisecond of one CPU.
+const DefaultWork = 10_000
+
+// Result is the choice of a policy.
+type Result struct {
+	// Nodes are those that the container should use, Any that they do not matter.
+	Nodes Mask
+	Any   bool
+	// Preferred: each resource is on as few nodes as it could be, and all on the same.
+	Preferred bool
+	// Admitted: the policy lets the container in.
+	Admitted bool
+	// Exact is false if the limit of work ended the search, so that a better set may exist.
+	Exact bool
+	// Each has the hint of each resource, in order, with the policy numeric; else nil.
+	Each []Hint
+}
+
+// Hint is the result as a hint.
+func (r Result) Hint() Hint { return Hint{Nodes: r.Nodes, Any: r.Any, Preferred: r.Preferred} }
+
+// Merge chooses the nodes of a container with these resources on a machine of n nodes. The same
+// arguments give the same result. n is at most MaxNodes.
+func Merge(n int, resources []Resource, o Options) Result {
+	if o.Work == 0 {
+		o.Work = DefaultWork
+	}
+	if o.enumerate == 0 {
+		o.enumerate = few
+	}
+	s := &search{n: n, all: All(n), o: o, left: o.Work}
+	var r Result
+	switch o.Policy {
+	case SingleNode:
+		r = s.single(resources)
+		r.Admitted = r.Preferred
+	case Numeric:
+		r = s.numeric(resources)
+	case BestEffort, Restricted:
+		best := s.merge(resources)
+		r = Result{Nodes: best.Nodes, Preferred: best.Preferred, Admitted: best.Preferred || o.Policy == BestEffort}
+	case None:
+		fallthrough
+	default:
+		return Result{Any: true, Preferred: true, Admitted: true, Exact: true}
+	}
+	r.Exact = s.left > 0 && !s.cut
+	return r
+}
+
+// search is one merge.
+type search struct {
+	n    int
+	all  Mask
+	o    Options
+	left int  // work that may still be done
+	cut  bool // some part of the search ended early
+}
+
+// work uses up some of the limit; false if none is left.
+func (s *search) work(n int) bool {
+	s.left -= n
+	return s.left > 0
+}
+
+// narrower reports whether a set of nodes is better than another: fewer nodes, with PreferClosest
+// nearer ones, then the lower value.
+func (s *search) narrower(a, b Mask) bool {
+	if a.Len() != b.Len() {
+		return a.Len() < b.Len()
+	}
+	if s.o.PreferClosest {
+		if da, db := s.distance(a), s.distance(b); da != db {
+			return da < db
+		}
+	}
+	return a < b
+}
+
+// distance sums the distances between all pairs of nodes; of two sets of one size the smaller sum
+// is the smaller average.
+func (s *search) distance(m Mask) (sum int) {
+	in := m.Indices()
+	for _, a := range in {
+		for _, b := range in {
+			sum += s.o.Distance(a, b)
+		}
+	}
+	return sum
+}
+
+// better reports whether a candidate replaces the current best hint. target is the size that sets
+// that are not preferred should have (bestNonPreferred of the kubelet).
+func (s *search) better(target int, current *Hint, candidate Hint) bool {
+	switch {
+	case candidate.Nodes == 0:
+		return false
+	case current == nil:
+		return true
+	case current.Preferred != candidate.Preferred:
+		return candidate.Preferred
+	case current.Preferred:
+		return s.narrower(candidate.Nodes, current.Nodes)
+	}
+	if a, b := rank(target, candidate.Nodes.Len()), rank(target, current.Nodes.Len()); a != b {
+		return a < b
+	}
+	return s.narrower(candidate.Nodes, current.Nodes)
+}
+
+// rank orders sizes of sets: the target, smaller ones from above, then larger ones.
+func rank(target, size int) int {
+	if size <= target {
+		return target - size
+	}
+	return MaxNodes + size
+}
+
+// target is the size that sets should have at least, so that each resource fits: the largest of
+// the resources' smallest sets.
+func (s *search) target(resources []Resource) (most int) {
+	for _, r := range resources {
+		if r.Counts != nil {
+			most = max(most, smallest(r.Counts.Free, r.Counts.Need, s.n))
+			continue
+		}
+		least := 0
+		for _, h := range r.Hints {
+			if !h.Any && (least == 0 || h.Nodes.Len() < least) {
+				least = h.Nodes.Len()
+			}
+		}
+		most = max(most, least)
+	}
+	return most
+}

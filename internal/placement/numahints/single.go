@@ -1,0 +1,42 @@
+package numahints
+
+// single is the policy single-numa-node: it looks only at preferred hints of one node, and at those
+// for which the nodes do not matter.
+func (s *search) single(resources []Resource) Result {
+	lists := make([][]Hint, 0, len(resources))
+	for _, r := range resources {
+		if r.Counts != nil || r.Hints != nil {
+			lists = append(lists, s.singles(r))
+		}
+	}
+	sets, any := s.preferredOfLists(lists)
+	best := Mask(0)
+	for _, m := range sets {
+		if best == 0 || s.narrower(m, best) {
+			best = m
+		}
+	}
+	if best == 0 || best == s.all { // one node that is all nodes says nothing
+		return Result{Any: true, Preferred: best != 0 || any}
+	}
+	return Result{Nodes: best, Preferred: true}
+}
+
+// singles lists the hints of a resource that count for this policy.
+func (s *search) singles(r Resource) (out []Hint) {
+	if c := r.Counts; c != nil {
+		one := smallest(c.Capacity, c.Need, s.n) == 1
+		for i := range s.n {
+			if one && c.fits(1<<i) {
+				out = append(out, Hint{Nodes: 1 << i, Preferred: true})
+			}
+		}
+		return out
+	}
+	for _, h := range r.Hints {
+		if h.Preferred && (h.Any || h.Nodes.Len() == 1) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
