@@ -35,7 +35,7 @@ func newConfigCheck() *cobra.Command {
 		Long: `Reads configuration files as the agent would and names every problem with file,
 line and key. The exit code is 2 if there is one.`,
 		Example: "  trimtab config check /etc/trimtab/config.yaml",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Arguments(1, "FILE..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var wrong error
 			for _, file := range args {

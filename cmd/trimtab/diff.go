@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,11 +48,15 @@ after --duration.`,
 		}
 		sim.SetNRILog(slog.New(slog.DiscardHandler))
 		w := cmd.OutOrStdout()
-		return nridiff.Run(ctx, nridiff.Options{
+		err := nridiff.Run(ctx, nridiff.Options{
 			Socket: cmp.Or(*socket, nriSocket(*file)), Indices: *indices,
 			Take:  func(r nridiff.Result) error { return showDiff(w, out.String(), &r) },
 			Ready: func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; an interrupt ends it") },
 		})
+		if bad := (*nridiff.BadIndices)(nil); errors.As(err, &bad) {
+			return &misuse{fmt.Errorf("--indices: %w", err)}
+		}
+		return err
 	}
 	return cmd
 }

@@ -60,8 +60,10 @@ configuration.`,
 				return out.Print(w, hooks[i], func() error { return hookPage(w, &hooks[i]) })
 			}
 		}
-		near, _ := nearest.To(args[0], hookNames())
-		return &misuse{fmt.Errorf("there is no hook %q: the nearest name is %q, and 'trimtab hooks' lists all", args[0], near)}
+		if near, distance := nearest.To(args[0], hookNames()); distance <= 2 {
+			return &misuse{fmt.Errorf("there is no hook %q; did you mean %q?", args[0], near)}
+		}
+		return &misuse{fmt.Errorf("there is no hook %q: 'trimtab hooks' lists all", args[0])}
 	}
 	return cmd
 }

@@ -129,13 +129,13 @@ which containers would get other CPUs. Nothing changes.`,
 
 // planCommand completes a command that asks for a what-if.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
-	cmd.Args = cli.Arguments(1, "FILE")
+	cmd.Args = cli.Arguments(1, arg)
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := read(args[0], cmd.InOrStdin())
 		if err != nil {
-			return &misuse{fmt.Errorf("%s: %w", arg, err)}
+			return &misuse{err}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)

@@ -48,7 +48,7 @@ recording.`,
 		}
 		in, err := openInput(args[0], cmd.InOrStdin())
 		if err != nil {
-			return &misuse{fmt.Errorf("RECORDING: %w", err)}
+			return &misuse{err}
 		}
 		defer in.Close()
 		report, err := agent.Replay(in, another)

@@ -77,6 +77,10 @@ func run(ctx context.Context, i invocation) int {
 	root.SetIn(i.in)
 	root.SetOut(i.out)
 	root.SetErr(i.err)
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = group, showHelp // cobra's takes any argument, and prints its help
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err, *begun)
 	if err != nil {

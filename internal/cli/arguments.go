@@ -12,13 +12,16 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// Arguments checks the arguments of a command: from least to len(names) of them. Its errors name the one that is
-// missing, and the first that does not belong.
+// Arguments checks the arguments of a command: from least to len(names) of them, or any number above if the last name
+// ends in "...". Its errors name the one that is missing, and the first that does not belong.
 func Arguments(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
 		switch {
 		case len(args) < least:
 			return fmt.Errorf("%q needs %s", cmd.CommandPath(), strings.Join(names[len(args):least], " and "))
+		case many:
+			return nil
 		case len(args) > len(names) && len(names) == 0:
 			return fmt.Errorf("%q takes no arguments: %q does not belong", cmd.CommandPath(), args[0])
 		case len(args) > len(names):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"sync"
@@ -33,16 +34,22 @@ type Options struct {
 	Ready func()
 }
 
+// BadIndices is the error of Options.Indices.
+type BadIndices struct{ reason string }
+
+// Error returns what is wrong.
+func (b *BadIndices) Error() string { return b.reason }
+
 // Run observes until ctx ends, which is no error.
 func Run(ctx context.Context, o Options) error {
 	slices.Sort(o.Indices)
 	o.Indices = slices.Compact(o.Indices)
 	if len(o.Indices) < 2 {
-		return errors.New("two observers are needed: one before the plugins and one after them")
+		return &BadIndices{"two observers are needed, one before the plugins and one after them: for example 00,99"}
 	}
 	for _, i := range o.Indices {
 		if !index.MatchString(i) {
-			return fmt.Errorf("%q is no index of a plugin: it has two digits", i)
+			return &BadIndices{fmt.Sprintf("%q is no index of a plugin: it has two digits", i)}
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -61,6 +68,9 @@ func Run(ctx context.Context, o Options) error {
 		s, err := stub.New(&observer{b, n}, stub.WithPluginName("trimtab-diff"), stub.WithPluginIdx(i), stub.WithSocketPath(o.Socket), stub.WithOnClose(func() { lost <- struct{}{} }))
 		if err == nil {
 			err = s.Start(ctx)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no NRI socket at %s: does the runtime run, with NRI on? 'trimtab doctor' says how to switch it on, and --nri-socket names another", o.Socket)
 		}
 		if err != nil {
 			return fmt.Errorf("register observer %s at %s: %w", i, o.Socket, err)

@@ -228,7 +228,7 @@ func TestReplayRefuses(t *testing.T) {
 	good := string(record(t, Header{}, steps()))
 	head, first, _ := strings.Cut(good, "\n")
 	for _, c := range []struct{ text, want string }{
-		{"", "line 1: unexpected EOF"}, {"{", "line 1: it is no head"}, {"{}\n", "line 1: apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: apiVersion"},
+		{"", "it is empty"}, {"{", "line 1: it is no recording"}, {"{}\n", "line 1: apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: apiVersion"},
 		{head + "\n{}\n", `line 2: kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the decision"},
 		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node"},
 		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure without"},

@@ -38,12 +38,15 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	}()
 	lines := bufio.NewReaderSize(in, 1<<20)
 	text, err := lines.ReadBytes('\n')
-	if err != nil && (!errors.Is(err, io.EOF) || len(text) == 0) {
-		return Report{}, fmt.Errorf("line 1: %w", unexpected(err))
+	switch {
+	case errors.Is(err, io.EOF) && len(text) == 0:
+		return Report{}, errors.New("it is empty: 'trimtab events --record FILE' writes a recording")
+	case err != nil && !errors.Is(err, io.EOF):
+		return Report{}, fmt.Errorf("line 1: %w", err)
 	}
 	var h Header
 	if err := json.Unmarshal(text, &h); err != nil {
-		return Report{}, fmt.Errorf("line 1: it is no head of a recording: %w", jsonwords.Error(err))
+		return Report{}, fmt.Errorf("line 1: it is no recording: %w", jsonwords.Error(err))
 	}
 	if h.APIVersion != APIVersion || h.Kind != KindHeader || h.State == nil {
 		return Report{}, fmt.Errorf("line 1: apiVersion %q and kind %q are not %q and %q", h.APIVersion, h.Kind, APIVersion, KindHeader)
@@ -64,13 +67,6 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 		}
 	}
 	return r.report, nil
-}
-
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // read is a line that was read.

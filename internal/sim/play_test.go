@@ -268,7 +268,6 @@ func TestRunFindsFaults(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
-		"machine": {"cpus: 4c", "cpus: 4z", `machine "4z"`},
 		"config":  {"{pools: {shared: 0-1}}", "{pool: {}}", `unknown key "pool"`},
 		"broken":  {"startContainer: a/own/three", "startContainer: a/own/four", "no such created container"},
 	} {

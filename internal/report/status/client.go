@@ -70,10 +70,18 @@ func unreachable(path string, err error) error {
 		hint = fmt.Sprintf("is the agent running? no socket at %s (paths.statusSocket of its configuration; --socket names another)", path)
 	case errors.Is(err, os.ErrPermission):
 		hint = fmt.Sprintf("not allowed to use %s: the status socket is for root only, try sudo", path)
+	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(path):
+		hint = fmt.Sprintf("%s is no socket: --socket wants the status socket of an agent (paths.statusSocket of its configuration)", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		hint = fmt.Sprintf("the agent is gone: none answers at %s, which an earlier one left; start it again", path)
 	}
 	return &Unreachable{Path: path, Hint: hint, Err: err}
+}
+
+// isSocket reports whether the file at a path is a socket.
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
 // Status asks for the state of the whole node.

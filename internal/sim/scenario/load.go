@@ -12,6 +12,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
 // Load reads and checks the scenario in a file.
@@ -82,9 +83,11 @@ func (s *Scenario) check() error {
 }
 
 func (n *Node) check() error {
-	var missing error
+	var machine error
 	if n.CPUs == "" {
-		missing = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t"`)
+		machine = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t"`)
+	} else if _, err := describe.Parse(n.CPUs); err != nil {
+		machine = fmt.Errorf("cpus: %w", err)
 	}
 	if n.Cgroup == "" {
 		n.Cgroup = "v2"
@@ -92,7 +95,7 @@ func (n *Node) check() error {
 	if n.Driver == "" {
 		n.Driver = "cgroupfs"
 	}
-	return errors.Join(missing,
+	return errors.Join(machine,
 		oneOf("cgroup", n.Cgroup, "v1", "v2"),
 		oneOf("driver", n.Driver, "cgroupfs", "systemd"))
 }

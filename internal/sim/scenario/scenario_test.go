@@ -37,6 +37,7 @@ func TestParse(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
+		"machine":        {"cpus: ", "cpus: 4z x ", `node: cpus: machine "4z`},
 		"unknown key":    {"about:", "abuot:", `unknown key "abuot"; nearest valid key "`},
 		"nested key":     {"shares: 512}}]", "share: 512}}]", `unknown key "steps[0].run[0].containers[0].resources.share"; nearest valid key "`},
 		"wrong case":     {"qos:", "QoS:", `unknown key "steps[0].run[0].pod.QoS"; nearest valid key "`},
