@@ -34,10 +34,10 @@ ARGS ?=
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/trimtab and bin/kubectl-trimtab
+build: ## Build bin/trimtab, bin/kubectl-trimtab and bin/trimtab-oci
 	@mkdir -p bin
 	@go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/trimtab
-	@CGO_ENABLED=0 go build -buildvcs=$(VCS) -trimpath -ldflags '-s -w' -o bin/ ./cmd/kubectl-trimtab
+	@CGO_ENABLED=0 go build -buildvcs=$(VCS) -trimpath -ldflags '-s -w' -o bin/ ./cmd/kubectl-trimtab ./cmd/trimtab-oci
 
 programs:
 	@for arch in $(ARCHES); do \

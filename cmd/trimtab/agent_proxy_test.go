@@ -55,7 +55,7 @@ func TestProxyFlags(t *testing.T) {
 			case tc.err == "" && err != nil:
 				t.Error(err)
 			case tc.err == "":
-				tc.want.DisabledStages = []string{}
+				tc.want.DisabledStages, tc.want.OCIWrapper = []string{}, config.Default().CRI.OCIWrapper
 				if d := cmp.Diff(tc.want, c.CRI); d != "" || c.Attach != tc.attach {
 					t.Errorf("attach %s, want %s\n%s", c.Attach, tc.attach, d)
 				}

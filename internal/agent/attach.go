@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -34,7 +35,7 @@ func (a *Agent) attach() error {
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.neighbour.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host),
+			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.neighbour.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsFor(c),
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
@@ -44,6 +45,14 @@ func (a *Agent) attach() error {
 		a.makeNRI(a.conductor, nil)
 	}
 	return nil
+}
+
+// decisionsFor is the directory of what the OCI runtime wrapper applies; "" without one.
+func decisionsFor(c config.Config) string {
+	if c.Attach != "cri" || !c.CRI.OCIWrapper.Enabled {
+		return ""
+	}
+	return c.CRI.OCIWrapper.Directory
 }
 
 func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {

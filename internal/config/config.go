@@ -280,6 +280,19 @@ type CRI struct {
 	// of kernel files afterwards. It reports values that only a creation can set,
 	// such as environment variables, as not applied.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
+	// OCIWrapper is for nodes whose OCI runtime is trimtab-oci: containers then get
+	// values that the CRI has no field for.
+	OCIWrapper OCIWrapper `json:"ociWrapper"`
+}
+
+// OCIWrapper says what the OCI runtime wrapper trimtab-oci is given.
+type OCIWrapper struct {
+	// Enabled has the CRI proxy write a file with these values for each new container
+	// that gets some. Switch it on where every runtime handler starts trimtab-oci: a
+	// container that another OCI runtime creates goes without, and that is logged.
+	Enabled bool `json:"enabled"`
+	// Directory has the files; decisions in the wrapper's own settings is the same.
+	Directory string `json:"directory" default:"/run/trimtab/oci" check:"path"`
 }
 
 // Bypass configures the bypass attachment.

@@ -8,12 +8,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 // Directory is where decision files are if nothing else is configured. It is emptied by
 // a restart of the machine, as containers are.
 const Directory = "/run/trimtab/oci"
+
+// The ends of the names of files: a decision, and what became of it.
+const (
+	decisionEnd = ".json"
+	resultEnd   = ".result"
+)
 
 // maxFile limits a decision file, in bytes.
 const maxFile = 1 << 20
@@ -35,21 +42,37 @@ func Write(dir string, d Decision) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
-	if err := replace(dir, d.ID+".json", text, 0o600); err != nil {
+	if err := replace(dir, d.ID+decisionEnd, text, 0o600); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
 	return nil
 }
 
-// Remove deletes the decision of a container, if there is one.
+// Remove deletes the decision of a container and its result, if there is one.
 func Remove(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, id+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the decision of container %s: %w", id, err)
+	for _, end := range []string{decisionEnd, resultEnd} {
+		if err := os.Remove(filepath.Join(dir, id+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the decision of container %s: %w", id, err)
+		}
 	}
 	return nil
+}
+
+// IDs are the ids of the containers with a decision.
+func IDs(dir string) (ids []string, err error) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list decisions: %w", err)
+	}
+	for _, e := range all {
+		if id, is := strings.CutSuffix(e.Name(), decisionEnd); is && CheckID(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // Read returns the decision of a container. The error is fs.ErrNotExist if there is no
@@ -69,7 +92,7 @@ func Read(dir, id string) (d Decision, err error) {
 	} else if err := trusted(info); err != nil {
 		return d, fmt.Errorf("%s: %w", dir, err)
 	}
-	text, err := readFile(root, id+".json")
+	text, err := readFile(root, id+decisionEnd)
 	if err != nil {
 		return d, err
 	}

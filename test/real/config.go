@@ -15,7 +15,11 @@ type settings struct {
 	logLevel                    string
 	nri                         bool
 	extra                       []string
+	wrap                        func(runc string) string
 }
+
+// WithOCIRuntime has containerd start the program that wrap returns, which is given runc's path, in place of runc.
+func WithOCIRuntime(wrap func(runc string) string) Option { return func(s *settings) { s.wrap = wrap } }
 
 // WithNRITimeout sets how long containerd waits for a plugin's answer. The default here is ten seconds instead of
 // containerd's two, so that a busy machine does not reach it.
@@ -56,7 +60,11 @@ func WithConfig(toml string) Option { return func(s *settings) { s.extra = appen
 // port. The timeout of task.state is longer than containerd's two seconds, in which a shim on a busy machine may not
 // answer, and then StopPodSandbox fails.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
-	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", t.runc, "LEVEL", s.logLevel,
+	runc := t.runc
+	if s.wrap != nil {
+		runc = s.wrap(runc)
+	}
+	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", runc, "LEVEL", s.logLevel,
 		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())
 	template := configTemplate
 	switch s.release {

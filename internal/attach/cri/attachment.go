@@ -59,6 +59,9 @@ type Options struct {
 	// passes, also with Fail. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
+	// Decisions is the directory in which the OCI runtime wrapper looks for what to change
+	// in new containers. Empty: the OCI runtime is no wrapper of ours.
+	Decisions string
 	// Host stands before the relay; nil for nothing.
 	Host Host
 }
@@ -84,7 +87,7 @@ func New(o Options) *Attachment {
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Admit), store: newStore(), retries: newRetries()}
+	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Decisions != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.Decisions, o.Log}}
 	p.order = newOrder(o.Log, &p.store.serial)
 	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
 	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now)}

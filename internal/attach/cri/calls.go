@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -219,10 +220,11 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
-	v := relay.Verdict{Done: func(o relay.Outcome) { c.created(o, p, asked) }}
-	if len(ans.Values) > 0 {
+	values, rest := c.wrapper.split(c.link.met.Load().kind, ans.Values)
+	v := relay.Verdict{Done: func(o relay.Outcome) { c.created(o, p, asked, values) }}
+	if len(rest) > 0 {
 		var left []lifecycle.Value
-		v.Message, v.More, left = c.changed(req, ans.Values)
+		v.Message, v.More, left = c.changed(req, rest)
 		c.events.report(asked.Name, left)
 	}
 	return v
@@ -230,8 +232,9 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 
 // created notes the id that the runtime gave a container, or forgets the container. It
 // also forgets a creation without an answer: if the runtime did create the container,
-// the next list has it.
-func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container) {
+// the next list has it. The values are those for the OCI runtime wrapper, which reads
+// them when the container starts: the start waits for this pod's queue.
+func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
 	resp := &cri.CreateContainerResponse{}
 	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
 		c.events.after(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p, Container: decided})
@@ -241,6 +244,9 @@ func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Co
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
 	c.order.after(p.ID, func(ctx context.Context) {
+		if err := c.wrapper.decide(made.ID, values); err != nil {
+			c.store.change(made.ID, func(k *ctr) { k.undecided = err })
+		}
 		// Others may get its CPUs before it starts: its cgroup must be known by then.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID})
 	})
@@ -251,17 +257,37 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 	if k == nil {
 		return relay.Verdict{}
 	}
+	if err := c.undecided(k.ID); err != nil {
+		return refuse(codes.Internal, "trimtab: "+err.Error()+"; failurePolicy.agent is Fail, so no container starts without a decision. See the agent's log")
+	}
 	k = c.paths.complete(ctx, k, p)
 	end, err := c.events.starting(ctx, k, p)
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
-	return relay.Verdict{Done: func(relay.Outcome) {
+	return relay.Verdict{Done: func(o relay.Outcome) {
 		c.order.after(p.ID, func(ctx context.Context) {
 			defer end()
+			if o.Answered && o.Code == codes.OK {
+				c.wrapper.check(k.ID, c.events.logAttrs(k.ID))
+			}
 			c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: k})
 		})
 	}}
+}
+
+// undecided is why the OCI runtime wrapper has no decision about a container, if that is
+// to keep it from starting.
+func (c *calls) undecided(id string) (why error) {
+	c.store.change(id, func(k *ctr) { why = k.undecided })
+	if why == nil {
+		return nil
+	}
+	c.log.Error("a container starts without a part of what was decided", append(c.events.logAttrs(id), logkey.Err, why)...)
+	if !c.fail {
+		return nil
+	}
+	return why
 }
 
 func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerResourcesRequest) relay.Verdict {

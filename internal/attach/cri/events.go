@@ -28,6 +28,7 @@ type shared struct {
 	events      *events
 	lists       *lists
 	hookService *hookService // nil where no proxy asks
+	wrapper     wrapper
 }
 
 // beforePod is a handler that is called before a sandbox is created.
@@ -89,7 +90,9 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 		if kind != lifecycle.RemovePodSandbox {
 			return
 		}
-		e.retries.drop(append(e.store.dropPod(id), id)...)
+		gone := e.store.dropPod(id)
+		e.retries.drop(append(gone, id)...)
+		e.wrapper.forget(gone...)
 		if e.hookService != nil {
 			e.hookService.forget(id)
 		}
@@ -105,6 +108,7 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 		if kind == lifecycle.RemoveContainer {
 			e.store.dropContainer(c.ID)
 			e.retries.drop(c.ID)
+			e.wrapper.forget(c.ID)
 		} else if again {
 			return
 		}

@@ -28,10 +28,11 @@ func States() []string {
 
 // link is the state of the connection to the runtime.
 type link struct {
-	log   *slog.Logger
-	hooks bool         // a runtime proxy calls us
-	admit func() error // whether this agent may decide
-	state connect.State
+	log     *slog.Logger
+	hooks   bool         // a runtime proxy calls us
+	wrapped bool         // the OCI runtime is trimtab-oci
+	admit   func() error // whether this agent may decide
+	state   connect.State
 
 	met     atomic.Pointer[lastRuntime]
 	known   atomic.Bool // the running containers are known; from then on calls are held
@@ -45,8 +46,8 @@ type lastRuntime struct {
 	can  conductor.Capabilities
 }
 
-func newLink(log *slog.Logger, hooks bool, admit func() error) *link {
-	l := &link{log: log, hooks: hooks, admit: admit}
+func newLink(log *slog.Logger, hooks, wrapped bool, admit func() error) *link {
+	l := &link{log: log, hooks: hooks, wrapped: wrapped, admit: admit}
 	l.meet(criclient.Runtime{})
 	return l
 }
@@ -60,11 +61,14 @@ func nameOf(hooks bool) string {
 }
 
 // capabilities are what calls to this kind of runtime can change.
-func capabilities(hooks bool, kind runtimes.Runtime) conductor.Capabilities {
+func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabilities {
 	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
 		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
 			if hooks {
 				return CarriesHooks(k, f)
+			}
+			if wrapped && k == lifecycle.CreateContainer && byWrapper(kind, f) {
+				return true
 			}
 			return Carries(k, f) && kind.Has(runtimes.CRI, call, f)
 		})
@@ -84,7 +88,7 @@ func capabilities(hooks bool, kind runtimes.Runtime) conductor.Capabilities {
 
 // meet stores which runtime answers.
 func (l *link) meet(r criclient.Runtime) {
-	can := capabilities(l.hooks, r.Kind)
+	can := capabilities(l.hooks, l.wrapped, r.Kind)
 	can.About = r.About
 	l.met.Store(&lastRuntime{r.Kind, can})
 }

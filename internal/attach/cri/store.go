@@ -33,6 +33,9 @@ type ctr struct {
 	// pending are values decided between its creation and its start. They are
 	// sent before it starts.
 	pending []lifecycle.Value
+	// undecided is why the OCI runtime wrapper has no decision about it; nil if it needs
+	// none, or has it.
+	undecided error
 }
 
 func newStore() *store { return &store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }

@@ -38,6 +38,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 		c.Compact()
 		ev.Containers = append(ev.Containers, c.Container)
 	}
+	s.wrapper.keep(ctrs)
 	s.link.meet(runtime)
 	s.store.reset(ev, before)
 	s.events.notify(ctx, ev)

@@ -1,0 +1,109 @@
+// Command trimtab-oci stands before an OCI runtime such as runc. When a container is
+// created it applies the agent's decision about it to the bundle's config.json: what the
+// CRI has no field for. Then it becomes the real runtime. It needs no running agent,
+// holds no state and decides nothing. See docs/oci-wrapper.md.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/ociedit"
+)
+
+func main() {
+	w := wrapper{args: os.Args[1:], err: os.Stderr, exec: syscall.Exec}
+	if err := w.run(os.Getenv(settingsVariable)); err != nil {
+		w.report("error", err)
+		os.Exit(1)
+	}
+}
+
+// wrapper is one call of the program.
+type wrapper struct {
+	args []string
+	err  io.Writer
+	exec func(path string, args, env []string) error // does not return, unless it fails
+}
+
+// run edits the bundle if the call creates a container, and becomes the real runtime.
+func (w *wrapper) run(settingsFile string) error {
+	call := parse(w.args)
+	s, err := readSettings(settingsFile)
+	if err != nil && call.creates() {
+		return err // it may say that a container must not go without its decision
+	}
+	runtime, err := find(s.Runtime)
+	if err != nil {
+		return err
+	}
+	if call.creates() {
+		if err := edit(s.Decisions, call); err != nil {
+			if s.OnError == onErrorFail {
+				return err
+			}
+			w.report("warning", fmt.Errorf("%w; the container goes without it", err))
+		}
+	}
+	if err := w.exec(runtime, append([]string{runtime}, w.args...), os.Environ()); err != nil {
+		return fmt.Errorf("start %s: %w", runtime, err)
+	}
+	return nil
+}
+
+// edit applies the decision about a container, if there is one.
+func edit(decisions string, c call) error {
+	d, err := ociedit.Read(decisions, c.id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		err = ociedit.EditBundle(c.bundle, &d)
+	}
+	_ = ociedit.Note(decisions, c.id, err) // the agent reports a decision without a result
+	return err
+}
+
+// find returns the path of the real runtime, which must not be this program.
+func find(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("find the OCI runtime: %w", err)
+	}
+	theirs, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("find the OCI runtime: %w", err)
+	}
+	if ours, err := os.Stat("/proc/self/exe"); err == nil && os.SameFile(ours, theirs) {
+		return "", fmt.Errorf("the OCI runtime %s is this program; name another as runtime in its settings", path)
+	}
+	return filepath.Abs(path)
+}
+
+// report prints an error, and adds it to the log in which the caller looks for the
+// errors of an OCI runtime.
+func (w *wrapper) report(level string, err error) {
+	fmt.Fprintln(w.err, "trimtab-oci:", err)
+	c := parse(w.args)
+	if c.log == "" {
+		return
+	}
+	f, openErr := os.OpenFile(c.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if openErr != nil {
+		return
+	}
+	defer f.Close()
+	now := time.Now().UTC().Format(time.RFC3339)
+	if c.logFormat == "json" {
+		fmt.Fprintf(f, "{\"level\":%q,\"msg\":%s,\"time\":%q}\n", level, quoted("trimtab-oci: "+err.Error()), now)
+		return
+	}
+	fmt.Fprintf(f, "time=%q level=%s msg=%q\n", now, level, "trimtab-oci: "+err.Error())
+}

@@ -1,0 +1,131 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/trimtab/trimtab/internal/attach/criclient"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/ociedit"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// wrapper leaves decisions for the OCI runtime wrapper trimtab-oci, by the id that the
+// runtime gives a container. Runtimes call the OCI runtime when a container starts.
+type wrapper struct {
+	dir string // "" without a wrapper
+	log *slog.Logger
+}
+
+// wrapped has the fields that the wrapper sets, and how a decision says them: false for a
+// value that it cannot say. Kernel parameters are not among them: the CRI's requests do
+// not say reliably whose namespaces a container has, and an OCI runtime fails a container
+// for a parameter of the host's.
+var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) bool{
+	lifecycle.ProcessLimit: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
+		d.Rlimits = append(d.Rlimits, ociedit.Rlimit(r))
+		return ok
+	},
+	lifecycle.ProcessIO: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		p, ok := lifecycle.ParseIOPriority(v.Text)
+		d.IOPriority = &ociedit.IOPriority{Class: p.Class, Priority: int(p.Priority)}
+		return ok
+	},
+	lifecycle.ProcessSched: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		s, ok := lifecycle.ParseScheduler(v.Text)
+		made := ociedit.Scheduler(s)
+		d.Scheduler = &made
+		return ok
+	},
+	lifecycle.MemPolicy: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		m, ok := lifecycle.ParseMemoryPolicy(v.Text)
+		made := ociedit.MemoryPolicy(m)
+		d.MemoryPolicy = &made
+		return ok
+	},
+}
+
+// byWrapper reports whether the wrapper sets a field of new containers. CRI-O calls the
+// OCI runtime before the proxy knows the container's id.
+func byWrapper(kind runtimes.Runtime, f lifecycle.Field) bool {
+	return wrapped[f] != nil && kind.Name != runtimes.CRIO
+}
+
+// split separates the values that the wrapper sets from those that the CRI carries.
+func (w wrapper) split(kind runtimes.Runtime, values []lifecycle.Value) (ours, rest []lifecycle.Value) {
+	if w.dir == "" {
+		return nil, values
+	}
+	for _, v := range values {
+		if byWrapper(kind, v.Field) && v.Scope == lifecycle.OfContainer {
+			ours = append(ours, v)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	return ours, rest
+}
+
+// decide writes the decision about a container, if there are values for the wrapper.
+func (w wrapper) decide(id string, values []lifecycle.Value) error {
+	if len(values) == 0 {
+		return nil
+	}
+	d := ociedit.Decision{ID: id}
+	for _, v := range values {
+		if !wrapped[v.Field](&d, v) {
+			return fmt.Errorf("leave a decision for trimtab-oci: %s %q has no form in an OCI spec", v.Setting(), v.Text)
+		}
+	}
+	return ociedit.Write(w.dir, d)
+}
+
+// check logs what became of the decision about a container that has started.
+func (w wrapper) check(id string, about []any) {
+	if w.dir == "" {
+		return
+	}
+	switch err := ociedit.Applied(w.dir, id); {
+	case err == nil:
+	case errors.Is(err, ociedit.ErrNotRead):
+		w.log.Warn("a container goes without a part of what was decided: its OCI runtime is not trimtab-oci, or has another directory of decisions", about...)
+	default:
+		w.log.Warn("a container goes without a part of what was decided: trimtab-oci could not apply it", append(about, logkey.Err, err)...)
+	}
+}
+
+// forget removes the decisions about containers that are gone.
+func (w wrapper) forget(ids ...string) {
+	if w.dir == "" {
+		return
+	}
+	for _, id := range ids {
+		if err := ociedit.Remove(w.dir, id); err != nil {
+			w.log.Warn("the decision for trimtab-oci about a container that is gone cannot be removed", logkey.Container, id, logkey.Err, err)
+		}
+	}
+}
+
+// keep removes the decisions about containers that the runtime does not list.
+func (w wrapper) keep(ctrs []criclient.Container) {
+	if w.dir == "" {
+		return
+	}
+	listed := make(map[string]bool, len(ctrs))
+	for _, c := range ctrs {
+		listed[c.ID] = true
+	}
+	ids, err := ociedit.IDs(w.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.log.Warn("the decisions for trimtab-oci cannot be listed", logkey.Err, err)
+	}
+	for _, id := range ids {
+		if !listed[id] {
+			w.forget(id)
+		}
+	}
+}
