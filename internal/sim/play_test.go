@@ -268,8 +268,8 @@ func TestRunFindsFaults(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
-		"config":  {"{pools: {shared: 0-1}}", "{pool: {}}", `unknown key "pool"`},
-		"broken":  {"startContainer: a/own/three", "startContainer: a/own/four", "no such created container"},
+		"config": {"{pools: {shared: 0-1}}", "{pool: {}}", `unknown key "pool"`},
+		"broken": {"startContainer: a/own/three", "startContainer: a/own/four", "no such created container"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := play(t, strings.Replace(toyScenario, tt.from, tt.to, 1), "", time.Minute)

@@ -147,7 +147,7 @@ func fields(c Info, now, was effective.State, old bool) []cell {
 		shares = 4
 	}
 	cells[shares] = changed(strconv.FormatUint(now.Shares, 10), now.Shares == was.Shares)
-	cells[5] = changed(number(now.Quota), now.Quota == was.Quota)
+	cells[5] = changed(quota(now), now.Quota == was.Quota && now.Period == was.Period)
 	cells[6] = changed(amount(now.Memory), now.Memory == was.Memory)
 	cells[7].text = strings.Join(added(now, c.Asked), "\n")
 	return cells
@@ -207,25 +207,18 @@ func why(c api.Container) []string {
 	return lines
 }
 
-func number(n int64) string {
-	if n == effective.Unlimited {
+// quota is how many CPUs' time a container may use.
+func quota(s effective.State) string {
+	if s.Quota == effective.Unlimited || s.Period <= 0 {
 		return "none"
 	}
-	return strconv.FormatInt(n, 10)
+	return term.CPUs(s.Quota * 1000 / s.Period)
 }
 
-// amount formats an amount in the largest unit that divides it.
+// amount formats an amount of memory.
 func amount(n int64) string {
 	if n == effective.Unlimited {
 		return "none"
 	}
-	for _, u := range []struct {
-		name string
-		size int64
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.size && n%u.size == 0 {
-			return fmt.Sprintf("%d %s", n/u.size, u.name)
-		}
-	}
-	return fmt.Sprint(n)
+	return term.Bytes(n)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/sim/effective"
 )
 
 func TestTable(t *testing.T) {
@@ -57,9 +58,19 @@ func TestWhy(t *testing.T) {
 }
 
 func TestAmounts(t *testing.T) {
-	for n, want := range map[int64]string{-1: "none", 1: "1", 1 << 30: "1 GiB", 3 << 29: "1536 MiB", 1025: "1025", 2 << 40: "2 TiB"} {
+	for n, want := range map[int64]string{-1: "none", 1: "1 byte", 1 << 30: "1 GiB", 3 << 29: "1.5 GiB", 2 << 40: "2 TiB"} {
 		if got := amount(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for want, s := range map[string]effective.State{
+		"none": {Quota: effective.Unlimited, Period: 100000}, "4 CPU": {Quota: 400000, Period: 100000}, "0.25 CPU": {Quota: 12500, Period: 50000},
+	} {
+		if got := quota(s); got != want {
+			t.Errorf("%d of %d: %q, want %q", s.Quota, s.Period, got, want)
 		}
 	}
 }
