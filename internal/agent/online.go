@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -76,12 +77,33 @@ func (h hardware) applyMemory() {
 		h.log.Warn("new NUMA nodes appeared; they are used after the agent's next start",
 			logkey.Nodes, topology.FormatList(unknown))
 	}
-	same := func(n, o topology.Node) bool { return n.Memory == o.Memory && n.Kind == o.Kind }
-	if slices.EqualFunc(now.Nodes, before.Nodes, same) {
+	if slices.EqualFunc(now.Nodes, before.Nodes, aboutSameMemory) {
 		return
 	}
-	h.log.Warn("NUMA nodes have other memory now")
+	h.log.Info("NUMA nodes have other memory now", logkey.Nodes, memoryOf(now))
 	h.settings.rehost(now)
+}
+
+// memoryTolerance is the part of a node's memory, as divisor, that may come or go before all is
+// decided anew. The memory balloon of a virtual machine moves a few MiB at a time, for ever.
+const memoryTolerance = 16
+
+// aboutSameMemory reports whether decisions need not be made anew for the memory of a NUMA node.
+func aboutSameMemory(now, before topology.Node) bool {
+	if now.Kind != before.Kind || (now.Memory == 0) != (before.Memory == 0) {
+		return false
+	}
+	difference := max(now.Memory, before.Memory) - min(now.Memory, before.Memory)
+	return difference <= before.Memory/memoryTolerance
+}
+
+// memoryOf lists the NUMA nodes with their memory.
+func memoryOf(m *topology.Machine) string {
+	var all []string
+	for _, n := range m.Nodes {
+		all = append(all, fmt.Sprintf("%d: %d MiB", n.ID, n.Memory>>20))
+	}
+	return strings.Join(all, ", ")
 }
 
 // applyOnline applies a change of the online CPUs.
