@@ -24,7 +24,7 @@ func newConfig() *cobra.Command {
 		Args:  group,
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(newConfigCheck(), newConfigPlan(), newConfigPrint(), newConfigSchema())
+	cmd.AddCommand(newConfigInit(), newConfigCheck(), newConfigPlan(), newConfigPrint(), newConfigSchema())
 	return cmd
 }
 
@@ -96,7 +96,7 @@ force.`,
 			}
 			return printSources(cmd, out, all)
 		case out.String() == "yaml": // in the order of the docs
-			return cli.Write(cmd.OutOrStdout(), config.Print(c))
+			return cli.Write(cmd.OutOrStdout(), append([]byte(modeline), config.Print(c)...))
 		}
 		return out.Print(cmd.OutOrStdout(), c, nil)
 	}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/doctor"
+	"github.com/trimtab/trimtab/internal/report/term"
+)
+
+// modeline tells editors with a YAML language server where the schema of a configuration is.
+const modeline = "# yaml-language-server: $schema=https://raw.githubusercontent.com/trimtab/trimtab/main/docs/config.schema.json\n"
+
+func newConfigInit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a first configuration for this node, with comments",
+		Long: `Asks doctor what this node has, and writes a short configuration with comments: how to
+attach, which CPUs to reserve, which hooks are on and which this node does not support,
+and what doctor found that needs care. It prints it, or writes a new file; it replaces
+no file without --force.
+
+Keys that are left out have their defaults: 'trimtab config print' shows all.`,
+		Example: "  trimtab config init\n  trimtab config init /etc/trimtab/config.yaml\n  trimtab config init --host-root /host",
+		Args:    cli.Arguments(0, "FILE"),
+	}
+	var o doctor.Options
+	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
+	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
+	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
+	force := cmd.Flags().Bool("force", false, "replace FILE if it is there")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
+			return &misuse{err}
+		}
+		o.ConfigFile = "/nonexistent" // the defaults: that is what the file starts from
+		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
+		c := config.Default()
+		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(filepath.Join(o.HostRoot, c.Cgroup.Root), &c))
+		if _, err := config.Parse("init", text); err != nil {
+			return fmt.Errorf("the configuration that was made is refused: %w", err)
+		}
+		if len(args) == 0 {
+			return cli.Write(cmd.OutOrStdout(), text)
+		}
+		if err := writeNew(args[0], text, *force); err != nil {
+			return &misuse{err}
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is written; read it, then start the agent\n", args[0])
+		return nil
+	}
+	return cmd
+}
+
+// writeNew writes a file, which must not be there unless force says so.
+func writeNew(name string, text []byte, force bool) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !force {
+		flags |= os.O_EXCL
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: name another file, or replace it with --force", name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// firstConfig is the configuration for a node of which doctor has said this.
+func firstConfig(r doctor.Report, hooks []hookOnNode) []byte {
+	var b bytes.Buffer
+	b.WriteString(modeline + "# Configuration of the Trimtab agent for this node, written by 'trimtab config init'.\n" +
+		"# Keys that are left out have their defaults: 'trimtab config print' shows all, docs/config.md explains each.\n\n" +
+		"apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n\n")
+	attach, why := attachFor(r)
+	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. "+why)
+	fmt.Fprintf(&b, "attach: %s\n\n", attach)
+	comment(&b, "", `CPUs that no pod gets, for the system: a list such as "0-1". Empty reserves none.`)
+	b.WriteString("pools:\n  reserved: \"\"\n\n")
+	comment(&b, "", "Policies. 'trimtab hooks NAME' says what each reads and sets.")
+	b.WriteString("hooks:\n")
+	for i := range hooks {
+		h := &hooks[i]
+		text := h.About
+		if h.finding.Why != "" {
+			text += " (on this node: " + h.Here + ")"
+		}
+		comment(&b, "  ", text)
+		fmt.Fprintf(&b, "  %s: {enabled: %v}\n", h.Name, h.Enabled)
+	}
+	first := true
+	for _, c := range r.Checks {
+		if c.Result != doctor.Problem || c.Name == "agent" {
+			continue
+		}
+		if first {
+			b.WriteString("\n# What 'trimtab doctor' found on this node:\n")
+			first = false
+		}
+		comment(&b, "", fmt.Sprintf("* %s: %s. To do: %s", c.Name, strings.TrimSuffix(c.Found, "."), c.Do))
+	}
+	return b.Bytes()
+}
+
+// attachFor chooses the attachment by what doctor says of NRI, and says why.
+func attachFor(r doctor.Report) (attach, why string) {
+	for _, c := range r.Checks {
+		if c.Name != "nri" {
+			continue
+		}
+		switch c.Result {
+		case doctor.OK:
+			return "nri", "Here: " + c.Found + "."
+		case doctor.Problem:
+			return "auto", "Here NRI does not serve (" + c.Found + "): auto works beside the runtime until it does. To do: " + c.Do + "."
+		}
+		return "auto", "Here it is not known whether NRI serves (" + c.Found + "): auto uses it once it does, and works beside the runtime meanwhile."
+	}
+	return "auto", ""
+}
+
+// comment writes text as lines of a comment.
+func comment(b *bytes.Buffer, indent, text string) {
+	for _, line := range term.Wrap(term.Clean(text), 98-len(indent)) {
+		fmt.Fprintf(b, "%s# %s\n", indent, strings.TrimRight(line, " "))
+	}
+}
