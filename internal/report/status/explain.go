@@ -112,17 +112,7 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 		return []string{"  " + term.Clean(v.Field), dash(o.valueText(v, values)), dash(v.Why.Hook), dash(v.Why.Source), dash(v.Channel), force}
 	})
 	for _, v := range values {
-		var said []string
-		if v.Why.Text != "" && v.Why.Text != known {
-			said = append(said, term.Clean(v.Why.Text))
-		}
-		if v.Note != "" {
-			note := term.Clean(v.Note)
-			if !v.Applied {
-				note = "NOT in force: " + note
-			}
-			said = append(said, note)
-		}
+		said := remarks(v, known)
 		if len(said) == 0 {
 			continue
 		}
@@ -136,6 +126,22 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 			fmt.Fprintf(w, "    %s\n", line)
 		}
 	}
+}
+
+// remarks are what there is to say of a value besides its row, without what is known already.
+func remarks(v api.Value, known string) (said []string) {
+	if v.Why.Text != "" && v.Why.Text != known {
+		said = append(said, term.Clean(v.Why.Text))
+	}
+	note := term.Clean(v.Note)
+	switch {
+	case note == "":
+	case v.Applied:
+		said = append(said, note)
+	default:
+		said = append(said, "NOT in force: "+note)
+	}
+	return said
 }
 
 // factValue is a fact with a unit for people.
