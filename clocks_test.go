@@ -18,7 +18,7 @@ var wallClock = map[string]string{
 	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for display",
 	"internal/kube/publish/publish.go UTC":       "the time of day an object was written, for display",
 	"cmd/kubectl-trimtab/events.go Local":        "the time of day of events, for display",
-	"cmd/trimtab-oci/main.go UTC":               "the time of day of a line in the log of an OCI runtime",
+	"cmd/trimtab-oci/main.go UTC":                "the time of day of a line in the log of an OCI runtime",
 	"internal/kube/token.go Unix":                "when a token is valid, by the API server's clock",
 	"internal/kube/clock.go UTC":                 "the time of day in objects of the API server, for display",
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for display",

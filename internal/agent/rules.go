@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/rules"
@@ -32,6 +33,12 @@ func addRules(p *engine.Policy, c config.Config, n hook.Node, labels namespaces.
 		p.Fatal[name] = true
 	}
 	return nil
+}
+
+// Authorisation returns what pods may ask for under a configuration, with these labels
+// of namespaces.
+func Authorisation(c config.Config, labels map[string]map[string]string) func(*intent.Pod, string) *intent.Pod {
+	return rulesOf(c.Authorisation, labels).Authorise
 }
 
 // readsNamespaces reports whether rules read labels of namespaces.

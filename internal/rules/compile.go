@@ -271,7 +271,7 @@ func (s *setting) text(text string, options []string) string {
 		return "has a character of code 0"
 	case s.value.Field != lifecycle.MountPoint:
 		s.value.Text = text
-		return ""
+		return wrongText(s.value.Field, s.value.Key, text)
 	case !strings.HasPrefix(text, "/") || uncleanPath(text) != "":
 		return fmt.Sprintf("is %q, want an absolute path of the node in its short form", printable(text))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // elsewhere are the fields that rules do not set, and how their end is reached. All
@@ -129,10 +130,60 @@ var keys = map[lifecycle.Field]keyRule{
 			return ""
 		},
 	},
-	lifecycle.Unified:   {"the file of cgroup v2", regexp.MustCompile(`^[a-z]+(\.[a-z0-9_]+)+$`), unifiedOfAnother},
-	lifecycle.Hugepages: {"the size of the pages, such as 2MB", regexp.MustCompile(`^[1-9][0-9]{0,4}(KB|MB|GB)$`), nil},
-	lifecycle.IOLimit:   {"disk and direction, such as 8:0 rbps", regexp.MustCompile(`^[0-9]+:[0-9]+ (rbps|wbps|riops|wiops)$`), nil},
+	lifecycle.Unified:      {"the file of cgroup v2", regexp.MustCompile(`^[a-z]+(\.[a-z0-9_]+)+$`), unifiedOfAnother},
+	lifecycle.Hugepages:    {"the size of the pages, such as 2MB", regexp.MustCompile(`^[1-9][0-9]{0,4}(KB|MB|GB)$`), nil},
+	lifecycle.IOLimit:      {"disk and direction, such as 8:0 rbps", regexp.MustCompile(`^[0-9]+:[0-9]+ (rbps|wbps|riops|wiops)$`), nil},
+	lifecycle.ProcessLimit: {"the limit, as RLIMIT_NOFILE", regexp.MustCompile(`^RLIMIT_(AS|CORE|CPU|DATA|FSIZE|LOCKS|MEMLOCK|MSGQUEUE|NICE|NOFILE|NPROC|RSS|RTPRIO|RTTIME|SIGPENDING|STACK)$`), nil},
+	lifecycle.SysctlEntry: {
+		"a kernel parameter of a container's namespaces, such as net.core.somaxconn", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`),
+		func(name string) string {
+			if !namespaced.MatchString(name) {
+				return "belongs to no namespace of a container"
+			}
+			return ""
+		},
+	},
+	lifecycle.NetDevice: {"the name of a network interface of the node", interfaceName, nil},
 	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
+}
+
+// namespaced are the kernel parameters that a container may have of its own (runc 1.2,
+// libcontainer/configs/validate, sysctl).
+var namespaced = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
+
+// texts are the fields whose texts have a form, with the form for people.
+var texts = map[lifecycle.Field]struct {
+	form  string
+	valid func(key, text string) bool
+}{
+	lifecycle.ProcessLimit: {"the soft and the hard limit, as 1024:4096", func(key, text string) bool {
+		_, ok := lifecycle.ParseRlimit(key, text)
+		return ok
+	}},
+	lifecycle.ProcessIO: {"class and level, as IOPRIO_CLASS_BE 4", func(_, text string) bool {
+		p, ok := lifecycle.ParseIOPriority(text)
+		return ok && slices.Contains([]string{"IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, p.Class) && p.Priority >= 0 && p.Priority <= 7
+	}},
+	lifecycle.ProcessSched: {"policy and its numbers, as SCHED_BATCH nice=5", func(_, text string) bool {
+		s, ok := lifecycle.ParseScheduler(text)
+		return ok && slices.Contains([]string{"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_ISO", "SCHED_IDLE", "SCHED_DEADLINE"}, s.Policy)
+	}},
+	lifecycle.MemPolicy: {"mode, nodes and flags, as MPOL_BIND nodes=0-1", func(_, text string) bool {
+		m, ok := lifecycle.ParseMemoryPolicy(text)
+		_, err := topology.ParseList(m.Nodes)
+		return ok && err == nil && strings.HasPrefix(m.Mode, "MPOL_")
+	}},
+	lifecycle.NetDevice: {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
+}
+
+var interfaceName = regexp.MustCompile(`^[^/:\s]{1,15}$`)
+
+// wrongText is what is wrong with the text of a field; "" for nothing.
+func wrongText(f lifecycle.Field, key, text string) string {
+	if form, has := texts[f]; has && !form.valid(key, text) {
+		return fmt.Sprintf("is %q, want %s", printable(text), form.form)
+	}
+	return ""
 }
 
 // wrongKey is what is wrong with the key of a field; "" for nothing.

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/rules/rulestest"
+)
+
+func newRules() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rules",
+		Short: "Check and test rules in CEL, without an agent",
+		Long:  "Rules are those of the configuration: see docs/rules.md.",
+		Args:  group,
+		RunE:  showHelp,
+	}
+	cmd.AddCommand(newRulesCheck(), newRulesTest())
+	return cmd
+}
+
+func newRulesCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check the rules of a configuration, or of a file of tests",
+		Long: `Compiles the rules of a file and names each one, with what it reads. Every mistake has
+its line, and those in an expression their place in it. The exit code is 2 if there
+is one.`,
+		Example: "  trimtab rules check /etc/trimtab/config.yaml\n  trimtab rules check rules-test.yaml",
+		Args:    cli.Arguments(1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadRules(args[0])
+			if err != nil {
+				return &misuse{err}
+			}
+			for _, r := range c.Rules {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", term.Clean(r.Name))
+			}
+			if len(c.Rules) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no rules")
+			}
+			return nil
+		},
+	}
+}
+
+func newRulesTest() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test FILE",
+		Short: "Play the cases of a file against rules, and show what differs",
+		Long: `Reads a file of kind RulesTest: rules, or the path of a configuration that has them,
+and cases. A case has a pod, and what rules should set, match or refuse for one of
+its containers. It needs no agent. docs/rules.md has the format.
+
+The exit code is 0 if all cases hold, 1 if some do not, and 2 if the file, its rules
+or a pod is malformed.`,
+		Example: "  trimtab rules test examples/rules/rules-test.yaml",
+		Args:    cli.Arguments(1, "FILE"),
+	}
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := loadRulesTest(args[0])
+		if err != nil {
+			return &misuse{err}
+		}
+		report, err := f.Run(agent.Authorisation(f.Config, f.NamespaceLabels))
+		if err != nil {
+			return &misuse{err}
+		}
+		w := cmd.OutOrStdout()
+		if err := out.Print(w, report, func() error { return renderRulesTest(w, &report) }); err != nil {
+			return err
+		}
+		switch {
+		case report.Wrong > 0:
+			return &misuse{fmt.Errorf("%s: %s cannot be played", args[0], term.Count(report.Wrong, "case"))}
+		case report.Failed > 0:
+			return errors.New("some cases do not hold")
+		}
+		return nil
+	}
+	return cmd
+}
+
+// loadRules loads a configuration with rules, or the one of a file of tests.
+func loadRules(file string) (config.Config, error) {
+	c, err := config.Load(file)
+	if err == nil {
+		return c, nil
+	}
+	f, testErr := loadRulesTest(file)
+	if testErr == nil {
+		return f.Config, nil
+	}
+	if errors.Is(testErr, rulestest.ErrKind) {
+		return c, err
+	}
+	return c, testErr
+}
+
+// loadRulesTest loads a file of tests. The path of its configuration is relative to it.
+func loadRulesTest(file string) (*rulestest.File, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return rulestest.Parse(file, text, func(path string) (config.Config, error) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), path)
+		}
+		return config.Load(path)
+	})
+}
+
+// renderRulesTest prints one line for each case, what differs, and which rules no case
+// matches.
+func renderRulesTest(w io.Writer, r *rulestest.Report) error {
+	for _, c := range r.Cases {
+		switch {
+		case c.Error != "":
+			fmt.Fprintf(w, "WRONG  %s\n         %s\n", term.Clean(c.Name), term.Clean(c.Error))
+		case len(c.Differences) > 0:
+			fmt.Fprintf(w, "FAIL   %s\n", term.Clean(c.Name))
+			for _, d := range c.Differences {
+				fmt.Fprintf(w, "         %s: want %s, got %s\n", term.Clean(d.What), orNothing(d.Want), orNothing(d.Got))
+			}
+		default:
+			fmt.Fprintf(w, "ok     %s\n", term.Clean(c.Name))
+		}
+	}
+	for _, rule := range r.Rules {
+		if rule.Cases == 0 {
+			fmt.Fprintf(w, "rule %s matches in no case\n", term.Clean(rule.Name))
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s, %d failed\n", term.Count(len(r.Cases), "case"), r.Failed+r.Wrong)
+	return err
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return term.Clean(text)
+}

@@ -1,0 +1,153 @@
+package rulestest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/jsonwords"
+)
+
+// Kind is the kind of a file with tests.
+const Kind = "RulesTest"
+
+// ErrKind is the error of a file that is no file of tests.
+var ErrKind = errors.New("want apiVersion: " + config.APIVersion + " and kind: " + Kind)
+
+// MaxSize is the largest file of tests, in bytes.
+const MaxSize = 1 << 20
+
+// File is a file of tests.
+type File struct {
+	Config config.Config // with the rules
+	Cases  []Case
+	// NamespaceLabels are the labels of namespaces, by name.
+	NamespaceLabels map[string]map[string]string
+}
+
+// Case is one test: a pod, and what rules make of one of its containers.
+type Case struct {
+	Name string `json:"name"`
+	// Pod is a Pod as kubectl prints it; apiVersion and kind may be missing.
+	Pod json.RawMessage `json:"pod"`
+	// Container is the name of the container; empty for the pod's only one.
+	Container string `json:"container"`
+	Want      Want   `json:"want"`
+}
+
+// Want is what must come out. What is left out is not compared, except that a container
+// that no case expects to be refused must not be.
+type Want struct {
+	// Matched are the names of the rules that match, in their order.
+	Matched *[]string `json:"matched"`
+	// Set are all values of the container: field and key, as "env GOMAXPROCS".
+	Set *map[string]string `json:"set"`
+	// SetPod are all values of the pod's own cgroup.
+	SetPod *map[string]string `json:"setPod"`
+	// Class, Pool and NUMA are what rules make the pod ask for, or what it asks for itself.
+	Class *string `json:"class"`
+	Pool  *string `json:"pool"`
+	NUMA  *string `json:"numa"` // as "bind nodes=0-1 even", in the order of the keys of rules
+	// Refused is a part of the message with which the container is refused.
+	Refused string `json:"refused"`
+	// Problems are parts of what is reported, each of one problem.
+	Problems *[]string `json:"problems"`
+}
+
+// document is the form of a file.
+type document struct {
+	APIVersion      string                       `json:"apiVersion"`
+	Kind            string                       `json:"kind"`
+	Config          string                       `json:"config"`
+	Rules           json.RawMessage              `json:"rules"`
+	NamespaceLabels map[string]map[string]string `json:"namespaceLabels"`
+	Cases           []Case                       `json:"cases"`
+}
+
+// Parse reads a file of tests. Its rules are its own, or those of the configuration that
+// load reads by the path in the file. Errors of rules have lines and columns.
+func Parse(name string, text []byte, load func(path string) (config.Config, error)) (*File, error) {
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSize)
+	}
+	var d document
+	var head struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal(text, &head); err == nil && (head.APIVersion != config.APIVersion || head.Kind != Kind) {
+		return nil, fmt.Errorf("%s: %w", name, ErrKind)
+	}
+	if err := yaml.UnmarshalStrict(text, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, jsonwords.Error(err))
+	}
+	switch {
+	case (d.Config == "") == (len(d.Rules) == 0):
+		return nil, fmt.Errorf("%s: give either rules, or the path of a configuration as config", name)
+	case len(d.Cases) == 0:
+		return nil, fmt.Errorf("%s: has no cases", name)
+	}
+	f := &File{Cases: d.Cases, NamespaceLabels: d.NamespaceLabels}
+	var err error
+	if d.Config != "" {
+		f.Config, err = load(d.Config)
+	} else {
+		f.Config, err = ownRules(name, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, f.check(name)
+}
+
+func (f *File) check(name string) error {
+	seen := map[string]bool{}
+	var errs []error
+	for i, c := range f.Cases {
+		switch {
+		case c.Name == "" || strings.ContainsAny(c.Name, "\n\x1b"):
+			errs = append(errs, fmt.Errorf("%s: cases[%d].name: want a name of one line", name, i))
+		case seen[c.Name]:
+			errs = append(errs, fmt.Errorf("%s: cases[%d].name: %q is the name of another case", name, i, c.Name))
+		}
+		seen[c.Name] = true
+		if c.Want == (Want{}) {
+			errs = append(errs, fmt.Errorf("%s: cases[%d].want: says nothing; give matched, set, setPod, class, pool, numa, refused or problems", name, i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownRules reads the rules of a file as those of a configuration. Lines that are not about
+// rules become empty, so that errors have the lines of the file.
+func ownRules(name string, text []byte) (config.Config, error) {
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
+		return config.Config{}, fmt.Errorf("%s: is not one YAML document", name)
+	}
+	top := root.Content[0]
+	if top.Kind != yamlv3.MappingNode || top.Style&yamlv3.FlowStyle != 0 {
+		return config.Config{}, fmt.Errorf("%s: want each key of the file on lines of its own", name)
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, end := top.Content[i], len(lines)+1
+		if i+2 < len(top.Content) {
+			end = top.Content[i+2].Line
+		}
+		switch key.Value {
+		case "apiVersion", "rules":
+		case "kind":
+			lines[key.Line-1] = []byte("kind: " + config.Kind)
+		default:
+			for n := key.Line; n < end; n++ {
+				lines[n-1] = nil
+			}
+		}
+	}
+	lines = append(lines, []byte("cluster: {enabled: true}")) // labels of namespaces are the file's
+	return config.Parse(name, bytes.Join(lines, []byte("\n")))
+}

@@ -1,0 +1,158 @@
+package rulestest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/rules"
+)
+
+// Result is what became of one case.
+type Result struct {
+	Name string `json:"name"`
+	// Differences are what differs, want before got; none if the case holds.
+	Differences []Difference `json:"differences,omitempty"`
+	// Error is why the case could not be played.
+	Error string `json:"error,omitempty"`
+}
+
+// Difference is one thing that is not as wanted. An empty text stands for nothing.
+type Difference struct {
+	What string `json:"what"`
+	Want string `json:"want"`
+	Got  string `json:"got"`
+}
+
+// Report is what became of all cases.
+type Report struct {
+	Cases []Result `json:"cases"`
+	// Rules counts in how many cases each rule matches, in the order of the rules.
+	Rules []Count `json:"rules"`
+	// Failed counts the cases that do not hold.
+	Failed int `json:"failed"`
+	// Wrong counts the cases that could not be played.
+	Wrong int `json:"wrong"`
+}
+
+// Count says in how many cases a rule matches.
+type Count struct {
+	Name  string `json:"name"`
+	Cases int    `json:"cases"`
+}
+
+// Authorise returns what of a pod's requests its namespace may make.
+type Authorise func(asked *intent.Pod, namespace string) *intent.Pod
+
+// Run plays all cases.
+func (f *File) Run(authorise Authorise) (Report, error) {
+	set, problems := rules.Compile(f.Config.Rules)
+	if problems != nil {
+		return Report{}, fmt.Errorf("%s", problems[0]) // a valid configuration has none
+	}
+	devices := map[string]lifecycle.Device{}
+	for _, path := range set.Devices() {
+		devices[path] = lifecycle.Device{Path: path, Type: "c"}
+	}
+	hooks := set.Hooks(rules.Facts{Namespaces: f.NamespaceLabels, Devices: devices})
+	var report Report
+	count := map[string]int{}
+	for i := range f.Cases {
+		c := &f.Cases[i]
+		result := Result{Name: c.Name}
+		s, err := c.subject()
+		if err != nil {
+			result.Error = err.Error()
+			report.Wrong++
+			report.Cases = append(report.Cases, result)
+			continue
+		}
+		asked := authorise(intent.Read(s.pod, s.spec, f.Config.Dialects), s.pod.Namespace)
+		got := play(hooks, s, asked)
+		for _, name := range got.matched {
+			count[name]++
+		}
+		if result.Differences = c.Want.compare(got); len(result.Differences) > 0 {
+			report.Failed++
+		}
+		report.Cases = append(report.Cases, result)
+	}
+	for _, r := range f.Config.Rules {
+		report.Rules = append(report.Rules, Count{r.Name, count[r.Name]})
+	}
+	return report, nil
+}
+
+// compare returns what differs from what is wanted.
+func (w Want) compare(got outcome) (all []Difference) {
+	differ := func(what, want, got string) {
+		if want != got {
+			all = append(all, Difference{what, want, got})
+		}
+	}
+	if w.Matched != nil {
+		differ("matched", strings.Join(*w.Matched, ", "), strings.Join(got.matched, ", "))
+	}
+	all = append(all, compareSets("set", w.Set, got.set)...)
+	all = append(all, compareSets("setPod", w.SetPod, got.setPod)...)
+	for _, wish := range []struct {
+		what string
+		want *string
+		got  string
+	}{{"class", w.Class, got.class}, {"pool", w.Pool, got.pool}, {"numa", w.NUMA, got.numa}} {
+		if wish.want != nil {
+			differ(wish.what, *wish.want, wish.got)
+		}
+	}
+	if (w.Refused == "") != (got.refused == "") || !strings.Contains(got.refused, w.Refused) {
+		all = append(all, Difference{"refused", w.Refused, got.refused})
+	}
+	if w.Problems != nil {
+		all = append(all, compareProblems(*w.Problems, got.problems)...)
+	}
+	return all
+}
+
+func compareSets(what string, want *map[string]string, got map[string]string) (all []Difference) {
+	if want == nil {
+		return nil
+	}
+	names := maps.Clone(got)
+	maps.Copy(names, *want)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		w, wanted := (*want)[name]
+		g, has := got[name]
+		if w != g || wanted != has {
+			all = append(all, Difference{what + " " + name, shown(w, wanted), shown(g, has)})
+		}
+	}
+	return all
+}
+
+// shown is a value for people, quoted where it would be mistaken for none.
+func shown(value string, has bool) string {
+	if has && value == "" {
+		return `""`
+	}
+	return value
+}
+
+// compareProblems pairs each wanted part with a problem that has it.
+func compareProblems(want, got []string) (all []Difference) {
+	left := slices.Clone(got)
+	for _, part := range want {
+		at := slices.IndexFunc(left, func(p string) bool { return strings.Contains(p, part) })
+		if at < 0 {
+			all = append(all, Difference{"problems", part, ""})
+			continue
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	for _, p := range left {
+		all = append(all, Difference{"problems", "", p})
+	}
+	return all
+}
