@@ -106,7 +106,7 @@ force.`,
 // printSources prints a table, or what -o asks for.
 func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) error {
 	if cmd.Flags().Changed("output") {
-		return out.Print(cmd.OutOrStdout(), all, nil)
+		return out.PrintAs(cmd.OutOrStdout(), "ConfigSources", all, nil)
 	}
 	return status.RenderConfig(cmd.OutOrStdout(), all)
 }

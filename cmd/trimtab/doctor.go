@@ -48,7 +48,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		r := doctor.Run(cmd.Context(), o)
 		w := cmd.OutOrStdout()
-		if err := out.Print(w, r, func() error { return doctor.Render(w, r) }); err != nil {
+		if err := out.PrintAs(w, "Diagnosis", r, func() error { return doctor.Render(w, r) }); err != nil {
 			return err
 		}
 		if r.Problems > 0 {

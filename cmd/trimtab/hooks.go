@@ -57,7 +57,7 @@ configuration.`,
 		}
 		for i := range hooks {
 			if hooks[i].Name == args[0] {
-				return out.Print(w, hooks[i], func() error { return hookPage(w, &hooks[i]) })
+				return out.PrintAs(w, "Hook", hooks[i], func() error { return hookPage(w, &hooks[i]) })
 			}
 		}
 		if near, distance := nearest.To(args[0], hookNames()); distance <= 2 {

@@ -143,7 +143,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 				return badInput(fmt.Errorf("%s: %w", args[0], err))
 			}
 			w := cmd.OutOrStdout()
-			if err := out.Print(w, o, func() error { return status.RenderOutlook(w, o) }); err != nil {
+			if err := out.PrintAs(w, "Plan", o, func() error { return status.RenderOutlook(w, o) }); err != nil {
 				return err
 			}
 			if n := len(o.Rejected); n > 0 {

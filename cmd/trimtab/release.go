@@ -56,7 +56,7 @@ it again to try again.`,
 			return err
 		}
 		w := cmd.OutOrStdout()
-		if err := out.Print(w, r, func() error { return status.RenderReleased(w, r) }); err != nil {
+		if err := out.PrintAs(w, "Released", r, func() error { return status.RenderReleased(w, r) }); err != nil {
 			return err
 		}
 		if n := r.Unrestored(); n > 0 {

@@ -56,7 +56,7 @@ recording.`,
 			return &misuse{fmt.Errorf("%s: %w", args[0], err)}
 		}
 		w := cmd.OutOrStdout()
-		if err := out.Print(w, report, func() error { return renderReplay(w, &report) }); err != nil {
+		if err := out.PrintAs(w, "Replayed", report, func() error { return renderReplay(w, &report) }); err != nil {
 			return err
 		}
 		if !report.Same() {

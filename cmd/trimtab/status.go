@@ -123,7 +123,7 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 			}
 		}
 		f.shown.Now = time.Now()
-		if err := out.Print(w, n, func() error { return status.RenderStatus(w, n, f.shown) }); err != nil || !f.watch {
+		if err := out.PrintAs(w, "NodeStatus", n, func() error { return status.RenderStatus(w, n, f.shown) }); err != nil || !f.watch {
 			return err
 		}
 		if !sleep.For(ctx, f.interval) {

@@ -17,7 +17,7 @@ func newVersion() *cobra.Command {
 	out := cli.AddFormat(cmd, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b := cli.ThisBuild()
-		return out.Print(cmd.OutOrStdout(), b, func() error {
+		return out.PrintAs(cmd.OutOrStdout(), "Build", b, func() error {
 			return cli.Write(cmd.OutOrStdout(), []byte(b.Line("trimtab")+"\n"))
 		})
 	}

@@ -71,3 +71,24 @@ func TestLine(t *testing.T) {
 		t.Errorf("the build of this test: %+v", this)
 	}
 }
+
+func TestPrintAs(t *testing.T) {
+	for args, want := range map[string]string{
+		"":        "for people\n",
+		"-o json": "{\n  \"apiVersion\": \"trimtab.io/v1alpha1\",\n  \"kind\": \"Machine\",\n  \"cpus\": 2\n}\n",
+		"-o yaml": "apiVersion: trimtab.io/v1alpha1\ncpus: 2\nkind: Machine\n",
+	} {
+		cmd := &cobra.Command{}
+		f := cli.AddFormat(cmd, "table", "json", "yaml")
+		if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := f.PrintAs(&b, "Machine", map[string]int{"cpus": 2}, func() error { return cli.Write(&b, []byte("for people\n")) }); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("with %q: printed %q, want %q", args, b.String(), want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,6 +59,36 @@ func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
 	return Write(w, out)
+}
+
+// APIVersion is the version of the documents that commands print.
+const APIVersion = "trimtab.io/v1alpha1"
+
+// PrintAs is Print for one object: as JSON or YAML it begins with apiVersion and kind.
+func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error) error {
+	if f.chosen != "json" && f.chosen != "yaml" {
+		return forPeople()
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	head := fmt.Sprintf(`{"apiVersion":%q,"kind":%q`, APIVersion, kind)
+	if string(body) != "{}" {
+		head += ","
+	}
+	text := append([]byte(head), body[1:]...)
+	if f.chosen == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	} else {
+		var indented bytes.Buffer
+		err = json.Indent(&indented, text, "", "  ")
+		text = append(indented.Bytes(), '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	return Write(w, text)
 }
 
 // Write writes the answer of a command.

@@ -38,6 +38,7 @@ func pages() []page {
 		{"keys.md", reflowed(keysPage)},
 		{"kinds.md", reflowed(kindsPage)},
 		{"events.md", reflowed(eventsPage)},
+		{"json.md", jsonPage},
 	}
 }
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/recording"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/doctor"
+)
+
+// answers are the documents that commands print with -o json and -o yaml.
+func answers() []answer {
+	return []answer{
+		{"trimtab status", "NodeStatus", api.Node{}},
+		{"trimtab explain", "", []api.Container{}},
+		{"trimtab events", "", api.Event{}},
+		{"trimtab plan, trimtab config plan", "Plan", api.Outlook{}},
+		{"trimtab config print --sources", "ConfigSources", api.Configuration{}},
+		{"trimtab doctor", "Diagnosis", doctor.Report{}},
+		{"trimtab replay", "Replayed", recording.Report{}},
+		{"trimtab version", "Build", cli.Build{}},
+	}
+}
+
+// answer is one of them: a list has no kind, nor has an event, of which there is one on each line.
+type answer struct {
+	command, kind string
+	value         any
+}
+
+// jsonPage is docs/json.md.
+func jsonPage() (string, error) {
+	var b strings.Builder
+	b.WriteString(generated + "# Answers as JSON\n\n```sh\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
+For people who write programs that read what the commands print. With -o json and -o yaml each answer is a document with
+apiVersion `+cli.APIVersion+` and a kind; explain prints a list of containers, and events one object for each event.
+In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were
+ever there. A field marked with ? is left out while it is empty; all others are always there.`))
+	for _, a := range answers() {
+		fmt.Fprintf(&b, "\n## %s\n\n", a.command)
+		switch {
+		case a.kind != "":
+			fmt.Fprintf(&b, "Kind `%s`.\n\n", a.kind)
+		case reflect.TypeOf(a.value).Kind() == reflect.Slice:
+			b.WriteString("A list.\n\n")
+		default:
+			b.WriteString("One object for each event, on a line of its own.\n\n")
+		}
+		b.WriteString("```text\n")
+		for _, f := range fieldsOf(reflect.TypeOf(a.value), "", nil) {
+			b.WriteString(f + "\n")
+		}
+		b.WriteString("```\n")
+	}
+	return b.String(), nil
+}
+
+// fieldsOf lists the fields of a type in JSON with their paths and types.
+func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for _, outer := range inside {
+		if outer == t {
+			return nil // it contains itself
+		}
+	}
+	inside = append(inside, t)
+	for _, f := range reflect.VisibleFields(t) {
+		tag, has := f.Tag.Lookup("json")
+		if !f.IsExported() || f.Anonymous && !has || tag == "-" || len(f.Index) > 1 && shadowed(t, f) {
+			continue
+		}
+		name, options, _ := strings.Cut(tag, ",")
+		if name == "" {
+			name = f.Name
+		}
+		optional := ""
+		if strings.Contains(options, "omit") {
+			optional = "?"
+		}
+		what, deeper := jsonType(f.Type)
+		all = append(all, fmt.Sprintf("%s%s%s  %s", path, name, optional, what))
+		if deeper != nil {
+			suffix := "."
+			if strings.HasPrefix(what, "list") {
+				suffix = "[]."
+			}
+			all = append(all, fieldsOf(deeper, path+name+suffix, inside)...)
+		}
+	}
+	return all
+}
+
+// shadowed reports whether an outer field has the name of an embedded one.
+func shadowed(t reflect.Type, f reflect.StructField) bool {
+	outer, _ := t.FieldByName(f.Name)
+	return !reflect.DeepEqual(outer.Index, f.Index)
+}
+
+var (
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+)
+
+// jsonType is a type in the words of JSON, and the type whose fields follow.
+func jsonType(t reflect.Type) (string, reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return "time (RFC 3339)", nil
+	case t.Implements(textMarshaler):
+		return "text", nil
+	case t == reflect.TypeFor[json.RawMessage]():
+		return "any", nil
+	case t.Implements(jsonMarshaler):
+		return "value", nil
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text", nil
+	case reflect.Bool:
+		return "true or false", nil
+	case reflect.Float32, reflect.Float64:
+		return "number", nil
+	case reflect.Struct:
+		return "object", t
+	case reflect.Slice, reflect.Array:
+		of, deeper := jsonType(t.Elem())
+		return "list of " + of, deeper
+	case reflect.Map:
+		of, _ := jsonType(t.Elem())
+		return "mapping to " + of, nil
+	}
+	if t == reflect.TypeFor[time.Duration]() {
+		return "nanoseconds", nil
+	}
+	return "whole number", nil
+}
