@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -103,23 +102,6 @@ type Conductor struct {
 	listeners      listeners
 }
 
-// uptimes are the times of events, relative to the conductor's start, so that changes of the
-// wall clock do not affect them.
-type uptimes struct {
-	began time.Time
-	// since is when the current event got its turn, in nanoseconds; 0 if there is none. last is
-	// when the last one ended.
-	since, last atomic.Int64
-}
-
-// idle returns for how long no event has been handled.
-func (u *uptimes) idle(uptime time.Duration) time.Duration {
-	if u.since.Load() != 0 {
-		return 0
-	}
-	return uptime - time.Duration(u.last.Load())
-}
-
 // attached is a connected runtime and its attachment.
 type attached struct {
 	from    Carrier
@@ -142,11 +124,11 @@ func New(o Options) *Conductor {
 	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
-		uptimes: uptimes{began: o.Now()}, returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.uptimes.last.Store(math.MinInt64 / 2) // as if the node had been idle for a long time
+	c.uptimes.start(o.Now())
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.fail.Store(o.Fail)

@@ -22,7 +22,7 @@ const updateTimeout = 10 * time.Second
 
 // sendDue updates the runtime's outdated copies, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.uptime())) }
+	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.now())) }
 	locked := func() bool {
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()

@@ -242,7 +242,7 @@ func TestQuietIsNow(t *testing.T) {
 	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
 		b.event(t, k, nil)
 	}
-	due := func() bool { return b.node.copyDue(b.uptimes.idle(b.uptime())) }
+	due := func() bool { return b.node.copyDue(b.uptimes.idle(b.now())) }
 	w := b.newWork(anything{}, &lifecycle.Event{Kind: lifecycle.Inform, Pod: b.pod})
 	w.first = func() {
 		clk.Pass(5 * time.Second)

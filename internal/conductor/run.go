@@ -126,21 +126,17 @@ func (w *work) isOver() bool {
 func (c *Conductor) begin(w *work) {
 	c.trace(w, stepTurn)
 	if w.decides() {
-		c.uptimes.since.Store(max(1, int64(c.uptime())))
+		c.uptimes.begin(c.now())
 	}
 }
 
 // leave ends the turn.
 func (c *Conductor) leave(w *work) {
 	if w.decides() {
-		c.uptimes.last.Store(int64(c.uptime()))
-		c.uptimes.since.Store(0)
+		c.uptimes.end(c.now())
 	}
 	c.turn.Unlock()
 }
-
-// uptime returns the time since the conductor was made. It does not depend on the wall clock.
-func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.uptimes.began) }
 
 // recoverPanic runs a part of an event. A panic is logged and answered without changes: the
 // event has no decision, and the pod continues.

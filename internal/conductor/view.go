@@ -46,10 +46,8 @@ const stuckAfter = 2 * time.Minute
 // Alive reports whether the conductor still handles events: its lock is free before ctx ends,
 // and no event is stuck. It does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
-	if s := c.uptimes.since.Load(); s != 0 {
-		if took := c.uptime() - time.Duration(s); took > stuckAfter {
-			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
-		}
+	if took := c.uptimes.underWay(c.now()); took > stuckAfter {
+		return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
 	}
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()

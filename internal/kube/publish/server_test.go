@@ -159,6 +159,30 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestDueAfterWrites: a check that is due finds that another program changed our field, and writes it in the same round.
+// The version that the publisher kept is older than what it read: a write with it is refused for ever.
+func TestDueAfterWrites(t *testing.T) {
+	p, s, value := publisher(t, Report{})
+	*value = "ours"
+	p.round(t.Context())
+	s.requests()
+	s.mu.Lock()
+	s.object["value"] = "theirs"
+	s.store(s.object)
+	s.mu.Unlock()
+	p.seen.at = time.Now().Add(-2 * p.pace.CheckInterval)
+	next, _ := p.round(t.Context())
+	if got := s.requests(); got != "GET PATCH" || s.object["value"] != "ours" {
+		t.Errorf("%s, and the object is %v", got, s.object)
+	}
+	if next < p.pace.MinInterval {
+		t.Errorf("the next round is in %v: the server would be asked without a pause", next)
+	}
+	if row := p.Row(); row.Written != 2 || row.Failed != 0 {
+		t.Errorf("%+v", row)
+	}
+}
+
 // TestNodeLabels: a report gets the Node's labels before its first object, its own labels are beside ours, and the status
 // says what it lacks.
 func TestNodeLabels(t *testing.T) {
