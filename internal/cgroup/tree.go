@@ -232,8 +232,12 @@ func (t *Tree) look(dir string) error {
 	return err
 }
 
+// ErrPIDNamespace says that a cgroup has threads of another PID namespace, which the kernel
+// shows as 0 (cgroup v2) or not at all (v1).
+var ErrPIDNamespace = errors.New("its threads are in another PID namespace: run the agent in the host's (hostPID: true)")
+
 // Threads returns the ids of the threads in dir and in the cgroups below it. In version 1 it
-// reads the hierarchy of the controller cpu.
+// reads the hierarchy of the controller cpu. Threads that it cannot see are ErrPIDNamespace.
 func (t *Tree) Threads(dir string) ([]int, error) {
 	name := "cgroup.threads"
 	if t.Version == V1 {
@@ -251,6 +255,9 @@ func (t *Tree) Threads(dir string) ([]int, error) {
 		id, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: err}
+		}
+		if id <= 0 { // to system calls, 0 is the caller
+			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: ErrPIDNamespace}
 		}
 		ids = append(ids, id)
 	}

@@ -80,3 +80,23 @@ func mustWrite(t *testing.T, tree *cgroup.Tree, dir string, v lifecycle.Value) {
 		t.Fatal(err)
 	}
 }
+
+// threadless is a kernel that shows threads of another PID namespace, as cgroup v2 does.
+type threadless struct{ cgroup.FS }
+
+func (threadless) ReadFile(string) ([]byte, error) { return []byte("0\n0\n"), nil }
+
+// TestThreadsOfAnotherNamespace: to system calls thread 0 is the caller, so it must not be a thread of a container.
+func TestThreadsOfAnotherNamespace(t *testing.T) {
+	f, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
+	if err == nil {
+		err = f.MkdirRunc("p/c")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := &cgroup.Tree{FS: threadless{f}, Version: cgroup.V2}
+	if ids, err := tree.Threads("p/c"); len(ids) != 0 || !errors.Is(err, cgroup.ErrPIDNamespace) {
+		t.Errorf("threads %v, %v; want none, %v", ids, err, cgroup.ErrPIDNamespace)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +108,28 @@ func TestNeeds(t *testing.T) {
 				checkConfig(t, o.Config)
 			}
 		})
+	}
+}
+
+// TestShown: the test that needs.yaml names for a need exists, and reads which needs it is to show.
+func TestShown(t *testing.T) {
+	needs, err := chart.ReadNeeds(tree.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range needs.All() {
+		dir, name, _ := strings.Cut(n.Shown, " ")
+		files, err := filepath.Glob(filepath.Join(tree.Root(t), dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") && strings.Contains(string(text), strconv.Quote(n.Shown))
+		})
+		if !found {
+			t.Errorf("%s: no test %q shows it", n.Name, n.Shown)
+		}
 	}
 }
 

@@ -23,12 +23,14 @@ type Needs struct {
 	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration that only a start reads
 }
 
-// Need is one need, when it applies (a name in When), why, and the agent's error message without it, which a test checks.
+// Need is one need, when it applies (a name in When), why, what one reads without it, and the test that shows that: its
+// package's directory and its name, such as "test/vm/hooks TestNeeds".
 type Need struct {
 	Name    string `json:"name"`
 	For     string `json:"for"`
 	Reason  string `json:"reason"`
 	Without string `json:"without"`
+	Shown   string `json:"shown"`
 }
 
 // Path is a file or directory of the node that is mounted.
@@ -51,8 +53,17 @@ func (p Path) Mounted() string {
 	return path
 }
 
-// ReadNeeds reads needs.yaml of the chart in the repository at root. Unknown keys and needs without a reason are
-// errors.
+// All returns the needs of each kind.
+func (n Needs) All() []Need {
+	all := append(append([]Need{}, n.Capabilities...), n.Namespaces...)
+	for _, p := range n.Paths {
+		all = append(all, p.Need)
+	}
+	return all
+}
+
+// ReadNeeds reads needs.yaml of the chart in the repository at root. Unknown keys, needs without a reason and needs that
+// no test shows are errors.
 func ReadNeeds(root string) (Needs, error) {
 	var n Needs
 	data, err := os.ReadFile(filepath.Join(root, Dir, "needs.yaml"))
@@ -62,18 +73,12 @@ func ReadNeeds(root string) (Needs, error) {
 	if err := yaml.UnmarshalStrict(data, &n); err != nil {
 		return n, err
 	}
-	all := append(append([]Need{}, n.Capabilities...), n.Namespaces...)
-	for _, p := range n.Paths {
-		all = append(all, p.Need)
-	}
-	for _, need := range all {
-		if n.When[need.For] == "" || need.Reason == "" {
+	for _, need := range n.All() {
+		switch {
+		case n.When[need.For] == "" || need.Reason == "":
 			return n, fmt.Errorf("needs.yaml: %q lacks a reason, or %q is none of \"when\"", need.Name, need.For)
-		}
-	}
-	for _, c := range n.Capabilities {
-		if c.Without == "" {
-			return n, fmt.Errorf("needs.yaml: nothing says what the kernel refuses without the capability %s (\"without\")", c.Name)
+		case need.Without == "" || need.Shown == "":
+			return n, fmt.Errorf("needs.yaml: nothing shows what breaks without %s (\"without\", \"shown\")", need.Name)
 		}
 	}
 	return n, nil
@@ -116,12 +121,9 @@ func (n Needs) list(needs []Need) []string {
 	return lines
 }
 
-// said is what the agent reports where it lacks it; "" where no test shows that.
+// said is what one reads without it, and the test that shows it.
 func (n Need) said() string {
-	if n.Without == "" {
-		return ""
-	}
-	return fmt.Sprintf("; without it the agent reports %q", n.Without)
+	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
 }
 
 // wrap breaks a list item into lines of at most width bytes.

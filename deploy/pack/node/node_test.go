@@ -45,8 +45,10 @@ func TestNode(t *testing.T) {
 	t.Run("without", func(t *testing.T) { each(t, c.For(t), tag) })
 }
 
-// each leaves out one directory of the node after the other, and checks the agent's error message. It skips those of
-// the kubelet, since no kubelet runs here.
+// thisTest is what needs.yaml has under "shown" for needs that TestNode shows.
+const thisTest = "deploy/pack/node TestNode"
+
+// each leaves out one of the needs after the other, and checks the error message.
 func each(t *testing.T, c *real.Containerd, tag string) {
 	t.Helper()
 	c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
@@ -54,23 +56,75 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range needs.Paths {
-		if p.Without == "" {
+	for _, n := range needs.All() {
+		if n.Shown != thisTest {
 			continue
 		}
-		attach := map[string]string{"cri": "bypass"}[p.For]
-		if attach == "" {
-			attach = "nri"
-		}
-		t.Run(p.Name, func(t *testing.T) {
-			a := start(t, c.For(t), tag, attach, p.Name)
-			real.Eventually(t, patience, func() error {
-				if said := a.complaint(); !strings.Contains(said, p.Without) {
-					return fmt.Errorf("%q is not in its messages: %s", p.Without, said)
+		t.Run(n.Name, func(t *testing.T) {
+			c := c.For(t)
+			switch {
+			case n.For == "unit":
+				ask(t, c, tag, n)
+			case n.Name == "hostNetwork":
+				noNetwork(t, c, n)
+			default:
+				attach := map[string]string{"cri": "bypass"}[n.For]
+				if attach == "" {
+					attach = "nri"
 				}
-				return nil
-			})
+				a := start(t, c, tag, attach, n.Name)
+				real.Eventually(t, patience, func() error {
+					if said := a.complaint(); !strings.Contains(said, n.Without) {
+						return fmt.Errorf("%q is not in its messages: %s", n.Without, said)
+					}
+					return nil
+				})
+			}
 		})
+	}
+}
+
+// noNetwork runs a pod with a network of its own on a node whose pod network is not there yet: the runtime refuses it,
+// while all other tests run theirs on the host's.
+func noNetwork(t *testing.T, c *real.Containerd, n chart.Need) {
+	t.Helper()
+	sandbox := c.CreateRequest(c.RunPod(real.PodSpec{}), real.ContainerSpec{}).SandboxConfig
+	sandbox.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_POD
+	sandbox.Metadata.Attempt++
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := c.CRI().RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: sandbox}); err == nil || !strings.Contains(err.Error(), n.Without) {
+		t.Errorf("a pod with a network of its own: %v, want %q", err, n.Without)
+	}
+}
+
+// ask asks an agent through the pod that the chart makes with attach: none, with all that it has and without one need.
+func ask(t *testing.T, c *real.Containerd, tag string, n chart.Need) {
+	t.Helper()
+	a := start(t, c, tag, "nri")
+	a.ready()
+	unit := filepath.Join(a.dir, "key/config.yaml") // where the chart expects a unit's
+	text, err := os.ReadFile(a.config)
+	if err == nil {
+		err = os.WriteFile(unit, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, without := range []string{"", n.Name} {
+		idle := *a
+		idle.run(render.Chart(t, a.values(tag, "none")), without)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		answer, err := c.CRI().ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: idle.id, Timeout: 30, Cmd: []string{"trimtab", "status"}})
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case without == "" && answer.ExitCode != 0:
+			t.Errorf("trimtab status: %s", answer)
+		case without != "" && (answer.ExitCode == 0 || !strings.Contains(string(answer.Stderr), n.Without)):
+			t.Errorf("without %s: trimtab status does not say %q: %s", without, n.Without, answer)
+		}
 	}
 }
 
@@ -105,6 +159,7 @@ func imported(t *testing.T, c *real.Containerd) string {
 type agent struct {
 	t       *testing.T
 	c       *real.Containerd
+	dir     string // has the directories that are mounted
 	id      string
 	log     string
 	address string // of its probes
@@ -159,8 +214,19 @@ func start(t *testing.T, c *real.Containerd, tag, attach string, without ...stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	a := &agent{t: t, c: c, address: free(t), config: filepath.Join(dir, "config/config.yaml"), socket: filepath.Join(dir, "run/s.sock")}
-	o := render.Chart(t, fmt.Sprintf(`
+	a := &agent{t: t, c: c, dir: dir, address: free(t), config: filepath.Join(dir, "config/config.yaml"), socket: filepath.Join(dir, "run/s.sock")}
+	o := render.Chart(t, a.values(tag, attach))
+	if err := os.Mkdir(filepath.Dir(a.config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.write(o.Config)
+	a.run(o, without...)
+	return a
+}
+
+// values are those of the chart.
+func (a *agent) values(tag, attach string) string {
+	return fmt.Sprintf(`
 image: {repository: %[1]s, tag: %[2]q}
 attach: %[3]s
 config:
@@ -171,16 +237,18 @@ config:
   podspec: {kubelet: {podsSocket: %[7]s/pods/p.sock, podResourcesSocket: %[7]s/devices/k.sock}}
   http: {address: %[8]q}
   cluster: {enabled: false}
-`, repository, tag, attach, c.NRISocket(), c.Socket(), c.CgroupParent(), dir, a.address, a.socket))
+`, repository, tag, attach, a.c.NRISocket(), a.c.Socket(), a.c.CgroupParent(), a.dir, a.address, a.socket)
+}
+
+// run runs the pod that the chart renders, without some of the volumes.
+func (a *agent) run(o render.Objects, without ...string) {
+	t, c := a.t, a.c
+	t.Helper()
 	template := o.DaemonSet.Spec.Template.Spec
 	main := &template.Containers[0]
 	main.VolumeMounts = slices.DeleteFunc(main.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return slices.Contains(without, m.Name)
 	})
-	if err := os.Mkdir(filepath.Dir(a.config), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	a.write(o.Config)
 	pod := c.RunPod(real.PodSpec{Namespace: "kube-system", QoS: real.Burstable})
 	request := c.CreateRequest(pod, real.ContainerSpec{Name: "trimtab", Image: template.Containers[0].Image})
 	container(t, request.Config, template, filepath.Dir(a.config))
@@ -192,8 +260,9 @@ config:
 	}
 	a.id = made.ContainerId
 	a.log = filepath.Join(request.SandboxConfig.LogDirectory, request.Config.LogPath)
+	log := a.log
 	t.Cleanup(func() {
-		if log, err := os.ReadFile(a.log); err == nil && t.Failed() {
+		if log, err := os.ReadFile(log); err == nil && t.Failed() {
 			t.Logf("log of the agent:\n%s", log)
 		}
 		c.StopPod(pod)
@@ -201,7 +270,6 @@ config:
 	if _, err := c.CRI().StartContainer(ctx, &cri.StartContainerRequest{ContainerId: a.id}); err != nil {
 		t.Fatal(err)
 	}
-	return a
 }
 
 // container makes a kubelet's request for the pod's container.
@@ -209,6 +277,9 @@ func container(t *testing.T, to *cri.ContainerConfig, pod corev1.PodSpec, config
 	t.Helper()
 	from := pod.Containers[0]
 	to.Args = from.Args
+	for _, e := range from.Env {
+		to.Envs = append(to.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
 	to.Linux.Resources = &cri.LinuxContainerResources{MemoryLimitInBytes: from.Resources.Limits.Memory().Value()}
 	pids := cri.NamespaceMode_CONTAINER
 	if pod.HostPID {

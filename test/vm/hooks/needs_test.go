@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
 	"github.com/trimtab/trimtab/test/vm/agent"
 	"github.com/trimtab/trimtab/test/vm/cluster/objects"
@@ -22,45 +24,89 @@ import (
 
 const chart = "../../../deploy/charts/trimtab"
 
-// capability is one that needs.yaml of the chart names: for is the hook that needs it, and without is in what the agent
-// says of a value that the kernel refuses without it.
-type capability struct{ Name, For, Without string }
+// thisTest is what needs.yaml has under "shown" for needs that TestNeeds shows.
+const thisTest = "test/vm/hooks TestNeeds"
 
-// needing says of the hooks that need a capability on which guest they work, and which field they set, as explain names it.
+// need is a row of needs.yaml of the chart: without is in what the agent says of a value that lacks it.
+type need struct{ Name, Without, Shown string }
+
+// needing says for a row of needs.yaml what shows it: a guest, the chart's values, and a pod with a field that is in
+// force only with it, as explain names it.
 var needing = map[string]struct {
-	guest vm.Guest
-	field string
+	guest   vm.Guest
+	values  []string
+	prepare string // a script for the guest
+	pod     *scenario.Run
+	field   string
 }{
-	"coreSched": {vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, "core.sched"},
-	"partition": {vm.Guest{Kernel: "6.12"}, "cpuset.cpus.partition"},
+	"SYS_PTRACE": {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
+	"hostPID":    {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
+	"SYS_ADMIN": {
+		guest: vm.Guest{Kernel: "6.12"}, values: []string{"config.hooks.partition.enabled=true"},
+		pod: labelled("db", "LSE", "2-3"), field: "cpuset.cpus.partition",
+	},
+	// An emulated machine has no cache allocation: plain files are in the place of the kernel's.
+	"resctrl": {
+		guest: vm.Guest{Kernel: "6.12"}, values: allowing("rdt", "config.hooks.rdt.enabled=true", "config.paths.resctrl=/run/resctrl"),
+		prepare: resctrlFiles, pod: noted("node.koordinator.sh/resctrl", `{"llc":{"schemata":{"range":[0,30]}}}`), field: "rdt",
+	},
+	"dev": {
+		guest: vm.Guest{Kernel: "6.12"}, values: allowing("devices", "config.hooks.gpu.devices=nodes"), prepare: "mknod /dev/nvidia0 c 195 0",
+		pod: noted("scheduling.koordinator.sh/device-allocated", `{"gpu":[{"minor":0}]}`), field: "/dev/nvidia0",
+	},
 }
 
-// TestNeeds runs the agent as a container, with what the chart renders for it: with the capabilities that needs.yaml
-// names, what needs them is in force. Without, the kernel refuses it, and explain has the words of needs.yaml.
+var coreSched = []string{"config.hooks.coreSched.enabled=true"}
+
+// resctrlFiles makes the files of resctrl, and those of the groups of the two pods that come.
+const resctrlFiles = `mkdir -p /run/resctrl/info/L3; cd /run/resctrl
+echo 3ff >info/L3/cbm_mask; echo 1 >info/L3/min_cbm_bits; echo 4 >info/L3/num_closids
+for d in . trimtab-00000001-0000-4000-8000-000000000001 trimtab-00000001-0000-4000-8000-000000000002; do
+mkdir -p $d; echo 'L3:0=3ff' >$d/schemata; : >$d/tasks; echo shareable >$d/mode; done`
+
+// allowing adds to values that pods of the namespace shop may ask for a kind.
+func allowing(kind string, values ...string) []string {
+	const rule = "config.authorisation[0]."
+	return append(values, rule+"kinds[0]="+kind, rule+"namespaces[0]=shop", rule+"decision=allow")
+}
+
+// noted returns a pod with an annotation.
+func noted(key, value string) *scenario.Run {
+	r := labelled("db", "LS", "")
+	r.Pod.Annotations = map[string]string{key: value}
+	return r
+}
+
+// TestNeeds runs the agent as a container, with what the chart renders for it: with what needs.yaml names, what needs it
+// is in force. Without, it is not, and explain has the words of needs.yaml.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart, "needs.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var needs struct{ Capabilities []capability }
-	if err := yaml.Unmarshal(text, &needs); err != nil || len(needs.Capabilities) == 0 {
-		t.Fatalf("%+v, %v", needs, err)
+	var needs struct{ Capabilities, Namespaces, Paths []need }
+	if err := yaml.Unmarshal(text, &needs); err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range needs.Capabilities {
+	for _, c := range slices.Concat(needs.Capabilities, needs.Namespaces, needs.Paths) {
+		if c.Shown != thisTest {
+			continue
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			at, known := needing[c.For]
+			at, known := needing[c.Name]
 			if !known || c.Without == "" {
-				t.Fatal("nothing shows what breaks without this capability")
+				t.Fatal("nothing shows what breaks without it")
 			}
-			p := rendered(t, "config.cluster.enabled=false", "config.hooks."+c.For+".enabled=true")
+			p := rendered(t, append(at.values, "config.cluster.enabled=false")...)
 			n := boot(t, at.guest)
-			for name, without := range map[string]string{"with": "", "without": c.Name} {
+			n.m.Sh(at.prepare)
+			for name, p := range map[string]plan{"with": p, "without": p.without(t, c.Name)} {
 				t.Run(name, func(t *testing.T) {
 					n := n.of(t)
-					n.contained(p, without)
-					n.refused(c, without != "")
+					n.contained(p)
+					n.refused(c, name == "without")
 				})
 			}
 		})
@@ -71,6 +117,24 @@ func TestNeeds(t *testing.T) {
 type plan struct {
 	pod    corev1.PodSpec
 	config string
+}
+
+// without is the plan less a capability, a namespace of the host or a mount.
+func (p plan) without(t *testing.T, name string) plan {
+	t.Helper()
+	p.pod = *p.pod.DeepCopy()
+	c := &p.pod.Containers[0]
+	before := len(c.SecurityContext.Capabilities.Add) + len(c.VolumeMounts)
+	c.SecurityContext.Capabilities.Add = slices.DeleteFunc(c.SecurityContext.Capabilities.Add, func(c corev1.Capability) bool { return string(c) == name })
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+	dropped := len(c.SecurityContext.Capabilities.Add)+len(c.VolumeMounts) < before
+	if name == "hostPID" {
+		dropped, p.pod.HostPID = p.pod.HostPID, false
+	}
+	if !dropped {
+		t.Fatalf("the chart does not render %s", name)
+	}
+	return p
 }
 
 // rendered has helm render the chart.
@@ -95,9 +159,9 @@ func rendered(t *testing.T, values ...string) (p plan) {
 	return p
 }
 
-// contained runs the agent as a kubelet would, in a container of the runtime, without one of its capabilities. The
-// container's image has no agent: the checkout's program is mounted.
-func (n *machine) contained(p plan, without string) {
+// contained runs the agent as a kubelet would, in a container of the runtime. The container's image has no agent: the
+// checkout's program is mounted.
+func (n *machine) contained(p plan) {
 	n.t.Helper()
 	const uid = "00000000-0000-4000-8000-0000000000aa"
 	from := p.pod.Containers[0]
@@ -113,7 +177,7 @@ func (n *machine) contained(p plan, without string) {
 		"io.kubernetes.container.name": "trimtab",
 	}
 	sandbox := &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: "trimtab", Namespace: "kube-system", Uid: uid, Attempt: uint32(len(without))},
+		Metadata: &cri.PodSandboxMetadata{Name: "trimtab", Namespace: "kube-system", Uid: uid, Attempt: uint32(*n.made)},
 		Labels:   labels, LogDirectory: "/var/log/pods/" + uid,
 		Linux: &cri.LinuxPodSandboxConfig{
 			CgroupParent: "/kubepods/pod" + uid, SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
@@ -122,7 +186,7 @@ func (n *machine) contained(p plan, without string) {
 	container := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "trimtab"}, Image: &cri.ImageSpec{Image: vm.Image("probe")}, Labels: labels, LogPath: "trimtab.log",
 		Command: []string{"/trimtab"}, Args: from.Args, Mounts: mounts(n, p.pod),
-		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{}, SecurityContext: confined(from.SecurityContext, without, namespaces)},
+		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{}, SecurityContext: confined(from.SecurityContext, namespaces)},
 	}
 	ctx, cancel := call()
 	defer cancel()
@@ -151,8 +215,8 @@ func (n *machine) contained(p plan, without string) {
 	}
 }
 
-// confined is the security context of a container, less a capability.
-func confined(s *corev1.SecurityContext, without string, namespaces *cri.NamespaceOption) *cri.LinuxContainerSecurityContext {
+// confined is the security context of a container.
+func confined(s *corev1.SecurityContext, namespaces *cri.NamespaceOption) *cri.LinuxContainerSecurityContext {
 	out := &cri.LinuxContainerSecurityContext{
 		Privileged: *s.Privileged, ReadonlyRootfs: *s.ReadOnlyRootFilesystem, NoNewPrivs: !*s.AllowPrivilegeEscalation,
 		RunAsUser: &cri.Int64Value{Value: *s.RunAsUser}, NamespaceOptions: namespaces, Capabilities: &cri.Capability{},
@@ -162,9 +226,7 @@ func confined(s *corev1.SecurityContext, without string, namespaces *cri.Namespa
 		out.Capabilities.DropCapabilities = append(out.Capabilities.DropCapabilities, string(c))
 	}
 	for _, c := range s.Capabilities.Add {
-		if string(c) != without {
-			out.Capabilities.AddCapabilities = append(out.Capabilities.AddCapabilities, string(c))
-		}
+		out.Capabilities.AddCapabilities = append(out.Capabilities.AddCapabilities, string(c))
 	}
 	return out
 }
@@ -186,10 +248,11 @@ func mounts(n *machine, pod corev1.PodSpec) []*cri.Mount {
 	return out
 }
 
-// refused runs a pod with a value that needs a capability, and waits until it is in force, or is refused.
-func (n *machine) refused(c capability, want bool) {
+// refused runs a pod with a value that needs something, and waits until it is in force, or is refused.
+func (n *machine) refused(c need, want bool) {
 	n.t.Helper()
-	if err := n.run(labelled("db", "LSE", "2-3")); err != nil {
+	at := needing[c.Name]
+	if err := n.run(at.pod); err != nil {
 		n.t.Fatal(err)
 	}
 	err := agent.Await(func() error {
@@ -198,12 +261,18 @@ func (n *machine) refused(c capability, want bool) {
 			return fmt.Errorf("explain: %v (%w)", told, err)
 		}
 		for _, v := range append(told[0].Values, told[0].PodValues...) {
-			if strings.Contains(v.Field, needing[c.For].field) && v.Applied != want && (!want || strings.Contains(v.Note, c.Without)) {
+			if strings.Contains(v.Field, at.field) && v.Applied != want && (!want || strings.Contains(v.Note, c.Without)) {
 				n.t.Logf("%s is %q, in force: %v %s", v.Field, v.Value, v.Applied, v.Note)
 				return nil
 			}
 		}
-		return fmt.Errorf("no such value of %s: %+v", c.For, told[0])
+		for _, p := range told[0].Problems {
+			if want && strings.Contains(p.Reason, c.Without) {
+				n.t.Logf("%s %q: %s", p.Key, p.Value, p.Reason)
+				return nil
+			}
+		}
+		return fmt.Errorf("no such value of %s: %+v", at.field, told[0])
 	})
 	if err != nil {
 		n.t.Errorf("refused %v: %v", want, err)
