@@ -3,9 +3,11 @@ package ociedit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,6 +160,43 @@ func TestCheck(t *testing.T) {
 		if err := Write(t.TempDir(), d); err == nil {
 			t.Errorf("%+v was written", d)
 		}
+	}
+}
+
+// TestResult: what became of a decision is known until the container is gone.
+func TestResult(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "oci")
+	if err := Applied(dir, "c1"); err != nil {
+		t.Errorf("without a directory: %v", err)
+	}
+	if _, err := IDs(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a directory: %v", err)
+	}
+	if err := Write(dir, Decision{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Applied(dir, "c1"); !errors.Is(err, ErrNotRead) {
+		t.Errorf("before the wrapper: %v", err)
+	}
+	for _, result := range []error{errors.New("no room"), nil} {
+		if err := Note(dir, "c1", result); err != nil {
+			t.Fatal(err)
+		}
+		if err := Applied(dir, "c1"); fmt.Sprint(err) != fmt.Sprint(result) {
+			t.Errorf("result %v, want %v", err, result)
+		}
+	}
+	if ids, err := IDs(dir); err != nil || !slices.Equal(ids, []string{"c1"}) {
+		t.Errorf("ids %v, %v", ids, err)
+	}
+	if err := Remove(dir, "c1"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := errors.Join(Note(dir, "a/b", nil), Applied(dir, "..")); err == nil || !strings.Contains(err.Error(), `".."`) || !strings.Contains(err.Error(), `"a/b"`) {
+		t.Errorf("ids that are none: %v", err)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestMistakes(t *testing.T) {
 		head + "config: x\ncases: [{name: a, want: {class: x}}]": "no x",
 		head + "casses: []": "casses",
 		rule("{name: r, match: 'pod.nam == \"x\"', class: shared}"):                                                                                                      "t.yaml:5: rules[0].match: line 1, column 4",
-		rule("{name: r, match: 'true', clas: shared}"):                                                                                                                   "t.yaml:5: rules[0].clas",
+		rule("{name: r, match: 'true', klass: shared}"):                                                                                                                  "t.yaml:5: rules[0].klass",
 		rule("{name: r, match: 'true', set: [{field: rlimit, key: X, value: \"1\"}]}"):                                                                                   "t.yaml:5: rules[0].set[0].key",
 		head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: " + pod + ", want: {}}]":                                                        "cases[0].want: says nothing",
 		head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: " + pod + ", want: {class: x}}, {name: a, pod: " + pod + ", want: {class: x}}]": "is the name of another case",

@@ -1,0 +1,58 @@
+package cri
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/ociedit"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// TestCheckDecision: a container that started without its decision is logged, with the reason.
+func TestCheckDecision(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		happens func(dir string) error
+		want    string
+	}{
+		{"no decision", func(string) error { return nil }, ""},
+		{"another OCI runtime", func(dir string) error { return ociedit.Write(dir, ociedit.Decision{ID: "c1"}) }, "is not trimtab-oci"},
+		{"an error", func(dir string) error {
+			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.Note(dir, "c1", errors.New("no room")))
+		}, "no room"},
+		{"applied", func(dir string) error {
+			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.Note(dir, "c1", nil))
+		}, ""},
+	} {
+		var log bytes.Buffer
+		w := wrapper{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&log, nil))}
+		if err := c.happens(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		w.check("c1", nil)
+		if got := log.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: logged %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWrapperFields: CRI-O gets nothing by the wrapper, and a value without a form is an error.
+func TestWrapperFields(t *testing.T) {
+	w := wrapper{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	values := []lifecycle.Value{{Field: lifecycle.ProcessIO, Text: "IOPRIO_CLASS_BE 4"}, {Field: lifecycle.CPUShares, Int: 9}}
+	if ours, rest := w.split(runtimes.Of("containerd", "2.4.2", runtimes.Version{}), values); len(ours) != 1 || len(rest) != 1 {
+		t.Errorf("containerd: %v, %v", ours, rest)
+	}
+	if ours, rest := w.split(runtimes.Of("cri-o", "1.36.0", runtimes.Version{}), values); len(ours) != 0 || len(rest) != 2 {
+		t.Errorf("CRI-O: %v, %v", ours, rest)
+	}
+	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy} {
+		if err := w.decide("c1", []lifecycle.Value{{Field: f, Text: ""}}); err == nil {
+			t.Errorf("%v: a text without a form was written", f)
+		}
+	}
+}
