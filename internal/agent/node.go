@@ -51,6 +51,15 @@ func (n node) Host() lifecycle.Host {
 	return h
 }
 
+// Device looks for one device of the node.
+func (n node) Device(path string) (d lifecycle.Device, found bool) {
+	if n.deviceAt != nil {
+		return n.deviceAt(path)
+	}
+	d, found = n.Host().Devices[path]
+	return d, found
+}
+
 // Probe answers whether the node has a feature.
 func (n node) Probe(feature string) lifecycle.Finding {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func (s *settings) described() recording.Node {
 	s.mu.Lock()
 	c, m, released := s.config, s.machine, s.released
 	s.mu.Unlock()
-	asked := &noting{Node: s.node, findings: map[string]lifecycle.Finding{}}
+	asked := &noting{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
 	_, _ = c.Hooks.Hooks(asked) // of a configuration in force
 	for _, h := range hook.Catalogue() {
 		for _, features := range h.Kernel {
@@ -38,8 +39,11 @@ func (s *settings) described() recording.Node {
 			}
 		}
 	}
+	host := s.node.Host()
+	maps.Copy(asked.devices, host.Devices)
+	host.Devices = asked.devices
 	return recording.Node{
-		Config: string(config.Print(c)), Machine: recording.LayoutOf(m), Released: released, Unified: s.node.Unified(), Host: s.node.Host(),
+		Config: string(config.Print(c)), Machine: recording.LayoutOf(m), Released: released, Unified: s.node.Unified(), Host: host,
 		Findings: asked.findings, Namespaces: s.node.namespaces.Labels(),
 	}
 }
@@ -49,6 +53,15 @@ type noting struct {
 	hook.Node
 
 	findings map[string]lifecycle.Finding
+	devices  map[string]lifecycle.Device
+}
+
+func (n *noting) Device(path string) (lifecycle.Device, bool) {
+	d, found := n.Node.Device(path)
+	if found {
+		n.devices[path] = d
+	}
+	return d, found
 }
 
 func (n *noting) Probe(feature string) lifecycle.Finding {
@@ -72,8 +85,12 @@ func (n describedNode) Probe(feature string) lifecycle.Finding {
 	return lifecycle.Finding{Why: "the recording has no such fact"}
 }
 
-func (n describedNode) Host() lifecycle.Host  { return n.Node.Host }
-func (n describedNode) Unified() bool         { return n.Node.Unified }
+func (n describedNode) Host() lifecycle.Host { return n.Node.Host }
+func (n describedNode) Unified() bool        { return n.Node.Unified }
+func (n describedNode) Device(path string) (lifecycle.Device, bool) {
+	d, found := n.Node.Host.Devices[path]
+	return d, found
+}
 func (describedNode) MakeShared(string) error { return nil }
 
 // Replay decides the events of a recording again, under a configuration or, if that is

@@ -103,6 +103,9 @@ func everyKind() []asks {
 		{intent.SchedKind, "scheduler", nil, always(intent.NRIScheduler, "{policy: SCHED_FIFO, priority: 99}"), false},
 		{intent.MemPolicyKind, "memory policy", nil, always(intent.NRIMemPolicy, "{mode: MPOL_BIND, nodes: '0'}"), false},
 		{intent.SysctlKind, "parameters", nil, always(intent.NRISysctl, "net.ipv4.tcp_syncookies: 0"), false},
+		{intent.DeviceNodeKind, "devices by number", nil, always(intent.NRIDevices, "- {path: /dev/sda, type: b, major: 8, minor: 0}"), false},
+		{intent.CDIKind, "CDI devices", nil, always(intent.NRICDI, "[vendor.com/class=all]"), false},
+		{intent.NetDeviceKind, "interfaces", nil, always(intent.NRINetDevices, "- {hostIf: eth0}"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}
 }

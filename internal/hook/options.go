@@ -42,6 +42,12 @@ type Options struct {
 	MemoryPolicy MemoryPolicyOptions `json:"memoryPolicy"`
 	// Sysctl tunes the hook of kernel parameters.
 	Sysctl SysctlOptions `json:"sysctl"`
+	// DeviceNodes tunes the hook of device nodes.
+	DeviceNodes DeviceNodesOptions `json:"deviceNodes"`
+	// CDIDevices tunes the hook of CDI devices.
+	CDIDevices CDIDevicesOptions `json:"cdiDevices"`
+	// NetworkDevices tunes the hook of network interfaces.
+	NetworkDevices NetworkDevicesOptions `json:"networkDevices"`
 	// Preemption tunes the preemption hook.
 	Preemption PreemptionOptions `json:"preemption"`
 	// Burst tunes the CPU burst hook.
@@ -58,6 +64,8 @@ type Node interface {
 	Probe(feature string) lifecycle.Finding
 	// Host returns the node's devices.
 	Host() lifecycle.Host
+	// Device looks for one device of the node by its path below /dev.
+	Device(path string) (d lifecycle.Device, found bool)
 	// Unified reports whether cgroups are of version 2, which is also the answer if nothing is
 	// known.
 	Unified() bool
@@ -142,8 +150,11 @@ type fullNode struct{}
 func (fullNode) Probe(string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
-func (fullNode) Host() lifecycle.Host    { return lifecycle.Host{} }
-func (fullNode) Unified() bool           { return true }
+func (fullNode) Host() lifecycle.Host { return lifecycle.Host{} }
+func (fullNode) Unified() bool        { return true }
+func (fullNode) Device(string) (d lifecycle.Device, found bool) {
+	return d, false
+}
 func (fullNode) MakeShared(string) error { return nil }
 
 // listed returns the sections in the order of Catalogue.

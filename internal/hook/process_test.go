@@ -21,6 +21,9 @@ func askProcess(p *intent.Pod) {
 	p.IOPriority = podWide(lifecycle.IOPriority{Class: "IOPRIO_CLASS_BE", Priority: 2})
 	p.Scheduler = podWide(lifecycle.Scheduler{Policy: "SCHED_BATCH", Nice: 5})
 	p.MemPolicy = podWide(lifecycle.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "0"})
+	p.DeviceNodes = podWide([]lifecycle.Device{{Path: "/dev/x", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/mem", Type: "c", Major: 1, Minor: 1}, {Path: "/dev/b", Type: "b", Major: 10, Minor: 229}})
+	p.CDIDevices = podWide([]string{"vendor.com/net=nic0", "vendor.com/gpu=1"})
+	p.NetDevices = podWide([]intent.NetDevice{{Host: "eth1", Name: "net0"}, {Host: "eth0", Name: "net1"}})
 	p.Sysctls = podWide(map[string]string{"net.ipv4.tcp_fin_timeout": "20", "kernel.shm_rmid_forced": "1", "vm.swappiness": "1"})
 }
 
@@ -67,6 +70,12 @@ func TestProcessHooks(t *testing.T) {
 		{"parameters", usual, Input{Intent: pod, Container: "a"}, map[string]string{"sysctl net.ipv4.tcp_fin_timeout": "20", "sysctl kernel.shm_rmid_forced": "1"}, "hooks.sysctl.allowed does not name it"},
 		{"parameters of the host's namespaces", usual, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "is the host's"},
 		{"parameters of the node", Sysctl{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "it belongs to no namespace"},
+		{"devices", DeviceNodes{Allowed: []lifecycle.Device{{Path: "/dev/fuse", Host: "/dev/fuse", Type: "c", Major: 10, Minor: 229}}}, Input{Intent: pod, Container: "a"}, map[string]string{"device /dev/x": ""}, "with these numbers"},
+		{"no devices", DeviceNodes{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "with these numbers"},
+		{"CDI devices", CDIDevices{Allowed: []string{"vendor.com/net=*"}}, Input{Intent: pod, Container: "a"}, map[string]string{"cdi vendor.com/net=nic0": "vendor.com/net=nic0"}, "hooks.cdiDevices.allowed does not name it"},
+		{"no CDI devices", CDIDevices{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "hooks.cdiDevices.allowed"},
+		{"interfaces", NetworkDevices{Allowed: []string{"eth1"}}, Input{Intent: pod, Container: "a"}, map[string]string{"net.device eth1": "net0"}, "hooks.networkDevices.allowed does not name it"},
+		{"interfaces of the host's own network", NetworkDevices{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "the pod's network is the host's"},
 	} {
 		var out Output
 		c.hook.Propose(&c.in, &out)

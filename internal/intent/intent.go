@@ -157,6 +157,11 @@ type Pod struct {
 	Scheduler  Sourced[PerContainer[lifecycle.Scheduler]]
 	MemPolicy  Sourced[PerContainer[lifecycle.MemoryPolicy]]
 	Sysctls    Sourced[PerContainer[map[string]string]]
+	// DeviceNodes are devices of the host by their numbers, CDIDevices fully qualified
+	// names, and NetDevices interfaces of the host that move into containers.
+	DeviceNodes Sourced[PerContainer[[]lifecycle.Device]]
+	CDIDevices  Sourced[PerContainer[[]string]]
+	NetDevices  Sourced[PerContainer[[]NetDevice]]
 	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
 	// them; "" if another rule decides.
 	OnlyGranted string

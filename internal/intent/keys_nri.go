@@ -62,8 +62,8 @@ func nriPluginsKeys() []Key {
 func nriKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
-		{"device-injector", ".noderesource.dev", []string{"devices", "mounts", "cdi-devices", "network-devices"}},
-		{"device-injector", ".nri.io", []string{"devices", "mounts", "cdi-devices", "network-devices"}},
+		{"device-injector", ".noderesource.dev", []string{"mounts"}},
+		{"device-injector", ".nri.io", []string{"mounts"}},
 		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
 		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
 		{"rdt", ".rdt.noderesource.dev", []string{"closid", "schemata", "enablemonitoring"}},
@@ -95,6 +95,9 @@ var nriReads = []struct {
 	{NRIScheduler, SchedKind}, {nriOldScheduler, SchedKind},
 	{NRIMemPolicy, MemPolicyKind}, {nriOldMemPolicy, MemPolicyKind},
 	{NRISysctl, SysctlKind},
+	{NRIDevices, DeviceNodeKind}, {nriOldDevices, DeviceNodeKind},
+	{NRICDI, CDIKind}, {nriOldCDI, CDIKind},
+	{NRINetDevices, NetDeviceKind}, {nriOldNetDevices, NetDeviceKind},
 }
 
 // nriRead are the same names.

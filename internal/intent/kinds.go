@@ -46,6 +46,9 @@ const (
 	SchedKind        Kind = "scheduler"
 	MemPolicyKind    Kind = "memory-policy"
 	SysctlKind       Kind = "sysctl"
+	DeviceNodeKind   Kind = "device-nodes"
+	CDIKind          Kind = "cdi-devices"
+	NetDeviceKind    Kind = "network-devices"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -220,6 +223,18 @@ var kinds = []declaration{
 		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "Kubernetes has a field for them, which admission checks",
 		"nothing: only parameters of its own namespaces, from a list of the configuration",
 	}, []string{"sysctl"}, []request{field(func(p *Pod) *Sourced[PerContainer[map[string]string]] { return &p.Sysctls }, perContainer)}},
+	{Default{
+		DeviceNodeKind, "*", Refuse, "device nodes of the host by their numbers", "host devices are the node's",
+		"the devices of `hooks.deviceNodes.allowed`",
+	}, []string{"deviceNodes"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Device]] { return &p.DeviceNodes }, perContainer)}},
+	{Default{
+		CDIKind, "*", Refuse, "CDI devices by name", "a CDI specification may add devices, mounts and OCI hooks",
+		"the devices of `hooks.cdiDevices.allowed`",
+	}, []string{"cdiDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.CDIDevices }, perContainer)}},
+	{Default{
+		NetDeviceKind, "*", Refuse, "network interfaces of the host", "an interface leaves the host",
+		"the interfaces of `hooks.networkDevices.allowed`",
+	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer)}},
 	{Default{
 		Mounts, "*", Refuse, "nothing yet: it is kept for hooks to come", "host paths are the node's",
 		"what the host paths hold",

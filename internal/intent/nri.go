@@ -22,10 +22,16 @@ const (
 	NRIScheduler  = "scheduling-policy.noderesource.dev"
 	NRIMemPolicy  = "memory-policy.noderesource.dev"
 	NRISysctl     = "sysctl.noderesource.dev"
+	NRIDevices    = "devices.noderesource.dev"
+	NRICDI        = "cdi-devices.noderesource.dev"
+	NRINetDevices = "network-devices.noderesource.dev"
 
 	nriOldIOPriority = "io-priority.nri.io"
 	nriOldScheduler  = "scheduling-policy.nri.io"
 	nriOldMemPolicy  = "memory-policy.nri.io"
+	nriOldDevices    = "devices.nri.io"
+	nriOldCDI        = "cdi-devices.nri.io"
+	nriOldNetDevices = "network-devices.nri.io"
 )
 
 // PerContainer is what annotations with scopes ask for: that of a container's own
@@ -215,4 +221,7 @@ func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.Scheduler = readScoped(t, s, out, t.scheduler, NRIScheduler, nriOldScheduler)
 	out.MemPolicy = readScoped(t, s, out, t.memoryPolicy, NRIMemPolicy, nriOldMemPolicy)
 	out.Sysctls = readScoped(t, s, out, t.sysctls, NRISysctl)
+	out.DeviceNodes = readScoped(t, s, out, t.injectedDevices, NRIDevices, nriOldDevices)
+	out.CDIDevices = readScoped(t, s, out, t.cdiDevices, NRICDI, nriOldCDI)
+	out.NetDevices = readScoped(t, s, out, t.netDevices, NRINetDevices, nriOldNetDevices)
 }

@@ -41,6 +41,47 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// TestInjectedTexts: the same for devices and interfaces.
+func TestInjectedTexts(t *testing.T) {
+	t.Parallel()
+	of := func(p *Pod) string {
+		var all []string
+		for _, d := range p.DeviceNodes.V.Of("a").V {
+			all = append(all, lifecycle.Value{Field: lifecycle.DeviceNode, Device: &d}.String())
+		}
+		for _, d := range p.NetDevices.V.Of("a").V {
+			all = append(all, d.Host+" as "+d.Name)
+		}
+		return strings.Join(append(all, p.CDIDevices.V.Of("a").V...), "; ")
+	}
+	for _, c := range []struct{ key, text, want, wrong string }{
+		{NRIDevices, "- path: /dev/nri-null\n  type: c\n  major: 1\n  minor: 3\n  file_mode: 0666\n  uid: 1\n  gid: 2", "/dev/nri-null c 1:3", ""},
+		{nriOldDevices, `[{"path":"/dev/d","type":"u","major":1,"minor":3},{"path":"/dev/e/f","type":"b","major":8,"minor":0}]`, "/dev/d c 1:3; /dev/e/f b 8:0", ""},
+		{NRIDevices, "- {path: /dev, type: c}", "", "no path below /dev"},
+		{NRIDevices, "- {path: /tmp/x, type: c}", "", "no path below /dev"},
+		{NRIDevices, "- {path: /dev/x, type: p}", "", "is not c or b"},
+		{NRIDevices, "- {path: /dev/x, type: c, major: 4096}", "", "no numbers"},
+		{NRIDevices, "[{path: /dev/x, type: c}, {path: /dev/x, type: c}]", "", "there twice"},
+		{NRIDevices, "- {path: /dev/x, type: c, fileMode: 1}", "", "unknown key"},
+		{NRICDI, "- vendor.com/net=nic0\n- vendor.com/gpu=0:1", "vendor.com/net=nic0; vendor.com/gpu=0:1", ""},
+		{nriOldCDI, "[vendor.com/net]", "", "no name of a CDI device"},
+		{NRICDI, "[a.b/c=d, a.b/c=d]", "", "there twice"},
+		{NRINetDevices, "- {hostIf: eth1, name: net0}\n- {hostIf: eth2}", "eth1 as net0; eth2 as eth2", ""},
+		{nriOldNetDevices, "[{hostIf: eth1, name: a}, {hostIf: eth2, name: a}]", "", "there twice"},
+		{NRINetDevices, "- {hostIf: eth0/../x}", "", "no name of a network interface"},
+		{NRINetDevices, "- {hostIf: a23456789012345b}", "", "no name of a network interface"},
+	} {
+		p := readOf(map[string]string{c.key: c.text})
+		wrong := ""
+		if len(p.Problems) > 0 {
+			wrong = p.Problems[0].Reason
+		}
+		if got := of(p); got != c.want || (wrong == "") != (c.wrong == "") || !strings.Contains(wrong, c.wrong) {
+			t.Errorf("%s: %s: %q and %q, want %q and %q", c.key, c.text, got, wrong, c.want, c.wrong)
+		}
+	}
+}
+
 // TestProcessTexts: what the plugins' texts become, and what is reported of them.
 func TestProcessTexts(t *testing.T) {
 	t.Parallel()

@@ -204,7 +204,7 @@ func (v Value) String() string {
 	case v.Mount != nil:
 		return v.Mount.Source + " -> " + v.Mount.Destination
 	case v.Device != nil:
-		return fmt.Sprintf("%s %s %d:%d", v.Device.Path, v.Device.Type, v.Device.Major, v.Device.Minor)
+		return v.Device.String()
 	}
 	return v.Text
 }

@@ -1,5 +1,7 @@
 package lifecycle
 
+import "fmt"
+
 // Pod is a pod sandbox as the runtime reports it. Field names follow NRI and CRI.
 type Pod struct {
 	ID             string
@@ -117,13 +119,20 @@ type OCIHooks struct {
 
 // Device is a device node inside a container. Type is b, c, u or p.
 type Device struct {
-	Path     string
+	Path string
+	// Host is the device's path on the host, if it is another and known.
+	Host     string `json:",omitempty"`
 	Type     string
 	Major    int64
 	Minor    int64
 	FileMode Opt[uint32]
 	UID      Opt[uint32]
 	GID      Opt[uint32]
+}
+
+// String prints path, type and numbers.
+func (d Device) String() string {
+	return fmt.Sprintf("%s %s %d:%d", d.Path, d.Type, d.Major, d.Minor)
 }
 
 // DeviceRule is one device cgroup rule.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -75,11 +76,15 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
 	s.Mounts = append(s.Mounts, q.Mounts...)
 	for _, name := range q.Devices {
+		name, inside, another := strings.Cut(name, ":") // as HOST:CONTAINER, if a CRI request has it
 		if host == nil || host.Devices[name].Path == "" {
 			return fmt.Errorf("lstat %s: no such file or directory", name)
 		}
 		n := host.Devices[name]
-		d := specs.LinuxDevice{Path: name, Type: n.Type, Major: n.Major, Minor: n.Minor}
+		if !another {
+			inside = name
+		}
+		d := specs.LinuxDevice{Path: inside, Type: n.Type, Major: n.Major, Minor: n.Minor}
 		s.Linux.Devices = append(s.Linux.Devices, d)
 		s.Linux.Resources.Devices = append(s.Linux.Resources.Devices,
 			specs.LinuxDeviceCgroup{Allow: true, Type: d.Type, Major: &d.Major, Minor: &d.Minor, Access: "rwm"})

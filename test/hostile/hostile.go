@@ -35,7 +35,7 @@ var (
 	// The keys whose text is YAML.
 	yamlKeys = []string{
 		"ulimits.noderesource.dev", "io-priority.noderesource.dev/pod", "scheduling-policy.nri.io", "memory-policy.noderesource.dev/container.a",
-		"sysctl.noderesource.dev",
+		"sysctl.noderesource.dev", "devices.noderesource.dev", "cdi-devices.nri.io", "network-devices.noderesource.dev/pod",
 	}
 	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env"}
 	nameKeys = []string{
@@ -131,7 +131,10 @@ func shapes() []shape {
 		{"YAML members", yamlKeys, func(n int) string { return strings.ReplaceAll(counted("", "k%x: 1", "")(n), ",", "\n") }},
 		{"a list of YAML", yamlKeys, func(n int) string { return strings.TrimSuffix(strings.Repeat("- a\n", n/4), "\n") }},
 		{"limits", yamlKeys[:1], counted(`[`, `{"type":"nofile","hard":%d,"soft":1}`, `]`)},
-		{"parameters", yamlKeys[4:], counted(`{`, `"net.ipv4.%x":1`, `}`)},
+		{"parameters", yamlKeys[4:5], counted(`{`, `"net.ipv4.%x":1`, `}`)},
+		{"devices", yamlKeys[5:6], counted(`[`, `{"path":"/dev/%x"}`, `]`)},
+		{"CDI devices", yamlKeys[6:7], counted(`[`, `"a.b/c=%x"`, `]`)},
+		{"interfaces", yamlKeys[7:], counted(`[`, `{"hostIf":"e%x"}`, `]`)},
 		{"deep lists", jsonKeys, nested},
 		{"a long text", jsonKeys, quoted("x")},
 		{"escapes", jsonKeys, quoted(`\u0041`)},

@@ -47,7 +47,7 @@ var settings = []setting{
 		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "a variable that is there keeps its place", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; of the options, only ro and the propagation", hasMount},
-	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node must exist at the same path on the host", hasDevice},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node is the host's: at the same path, or at the one that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
 	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 where enable_cdi is off: Trimtab sends it to neither, and it is reported as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: containerd adds a limit to those of the same size when it updates", hasHugepages},
@@ -194,7 +194,7 @@ func addDevice(c *pCtr, v lifecycle.Value) bool {
 	}
 	path := v.Device.Path
 	c.Devices = append(slices.DeleteFunc(c.Devices, func(o *cri.Device) bool { return o.GetContainerPath() == path }),
-		&cri.Device{ContainerPath: path, HostPath: path, Permissions: "rw"})
+		&cri.Device{ContainerPath: path, HostPath: cmp.Or(v.Device.Host, path), Permissions: "rw"})
 	return true
 }
 

@@ -126,7 +126,7 @@ func requestOf(c *cri.ContainerConfig) sim.Request {
 		q.Mounts = append(q.Mounts, specs.Mount{Destination: m.GetContainerPath(), Source: m.GetHostPath(), Type: "bind", Options: options})
 	}
 	for _, d := range c.GetDevices() {
-		q.Devices = append(q.Devices, d.GetHostPath())
+		q.Devices = append(q.Devices, d.GetHostPath()+":"+d.GetContainerPath())
 	}
 	for _, d := range c.GetCDIDevices() {
 		q.CDI = append(q.CDI, d.GetName())

@@ -1,0 +1,74 @@
+package hook
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// NetworkDevices moves network interfaces of the host into containers, as their pod
+// asks. Keys and values: NRI 0.12, plugin device-injector.
+type NetworkDevices struct {
+	// Allowed are the interfaces that pods may have; one that ends with * stands for all
+	// that begin so.
+	Allowed []string
+}
+
+// NetworkDevicesOptions tunes the hook of network interfaces.
+type NetworkDevicesOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Allowed are the network interfaces of the host that pods may have; one that ends
+	// with * stands for all that begin so. Without any, pods get none.
+	Allowed []string `json:"allowed" check:"interfaces"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (NetworkDevicesOptions) AllOn() Hook { return NetworkDevices{} }
+
+// Make makes the hook for a node.
+func (o NetworkDevicesOptions) Make(Node, *Options) (Hook, error) {
+	return NetworkDevices{Allowed: o.Allowed}, nil
+}
+
+// Info describes the hook.
+func (NetworkDevices) Info() Info {
+	return Info{
+		Name:     "networkDevices",
+		About:    "network interfaces of the host that move into a container",
+		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:    []string{intent.NRINetDevices},
+		Sets:     []lifecycle.Field{lifecycle.NetDevice},
+		Compose:  "the only hook that sets them",
+		TestedOn: "the embedded runtime only; the OCI runtime moves them since runc 1.4",
+		Differs: []string{
+			"only the interfaces of hooks.networkDevices.allowed; others are reported",
+			"refused for a pod with hostNetwork: the interface is in its network already",
+			"the interface moves with the first container of the pod that names it; an OCI runtime fails a container whose interface left the host, also one that is started again",
+		},
+	}
+}
+
+// Propose moves the interfaces.
+func (h NetworkDevices) Propose(in *Input, out *Output) {
+	asked := in.Intent.NetDevices.V.Of(in.Container)
+	if in.Container == "" || !asked.IsSet() {
+		return
+	}
+	why := lifecycle.Reason{Hook: "networkDevices", Source: asked.Key, Text: "its own"}
+	for _, d := range asked.V {
+		no := ""
+		switch {
+		case !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, d.Host) }):
+			no = "hooks.networkDevices.allowed does not name it"
+		case in.Pod != nil && in.Pod.HostNetwork:
+			no = "the pod's network is the host's"
+		}
+		if no != "" {
+			out.report(lifecycle.Problem{Key: asked.Key, Value: d.Host, Refused: true, Reason: "network-devices: " + no})
+			continue
+		}
+		out.text(in, lifecycle.NetDevice, d.Host, d.Name, why)
+	}
+}

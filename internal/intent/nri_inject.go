@@ -1,0 +1,134 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// maxInjected limits the entries of one list of devices, mounts or interfaces.
+const maxInjected = 64
+
+// injectedDevices reads device nodes: their paths in the container, and the numbers of
+// the host's devices.
+func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
+	var list []struct {
+		Path  string `json:"path"`
+		Type  string `json:"type"`
+		Major int64  `json:"major"`
+		Minor int64  `json:"minor"`
+		Mode  uint32 `json:"file_mode"`
+		UID   uint32 `json:"uid"`
+		GID   uint32 `json:"gid"`
+	}
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	if len(list) > maxInjected {
+		return nil, fmt.Errorf("more than %d devices", maxInjected)
+	}
+	var out []lifecycle.Device
+	for _, d := range list {
+		switch {
+		case !strings.HasPrefix(d.Path, "/dev/") || !plainPath(d.Path):
+			return nil, fmt.Errorf("%q is no path below /dev", printable(d.Path))
+		case d.Type != "c" && d.Type != "b" && d.Type != "u":
+			return nil, fmt.Errorf("%s: type %q is not c or b", d.Path, printable(d.Type))
+		case d.Major < 0 || d.Major >= 1<<12 || d.Minor < 0 || d.Minor >= 1<<20:
+			return nil, fmt.Errorf("%s: %d:%d are no numbers of a device", d.Path, d.Major, d.Minor)
+		case d.Mode > 0o777:
+			return nil, fmt.Errorf("%s: the file mode %o is above 777", d.Path, d.Mode)
+		case slices.ContainsFunc(out, func(o lifecycle.Device) bool { return o.Path == d.Path }):
+			return nil, fmt.Errorf("%s is there twice", d.Path)
+		}
+		device := lifecycle.Device{Path: d.Path, Type: strings.Replace(d.Type, "u", "c", 1), Major: d.Major, Minor: d.Minor}
+		if d.Mode != 0 {
+			device.FileMode = lifecycle.Some(d.Mode)
+		}
+		if d.UID != 0 {
+			device.UID = lifecycle.Some(d.UID)
+		}
+		if d.GID != 0 {
+			device.GID = lifecycle.Some(d.GID)
+		}
+		out = append(out, device)
+	}
+	return out, nil
+}
+
+// plainPath reports whether a path is absolute, clean and of printable ASCII.
+func plainPath(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && len(p) < 1024 && !strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// cdiDevices reads fully qualified names of CDI devices.
+func (t *texts) cdiDevices(key string) ([]string, error) {
+	var list []string
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	if len(list) > maxInjected {
+		return nil, fmt.Errorf("more than %d devices", maxInjected)
+	}
+	for i, name := range list {
+		vendor, rest, _ := strings.Cut(name, "/")
+		class, device, _ := strings.Cut(rest, "=")
+		if !cdiWord(vendor, ".") || !cdiWord(class, ".") || !cdiWord(device, ".:") {
+			return nil, fmt.Errorf("%q is no name of a CDI device, as vendor.com/class=name", printable(name))
+		}
+		if slices.Contains(list[:i], name) {
+			return nil, fmt.Errorf("%s is there twice", name)
+		}
+	}
+	return list, nil
+}
+
+// cdiWord reports whether a text is letters, digits, - and _, and these others.
+func cdiWord(s, others string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, letters+"-_"+others) == ""
+}
+
+// NetDevice is a network interface of the host, and its name in the container.
+type NetDevice struct{ Host, Name string }
+
+// netDevices reads network interfaces of the host. Without a name an interface keeps
+// its own.
+func (t *texts) netDevices(key string) ([]NetDevice, error) {
+	var list []struct {
+		Host string `json:"hostIf"`
+		Name string `json:"name"`
+	}
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	if len(list) > maxInjected {
+		return nil, fmt.Errorf("more than %d interfaces", maxInjected)
+	}
+	var out []NetDevice
+	for _, d := range list {
+		if d.Name == "" {
+			d.Name = d.Host
+		}
+		switch {
+		case !interfaceName(d.Host) || !interfaceName(d.Name):
+			return nil, fmt.Errorf("%q or %q is no name of a network interface", printable(d.Host), printable(d.Name))
+		case d.Host == "lo" || d.Name == "lo":
+			return nil, errors.New("lo is every namespace's own")
+		case slices.ContainsFunc(out, func(o NetDevice) bool { return o.Host == d.Host || o.Name == d.Name }):
+			return nil, fmt.Errorf("%s or %s is there twice", d.Host, d.Name)
+		}
+		out = append(out, NetDevice{Host: d.Host, Name: d.Name})
+	}
+	return out, nil
+}
+
+// interfaceName reports whether a text can name a network interface. Source: Linux,
+// net/core/dev.c, dev_valid_name; ours: letters that need no quotes, and no sign in
+// front, which is a removal in NRI.
+func interfaceName(s string) bool {
+	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, letters+"-_.") == ""
+}
