@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/placement/numahints"
 	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -73,6 +74,9 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	}
 	p.Pools.Hard = c.Pools.HardReserved
 	var err error
+	if p.Topology, err = topologyOf(c.TopologyManager, m); err != nil {
+		return p, err
+	}
 	p.Hooks, err = c.Hooks.Hooks(n)
 	if err == nil {
 		err = addRules(&p, c, n, labels)
@@ -141,4 +145,15 @@ func tuning(c config.Config) conductor.Tuning {
 		}
 	}
 	return t
+}
+
+// topologyOf translates the settings of the topology manager for a machine.
+func topologyOf(c config.TopologyManager, m *topology.Machine) (engine.TopologyManager, error) {
+	t := engine.TopologyManager{
+		Policy: numahints.Policy(c.Policy), Closest: c.PreferClosest, Align: c.Align, Pod: c.Scope == "pod", Refuse: c.Refusal == "fail",
+	}
+	if nodes := len(m.Nodes); t.Policy != numahints.None && nodes > c.MaxNodes {
+		return t, fmt.Errorf("topologyManager.policy: this machine has %d NUMA nodes, and topologyManager.maxAllowableNUMANodes is %d", nodes, c.MaxNodes)
+	}
+	return t, nil
 }

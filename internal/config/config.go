@@ -38,6 +38,10 @@ type Config struct {
 	Pools Pools `json:"pools"`
 	// Placement says who chooses CPUs, and how large pools are.
 	Placement Placement `json:"placement"`
+	// TopologyManager says how strictly the CPUs, memory and devices of a container
+	// come from the same NUMA nodes. It needs placement.policy: pools and authority:
+	// agent. The kubelet's own topologyManagerPolicy is "none" then.
+	TopologyManager TopologyManager `json:"topologyManager"`
 	// Authority says who decides which containers own CPUs. With "agent" the
 	// agent does, and the kubelet's CPU manager policy must be "none". With
 	// "kubelet" the kubelet's static CPU manager gives CPUs away: the agent keeps
@@ -179,6 +183,33 @@ type Placement struct {
 	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
 	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
+}
+
+// TopologyManager says how strictly the CPUs, memory and devices of a container come
+// from the same NUMA nodes, for containers that the agent chooses CPUs for.
+type TopologyManager struct {
+	// Policy is one of the kubelet's policies, or Katalyst's "numeric". "none" only
+	// prefers CPUs near memory and devices. "best-effort" chooses NUMA nodes as the
+	// kubelet does. "restricted" admits a container only if each resource is on as few
+	// NUMA nodes as possible, and all on the same. "single-numa-node" admits it only on
+	// one. With "numeric" the resources of align are on the same NUMA nodes, and those
+	// of all others inside or around them.
+	Policy string `json:"policy" default:"none" check:"none|best-effort|restricted|single-numa-node|numeric"`
+	// Scope is what has to be on the same NUMA nodes: each "container", or all
+	// containers of a "pod".
+	Scope string `json:"scope" default:"container" check:"container|pod"`
+	// Refusal is what happens to a container that the policy does not admit. With
+	// "report" its CPUs are chosen as by "best-effort", and a problem says so. With
+	// "fail" its creation fails with the reason, where the attachment can do that.
+	Refusal string `json:"refusal" default:"report" check:"report|fail"`
+	// PreferClosest prefers NUMA nodes near each other, if several are needed.
+	PreferClosest bool `json:"preferClosestNUMANodes"`
+	// MaxNodes is the highest number of NUMA nodes of a machine on which a policy may
+	// be used; a configuration for a larger one is refused.
+	MaxNodes int `json:"maxAllowableNUMANodes" default:"64" check:"1..64"`
+	// Align lists the resources that the policy "numeric" puts on the same NUMA nodes:
+	// "cpu", "memory", or the names of devices' resources.
+	Align []string `json:"align" default:"cpu,memory" check:"resource names"`
 }
 
 // NRI configures the NRI attachment.

@@ -94,6 +94,7 @@ func checks() map[string]rule {
 		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, means: "small letters, digits and -, at most 63"},
 		"expression":          {pattern: `[^\s]`, means: fmt.Sprintf("an expression in CEL, at most %d bytes", rules.MaxExpression), most: rules.MaxExpression},
 		"expression or empty": {pattern: `^[^\x00]*$`, means: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), most: rules.MaxExpression},
+		"resource names":      {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, means: `names of resources, e.g. "cpu" or "example.com/nic"`},
 		"rule fields":         {choices: rules.FieldNames()},
 		"mount options":       {choices: rules.MountOptions()},
 		"text":                {pattern: `^[^\x00]*$`, means: "any text", most: maxRuleText},

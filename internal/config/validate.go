@@ -82,6 +82,9 @@ func Validate(c Config) []Problem {
 		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, which plugins are served in front of: set attach: cri"})
 	}
 	problems = append(problems, c.PodResources.check(c.PodSpec.Kubelet)...)
+	if c.TopologyManager.Policy != "none" && (c.Placement.Policy != "pools" || c.Authority != "agent") {
+		problems = append(problems, Problem{Path: "topologyManager.policy", What: "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent"})
+	}
 	problems = append(problems, checkRules(c, problems)...)
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)

@@ -349,14 +349,14 @@ func (d *draft) replace(p *Pod) {
 	}
 }
 
-// refuse rejects the plan if a hook failed that must not fail, or, in strict mode, if a request
-// is malformed.
+// refuse rejects the plan if a hook failed that must not fail, if a hook or the topology manager
+// says no, or, in strict mode, if a request is malformed.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"
 		return
 	}
-	if d.plan.Reject = d.plan.Container.decided.refused; d.plan.Reject != "" || !d.n.policy.Strict {
+	if d.plan.Reject = cmp.Or(d.plan.Container.decided.refused, d.plan.Container.decided.unaligned); d.plan.Reject != "" || !d.n.policy.Strict {
 		return
 	}
 	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)

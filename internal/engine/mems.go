@@ -21,6 +21,7 @@ func (s *placer) chooseMemory() {
 		return
 	}
 	usable, bounded := s.memoryNodes()
+	usable = s.alignedMemory(usable)
 	q := choose.Memory{
 		Within: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
 		Further: []topology.MemoryKind{topology.HBM, topology.PMEM},

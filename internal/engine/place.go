@@ -79,6 +79,8 @@ type placer struct {
 	c *Container
 	// resize is the resize in progress; nil for none.
 	resize *resize
+	// aligned are the NUMA nodes, by id, that the topology manager chose; nil for none.
+	aligned []int
 }
 
 func (d *draft) placer(c *Container, r *resize) placer {

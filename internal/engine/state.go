@@ -21,6 +21,8 @@ type Policy struct {
 	// Placement decides who owns CPUs that no scheduler assigned, and which CPUs the pools
 	// have.
 	Placement placement.Policy
+	// Topology says how strictly owners are on the same NUMA nodes as their memory and devices.
+	Topology TopologyManager
 	// Place switches placement on. Without it no container owns CPUs.
 	Place bool
 	// Fatal names hooks whose failure refuses the container, because it must not start without
@@ -135,6 +137,8 @@ type decision struct {
 	distrust []lifecycle.Problem
 	// refused is why a hook refuses the container; "" if none does.
 	refused string
+	// unaligned is why the topology manager refuses it; "" if it does not.
+	unaligned string
 	// refusals are the hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
 }

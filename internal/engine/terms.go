@@ -124,11 +124,8 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	if a.n == 0 {
 		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := s.n.policy.Placement.Choose(s.n.placementView(s.n.ownable(s.p)), s.subject(), placement.CPURequest{N: a.n, TakenOver: s.takeOverFrom(), Memory: s.memory()})
-	if err == nil {
-		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
-	}
-	return got.CPUs, a.key, "chosen: " + got.Why, err
+	cpus, why, err = s.chooseNew(a.n)
+	return cpus, a.key, "chosen: " + why, err
 }
 
 // leastMemory is the memory in bytes that is assumed for a container without a memory limit, so

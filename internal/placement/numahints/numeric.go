@@ -163,7 +163,15 @@ func (c *chains) choose() bool {
 			sets = append(sets, h.Nodes)
 		}
 	}
-	slices.SortFunc(sets, func(a, b Mask) int { return cmp.Or(cmp.Compare(a.Len(), b.Len()), cmp.Compare(a, b)) })
+	slices.SortFunc(sets, func(a, b Mask) int {
+		switch {
+		case a == b:
+			return 0
+		case c.narrower(a, b):
+			return -1
+		}
+		return 1
+	})
 	sets = slices.Compact(sets)
 	all := uint64(1)<<len(c.items) - 1
 	steps := []step{{from: -1, set: -1, item: -1}}

@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/numahints"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// TopologyManager says how strictly the CPUs, memory and devices of an owner of CPUs come from the
+// same NUMA nodes. It is about owners that the agent chooses CPUs for.
+type TopologyManager struct {
+	Policy numahints.Policy
+	// Closest prefers NUMA nodes that are near each other.
+	Closest bool
+	Align   []string // for the policy numeric
+	// Pod: the containers of a pod are on the same NUMA nodes.
+	Pod bool
+	// Refuse: a container that the policy does not admit is refused. Otherwise its CPUs are chosen
+	// as by the policy best-effort, and that is reported.
+	Refuse bool
+}
+
+// topologyKey is the configuration key that problems name.
+const topologyKey = "topologyManager.policy"
+
+// on reports whether the policy matters on a machine.
+func (t *TopologyManager) on(m *topology.Machine) bool {
+	return t.Policy != "" && t.Policy != numahints.None && len(m.Nodes) > 1 && len(m.Nodes) <= numahints.MaxNodes
+}
+
+// alignment is what the topology manager says of a new owner of CPUs.
+type alignment struct {
+	// bound: only the CPUs and memory nodes below may be chosen.
+	bound bool
+	cpus  topology.Set
+	nodes []int // ids, ascending
+	// preferred: the CPUs fit there as they are counted.
+	preferred bool
+	why       string // a clause for users; "" if the topology manager is off
+	// refused is why the policy does not admit it, as a sentence; "" if it does.
+	refused string
+}
+
+// align merges the hints for a new owner of n CPUs out of free ones. A pod that says itself which
+// NUMA nodes it wants is left to that.
+func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignment {
+	t, m := &s.n.policy.Topology, s.n.machine
+	if !t.on(m) || s.p.Intent.NUMA.IsSet() {
+		return alignment{}
+	}
+	hints := s.hints(n, free, memory)
+	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, Align: t.Align}
+	got := numahints.Merge(len(m.Nodes), hints, o)
+	var a alignment
+	if !got.Admitted {
+		a.refused = "no NUMA nodes meet the policy: " + places(m, hints)
+		o.Policy = numahints.BestEffort
+		got = numahints.Merge(len(m.Nodes), hints, o)
+	}
+	if got.Any {
+		a.why = fmt.Sprintf("topology manager (%s): any NUMA node", o.Policy)
+		return a
+	}
+	nodes := got.Nodes
+	if got.Each != nil && !got.Each[0].Any { // the policy numeric: CPUs have their own
+		nodes = got.Each[0].Nodes
+	}
+	for _, i := range nodes.Indices() {
+		a.cpus = a.cpus.Union(m.Nodes[i].CPUs)
+		a.nodes = append(a.nodes, m.Nodes[i].ID)
+	}
+	slices.Sort(a.nodes)
+	a.bound, a.preferred = true, got.Preferred
+	a.why = fmt.Sprintf("topology manager (%s): NUMA nodes %s", o.Policy, topology.FormatList(a.nodes))
+	if !got.Preferred {
+		a.why += ", not preferred"
+	}
+	if !got.Exact {
+		a.why += ", the best that was found in time"
+	}
+	return a
+}
+
+// hints are those of the resources of a new owner: its CPUs first, then memory, devices, and the
+// NUMA nodes that its pod has already.
+func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
+	t, m := &s.n.policy.Topology, s.n.machine
+	owned := s.n.ledger.OfPod(s.p.Pod.UID)
+	bytes := memory.Bytes
+	if t.Pod && owned.Empty() {
+		cpus, all := s.ofPod()
+		n, bytes = max(n, cpus), max(bytes, all)
+	}
+	cpus := &numahints.Counts{Need: uint64(n)} //nolint:gosec // a positive number
+	mem := &numahints.Counts{Need: bytes}
+	pod := &numahints.Counts{}
+	usable := s.n.policy.Pools.Online.Minus(s.n.policy.Pools.Reserved)
+	for i := range m.Nodes {
+		on := &m.Nodes[i]
+		cpus.Free = append(cpus.Free, uint64(free.And(on.CPUs).Len()))           //nolint:gosec // a count
+		cpus.Capacity = append(cpus.Capacity, uint64(usable.And(on.CPUs).Len())) //nolint:gosec // a count
+		has := uint64(0)
+		if !owned.And(on.CPUs).Empty() {
+			has = 1
+		}
+		pod.Need, pod.Free = pod.Need+has, append(pod.Free, has)
+		if on.Kind == topology.DRAM {
+			has = on.Memory
+		} else {
+			has = 0
+		}
+		mem.Capacity = append(mem.Capacity, has)
+	}
+	out := []numahints.Resource{{Name: lifecycle.ResourceCPU, Counts: cpus}}
+	if mem.Free = memory.Left; mem.Free != nil {
+		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
+	}
+	// Cards that a scheduler allocated are found by their addresses, like device plugins' ids.
+	for _, g := range append(s.subject().Devices, lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
+		out = append(out, deviceHints(m, g)...)
+	}
+	if pod.Capacity = pod.Free; t.Pod && pod.Need > 0 {
+		out = append(out, numahints.Resource{Name: "the pod's other containers", Counts: pod})
+	}
+	return out
+}
+
+// ofPod returns what the containers of a pod have at one time: whole CPUs, and bytes by their
+// limits. Init containers run before the others. Sidecars run beside all of them.
+func (s *placer) ofPod() (cpus int, bytes uint64) {
+	if s.p.Spec == nil {
+		return 0, 0
+	}
+	const milli = 1000
+	var together, before [2]int64 // CPUs and bytes
+	for _, c := range s.p.Spec.Containers {
+		of := [2]int64{0, c.Limits[lifecycle.ResourceMemory]}
+		if all := c.Requests[lifecycle.ResourceCPU]; all%milli == 0 && all == c.Limits[lifecycle.ResourceCPU] {
+			of[0] = all / milli
+		}
+		for i := range of {
+			switch c.Kind {
+			case lifecycle.App, lifecycle.Sidecar:
+				together[i] += of[i]
+			case lifecycle.Init:
+				before[i] = max(before[i], of[i])
+			case lifecycle.Ephemeral:
+			}
+		}
+	}
+	return int(max(together[0], before[0])), uint64(max(together[1], before[1])) //nolint:gosec // amounts are positive
+}
+
+// deviceHints are the hints of granted devices with a known place: at one of their NUMA nodes, or
+// at all of them if there are as many devices.
+func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.Resource) {
+	add := func(name string, need int, at numahints.Mask) {
+		if at == 0 {
+			return
+		}
+		c := &numahints.Counts{Need: uint64(max(1, min(need, at.Len())))} //nolint:gosec // a count
+		for i := range m.Nodes {
+			c.Free = append(c.Free, uint64(at>>i&1))
+		}
+		c.Capacity = c.Free
+		out = append(out, numahints.Resource{Name: intent.Printable(name), Counts: c})
+	}
+	function := func(address string) {
+		if dev, ok := m.DeviceAt(address); intent.IsPCIAddress(address) && ok {
+			add(address, 1, nodesOf(m, m.Near(dev)))
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(g.IDs)) {
+		var at numahints.Mask
+		for _, id := range g.NUMA[resource] {
+			if i, ok := m.NodeIndex(id); ok {
+				at |= 1 << i
+			}
+		}
+		add(resource, len(g.IDs[resource]), at)
+		for _, id := range g.IDs[resource] {
+			function(id)
+		}
+	}
+	for _, name := range g.CDI {
+		function(name[strings.LastIndexByte(name, '=')+1:])
+	}
+	for _, node := range g.Nodes {
+		if dev, ok := m.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
+			add(dev.Address, 1, nodesOf(m, m.Near(dev)))
+		}
+	}
+	return out
+}
+
+// nodesOf returns the NUMA nodes of some CPUs.
+func nodesOf(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
+	for i := range m.Nodes {
+		if !m.Nodes[i].CPUs.And(cpus).Empty() {
+			at |= 1 << i
+		}
+	}
+	return at
+}
+
+// places says for users where each resource fits.
+func places(m *topology.Machine, hints []numahints.Resource) string {
+	var parts []string
+	for _, r := range hints {
+		var alone []int
+		for i := range m.Nodes {
+			if r.Counts.Free[i] >= r.Counts.Need {
+				alone = append(alone, m.Nodes[i].ID)
+			}
+		}
+		where := "on no single one"
+		if slices.Sort(alone); len(alone) > 0 {
+			where = "on " + topology.FormatList(alone)
+		}
+		parts = append(parts, r.Name+" fits "+where)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// chooseNew asks the policy for the CPUs of a new owner, on the NUMA nodes of the topology manager.
+func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
+	free, memory, passed := s.n.ownable(s.p), s.memory(), s.takeOverFrom()
+	a := s.align(n, free.Union(passed), memory)
+	if a.refused != "" {
+		if s.n.policy.Topology.Refuse {
+			return cpus, "", s.unalign(a.refused)
+		}
+		s.misaligned(a.refused, "its CPUs are chosen as by the policy best-effort")
+	}
+	ask := func(free, passed topology.Set) (placement.Assignment, error) {
+		w := placement.CPURequest{N: n, TakenOver: passed, Memory: memory}
+		return s.n.policy.Placement.Choose(s.n.placementView(free), s.subject(), w)
+	}
+	var got placement.Assignment
+	if a.bound {
+		got, err = ask(free.And(a.cpus), passed.And(a.cpus))
+	}
+	switch {
+	case !a.bound:
+		got, err = ask(free, passed)
+	case err == nil && memoryOn(s.n.machine, memory, a.nodes) >= memory.Bytes:
+		s.aligned = a.nodes
+	case err == nil: // its memory may be on other nodes, too
+	case !a.preferred || s.n.policy.Topology.Policy == numahints.BestEffort:
+		// What the resources have in common may be too small, and our own choice is near all of them.
+		a.why = ""
+		got, err = ask(free, passed)
+	default: // such as whole cores, which the hints do not count
+		reason := fmt.Sprintf("on NUMA nodes %s: %v", topology.FormatList(a.nodes), err)
+		if s.n.policy.Topology.Refuse {
+			return cpus, "", s.unalign(reason)
+		}
+		if got, err = ask(free, passed); err == nil {
+			a.why = ""
+			s.misaligned(reason, "its CPUs are chosen on all NUMA nodes")
+		}
+	}
+	if err == nil {
+		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
+	}
+	return got.CPUs, strings.TrimPrefix(a.why+"; "+got.Why, "; "), err
+}
+
+// memoryOn sums the free memory of NUMA nodes, by id.
+func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes uint64) {
+	for i, left := range memory.Left {
+		if slices.Contains(nodes, m.Nodes[i].ID) {
+			bytes += left
+		}
+	}
+	return bytes
+}
+
+// unalign has the creation refused. The error is why, as a sentence.
+func (s *placer) unalign(reason string) error {
+	s.c.decided.unaligned = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
+	return errors.New(reason)
+}
+
+// misaligned reports that the policy of the topology manager is not met.
+func (s *placer) misaligned(reason, then string) {
+	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+		Key: topologyKey, Value: string(s.n.policy.Topology.Policy), Reason: reason, Warning: true, Then: then,
+	})
+}
+
+// alignedMemory limits memory nodes to those of the topology manager, if any of them is usable.
+func (s *placer) alignedMemory(usable []int) []int {
+	both := slices.DeleteFunc(slices.Clone(usable), func(id int) bool { return !slices.Contains(s.aligned, id) })
+	if len(both) == 0 {
+		return usable
+	}
+	return both
+}
