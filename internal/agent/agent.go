@@ -322,7 +322,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { a.unready().run(ctx); return nil })
 	group.Go(func() error { kube.Run(ctx, a.cluster.services...); return nil })
 	if address := a.opt.Config.HTTP.Address; address != "" {
-		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
+		group.Go(func() error { return a.serveHTTP(ctx, address) })
 	}
 	if a.opt.Config.PodResources.Socket != "" {
 		group.Go(func() error { return a.servePodResources(ctx) })

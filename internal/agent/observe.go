@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/hook"
@@ -20,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/page"
 	"github.com/trimtab/trimtab/internal/report/web"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // newMetrics makes the recorder, with the label values that are known
@@ -37,15 +39,42 @@ func newMetrics(o Options) *metrics.Metrics {
 	return metrics.New(metrics.Build{Version: o.Version, Commit: o.Commit, Go: runtime.Version()}, l)
 }
 
-// serveHTTP answers on http.address until ctx ends. A node whose metrics page
-// cannot be served still needs its QoS, so a failure is only logged.
-func (a *Agent) serveHTTP(ctx context.Context, address string) {
-	a.log.Info("serving metrics and probes", logkey.Address, address)
-	err := web.Serve(ctx, address, web.Options{
+// relisten is the pause before the agent tries again to listen at a taken address.
+const relisten = 200 * time.Millisecond
+
+// serveHTTP answers on http.address until ctx ends. An address that another program has is
+// an error, which ends the start. In standby the other agent may have it, so the agent waits
+// for it. With attach: cri the kubelet's calls go through the agent, which must not end: it
+// waits, too. Another failure is only logged: a node without metrics still needs its QoS.
+func (a *Agent) serveHTTP(ctx context.Context, address string) error {
+	o := web.Options{
 		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attached.activeAttachment, Page: a.page(), Log: a.log,
-	})
-	if err != nil {
-		a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
+	}
+	a.log.Info("serving metrics and probes", logkey.Address, address)
+	reported, again := false, false
+	for {
+		err := web.Serve(ctx, address, o)
+		standby := false
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EADDRINUSE):
+			a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
+			return nil
+		case a.attached.cri == nil:
+			standby = a.neighbour.admit() != nil
+			if !standby && again { // twice: the other agent may have ended between the two questions
+				return fmt.Errorf("http.address: another program listens at %s: end it (ss -ltnp names it), or set another port: %w", address, err)
+			}
+			again = !standby
+		}
+		if !again && !reported {
+			reported = true
+			a.log.Error("metrics and probes are not served until the address is free", logkey.Address, address, logkey.Err, err)
+		}
+		if !sleep.For(ctx, relisten) {
+			return nil
+		}
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -151,13 +150,9 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestAddressInUse: the node's QoS does not depend on its metrics page.
-func TestAddressInUse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+// metered makes an agent on a described node with two CPUs that serves metrics. Two in one directory notice each other.
+func metered(t *testing.T, dir, state, address string, change func(*config.Config), log io.Writer) *agent.Agent {
+	t.Helper()
 	m, err := topology.New([]topology.CPU{{ID: 0}, {ID: 1}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -166,29 +161,110 @@ func TestAddressInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	c := config.Default()
-	c.NRI.Socket, c.HTTP.Address = filepath.Join(dir, "nri.sock"), l.Addr().String()
-	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(dir, "status.sock"), filepath.Join(dir, "key"), dir
-	a, err := agent.New(agent.Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}})
+	c.NRI.Socket, c.HTTP.Address = filepath.Join(dir, "nri.sock"), address
+	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(dir, "status.sock"), filepath.Join(dir, "key"), filepath.Join(dir, state)
+	if change != nil {
+		change(&c)
+	}
+	a, err := agent.New(agent.Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	return a
+}
+
+// waiting is a log that reports that the agent waits for its address.
+type waiting chan struct{}
+
+func (w waiting) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "not served until the address is free") {
+		close(w) // logged once
+	}
+	return len(line), nil
+}
+
+// TestAddressInUse: an address that another program has ends the start, with what to do.
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for asked := false; !asked; {
-		client, err := status.Dial(late, c.Paths.StatusSocket)
-		if err == nil {
-			_, err = client.Status(late)
-			client.Close()
+	err = metered(t, t.TempDir(), "state", l.Addr().String(), nil, io.Discard).Run(ctx)
+	if want := "http.address: another program listens at " + l.Addr().String() + ": end it"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("the agent ends with %v, want %s", err, want)
+	}
+	if ctx.Err() != nil {
+		t.Error("it has not ended by itself")
+	}
+}
+
+// TestProxyAddressInUse: a proxy through which the kubelet's calls go does not end because of its metrics.
+func TestProxyAddressInUse(t *testing.T) {
+	address := freeAddress(t)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	waits := make(waiting)
+	a := metered(t, dir, "state", address, func(c *config.Config) {
+		c.Attach, c.CRI.Socket, c.CRI.Endpoint = "cri", filepath.Join(dir, "cri.sock"), "unix://"+filepath.Join(dir, "runtime.sock")
+	}, waits)
+	served(t, a, waits, address, func() { l.Close() })
+}
+
+// TestStandbyAddress: an agent in standby waits for the address of the other agent, and has it after that one's end.
+func TestStandbyAddress(t *testing.T) {
+	dir, address := t.TempDir(), freeAddress(t)
+	ctx, stop := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	waits := make(waiting)
+	one := metered(t, dir, "one", address, nil, io.Discard)
+	go func() { first <- one.Run(ctx) }()
+	answers(t, address)
+	served(t, metered(t, dir, "two", address, nil, waits), waits, address, func() {
+		stop()
+		if err := <-first; err != nil {
+			t.Error(err)
 		}
-		if asked = err == nil; late.Err() != nil {
+	})
+}
+
+// answers waits until an agent answers at an address.
+func answers(t *testing.T, address string) {
+	t.Helper()
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		answer, err := client.Get("http://" + address + "/healthz")
+		if err == nil {
+			answer.Body.Close()
+			return
+		}
+		if ctx.Err() != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// served runs an agent whose address is taken, frees the address, and waits until the agent answers there.
+func served(t *testing.T, a *agent.Agent, waits waiting, address string, free func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	select {
+	case err := <-done:
+		t.Fatalf("the agent ended: %v", err)
+	case <-waits:
+	}
+	free()
+	answers(t, address)
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
