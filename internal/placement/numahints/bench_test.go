@@ -74,3 +74,24 @@ func apart(a, b int) int {
 	}
 	return 20 + (a/8 ^ b/8)
 }
+
+// BenchmarkMergeSmall are a usual machine and pod, and the largest machine on which all sets are looked at.
+func BenchmarkMergeSmall(b *testing.B) {
+	for _, size := range []struct{ nodes, resources int }{{4, 4}, {8, 8}} {
+		var in []Resource
+		for i := range size.resources {
+			c := &Counts{Need: 20}
+			for n := range size.nodes {
+				c.Free, c.Capacity = append(c.Free, uint64((n*7+i*3)%17)), append(c.Capacity, 16) //nolint:gosec // small numbers
+			}
+			in = append(in, Resource{Name: fmt.Sprint("r", i), Counts: c})
+		}
+		b.Run(fmt.Sprintf("%d nodes, %d resources", size.nodes, size.resources), func(b *testing.B) {
+			for b.Loop() {
+				if r := Merge(size.nodes, in, Options{Policy: BestEffort}); !r.Exact {
+					b.Fatal(r)
+				}
+			}
+		})
+	}
+}
