@@ -89,8 +89,8 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 // apply adjusts a created container: resources through the agent, all else in the spec that
 // the runtime has stored. It returns what plugins are told of it from then on.
 func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
-	if a == nil {
-		return c, nil
+	if changesNothing(a) {
+		return c, nil // the stored spec need not be read
 	}
 	a = clone(a)
 	var left []string
@@ -128,6 +128,38 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 		}
 	}
 	return n, nil
+}
+
+// changesNothing reports whether an adjustment is empty. The library answers with empty
+// parts where no plugin changed anything.
+func changesNothing(a *api.ContainerAdjustment) bool {
+	if a == nil {
+		return true
+	}
+	a = clone(a)
+	if proto.Equal(a.Hooks, &api.Hooks{}) {
+		a.Hooks = nil
+	}
+	if l := a.Linux; l != nil {
+		if r := l.Resources; r != nil {
+			if proto.Equal(r.Memory, &api.LinuxMemory{}) {
+				r.Memory = nil
+			}
+			if proto.Equal(r.Cpu, &api.LinuxCPU{}) {
+				r.Cpu = nil
+			}
+			if proto.Equal(r, &api.LinuxResources{}) {
+				l.Resources = nil
+			}
+		}
+		if proto.Equal(l.Rdt, &api.LinuxRdt{}) {
+			l.Rdt = nil
+		}
+		if proto.Equal(l, &api.LinuxContainerAdjustment{}) {
+			a.Linux = nil
+		}
+	}
+	return proto.Equal(a, &api.ContainerAdjustment{})
 }
 
 func removes(a *api.ContainerAdjustment, key string) bool {

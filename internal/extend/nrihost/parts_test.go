@@ -51,6 +51,31 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestChangesNothing: empty parts are nothing, and a value of 0 is something.
+func TestChangesNothing(t *testing.T) {
+	linux := func(l *api.LinuxContainerAdjustment) *api.ContainerAdjustment {
+		return &api.ContainerAdjustment{Linux: l}
+	}
+	for i, a := range []*api.ContainerAdjustment{
+		nil, {}, {Hooks: &api.Hooks{}}, linux(&api.LinuxContainerAdjustment{}), linux(&api.LinuxContainerAdjustment{Rdt: &api.LinuxRdt{}}),
+		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Memory: &api.LinuxMemory{}, Cpu: &api.LinuxCPU{}}}),
+	} {
+		if !changesNothing(a) {
+			t.Errorf("adjustment %d changes something: %v", i, a)
+		}
+	}
+	for i, a := range []*api.ContainerAdjustment{
+		{Env: []*api.KeyValue{{Key: "A"}}}, {Hooks: &api.Hooks{Poststop: []*api.Hook{{}}}}, {Annotations: map[string]string{"a": ""}},
+		linux(&api.LinuxContainerAdjustment{OomScoreAdj: &api.OptionalInt{}}), linux(&api.LinuxContainerAdjustment{Rdt: &api.LinuxRdt{EnableMonitoring: &api.OptionalBool{}}}),
+		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Memory: &api.LinuxMemory{Limit: &api.OptionalInt64{}}}}),
+		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Unified: map[string]string{"a": ""}}}),
+	} {
+		if changesNothing(a) {
+			t.Errorf("adjustment %d changes nothing: %v", i, a)
+		}
+	}
+}
+
 // TestJournal: entries survive, half written ones do not.
 func TestJournal(t *testing.T) {
 	j := journal{dir: t.TempDir() + "/j", log: slog.New(slog.DiscardHandler)}
