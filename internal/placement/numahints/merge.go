@@ -157,6 +157,9 @@ func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	if s.n <= few {
 		var seen [1 << few]bool
 		for _, a := range sets {
+			if len(out) == int(s.all) { // each set but the empty one
+				break
+			}
 			for _, b := range masks {
 				if both := a & b; both != 0 && !seen[both] {
 					seen[both] = true
