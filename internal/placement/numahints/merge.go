@@ -155,19 +155,7 @@ func (s *search) intersections(target int, lists [][]Hint) []Mask {
 // intersect returns the intersections of all pairs, each once and without the empty one.
 func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	if s.n <= few {
-		var seen [1 << few]bool
-		for _, a := range sets {
-			if len(out) == int(s.all) { // each set but the empty one
-				break
-			}
-			for _, b := range masks {
-				if both := a & b; both != 0 && !seen[both] {
-					seen[both] = true
-					out = append(out, both)
-				}
-			}
-		}
-		return out
+		return s.intersectFew(sets, masks)
 	}
 	for _, a := range sets {
 		if !s.work(len(masks) / 4) { // a pair is less work than a set elsewhere
@@ -181,4 +169,21 @@ func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// intersectFew is intersect for machines on which all sets are looked at.
+func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
+	var seen [1 << few]bool
+	for _, a := range sets {
+		for _, b := range masks {
+			if both := a & b; both != 0 && !seen[both] {
+				seen[both] = true
+				out = append(out, both)
+			}
+		}
+		if len(out) == int(s.all) { // each set but the empty one
+			break
+		}
+	}
+	return out
 }
