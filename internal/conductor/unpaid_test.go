@@ -104,6 +104,7 @@ func everyKind() []asks {
 		{intent.MemPolicyKind, "memory policy", nil, always(intent.NRIMemPolicy, "{mode: MPOL_BIND, nodes: '0'}"), false},
 		{intent.SysctlKind, "parameters", nil, always(intent.NRISysctl, "net.ipv4.tcp_syncookies: 0"), false},
 		{intent.DeviceNodeKind, "devices by number", nil, always(intent.NRIDevices, "- {path: /dev/sda, type: b, major: 8, minor: 0}"), false},
+		{intent.Mounts, "mounts", nil, always(intent.NRIMounts, "- {source: /, destination: /host}"), false},
 		{intent.CDIKind, "CDI devices", nil, always(intent.NRICDI, "[vendor.com/class=all]"), false},
 		{intent.NetDeviceKind, "interfaces", nil, always(intent.NRINetDevices, "- {hostIf: eth0}"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
@@ -112,7 +113,7 @@ func everyKind() []asks {
 
 // TestEveryKindIsPlayed: the suite asks for every kind, and each of its pods asks for its kind.
 func TestEveryKindIsPlayed(t *testing.T) {
-	played := map[intent.Kind]bool{intent.Mounts: true} // no key asks for these
+	played := map[intent.Kind]bool{}
 	for _, a := range everyKind() {
 		played[a.kind] = true
 		said := intent.Read(&lifecycle.Pod{Labels: a.labels, Annotations: a.texts(0)}, nil, intent.Dialects())

@@ -35,7 +35,12 @@ func gpuShare(in Input) *Input {
 func TestMounts(t *testing.T) {
 	var out Output
 	for _, h := range everyHook(t) {
-		h.Propose(gpuShare(Input{}), &out)
+		in := gpuShare(Input{})
+		in.Intent.Mounts = podWide([]intent.HostMount{{Source: "/r", Destination: "/a"}, {Source: "/w", Destination: "/b", Writable: true}, {Source: "/etc", Destination: "/c"}})
+		if h.Info().Name == "mounts" {
+			h = Mounts{Allowed: []string{"/r"}, Writable: []string{"/w"}}
+		}
+		h.Propose(in, &out)
 	}
 	mounts := map[string][]string{}
 	for _, v := range out.Values {
@@ -48,13 +53,15 @@ func TestMounts(t *testing.T) {
 	}
 	want := map[string][]string{
 		"/l.so at /l.so": {"bind", "ro", "nosuid", "nodev"},
+		"/r at /a":       {"bind", "ro", "nosuid", "nodev"},
+		"/w at /b":       {"bind", "rw", "nosuid", "nodev", "noexec"},
 		"/var/lib/trimtab/hami/lock at /tmp/vgpulock": {"bind", "rw", "nosuid", "nodev", "noexec"},
 	}
 	if diff := cmp.Diff(want, mounts); diff != "" {
 		t.Error(diff)
 	}
 	for _, h := range Catalogue() {
-		if slices.Contains(h.Sets, lifecycle.MountPoint) != (h.Name == "gpu") {
+		if slices.Contains(h.Sets, lifecycle.MountPoint) != (h.Name == "gpu" || h.Name == "mounts") {
 			t.Errorf("%s: a hook more that mounts, or one less: have it in this test", h.Name)
 		}
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Sysctl SysctlOptions `json:"sysctl"`
 	// DeviceNodes tunes the hook of device nodes.
 	DeviceNodes DeviceNodesOptions `json:"deviceNodes"`
+	// Mounts tunes the hook of mounts.
+	Mounts MountsOptions `json:"mounts"`
 	// CDIDevices tunes the hook of CDI devices.
 	CDIDevices CDIDevicesOptions `json:"cdiDevices"`
 	// NetworkDevices tunes the hook of network interfaces.

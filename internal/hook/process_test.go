@@ -22,6 +22,7 @@ func askProcess(p *intent.Pod) {
 	p.Scheduler = podWide(lifecycle.Scheduler{Policy: "SCHED_BATCH", Nice: 5})
 	p.MemPolicy = podWide(lifecycle.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "0"})
 	p.DeviceNodes = podWide([]lifecycle.Device{{Path: "/dev/x", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/mem", Type: "c", Major: 1, Minor: 1}, {Path: "/dev/b", Type: "b", Major: 10, Minor: 229}})
+	p.Mounts = podWide([]intent.HostMount{{Source: "/data/models", Destination: "/models"}, {Source: "/data", Destination: "/data", Writable: true}})
 	p.CDIDevices = podWide([]string{"vendor.com/net=nic0", "vendor.com/gpu=1"})
 	p.NetDevices = podWide([]intent.NetDevice{{Host: "eth1", Name: "net0"}, {Host: "eth0", Name: "net1"}})
 	p.Sysctls = podWide(map[string]string{"net.ipv4.tcp_fin_timeout": "20", "kernel.shm_rmid_forced": "1", "vm.swappiness": "1"})
@@ -72,6 +73,9 @@ func TestProcessHooks(t *testing.T) {
 		{"parameters of the node", Sysctl{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "it belongs to no namespace"},
 		{"devices", DeviceNodes{Allowed: []lifecycle.Device{{Path: "/dev/fuse", Host: "/dev/fuse", Type: "c", Major: 10, Minor: 229}}}, Input{Intent: pod, Container: "a"}, map[string]string{"device /dev/x": ""}, "with these numbers"},
 		{"no devices", DeviceNodes{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "with these numbers"},
+		{"mounts", Mounts{Allowed: []string{"/data/models", "/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /models": ""}, "hooks.mounts.writable does not name it"},
+		{"mounts to write", Mounts{Writable: []string{"/data", "/data/models"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /models": "", "mount /data": ""}, ""},
+		{"mounts below an allowed path", Mounts{Writable: []string{"/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /data": ""}, "hooks.mounts.allowed does not name it"},
 		{"CDI devices", CDIDevices{Allowed: []string{"vendor.com/net=*"}}, Input{Intent: pod, Container: "a"}, map[string]string{"cdi vendor.com/net=nic0": "vendor.com/net=nic0"}, "hooks.cdiDevices.allowed does not name it"},
 		{"no CDI devices", CDIDevices{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "hooks.cdiDevices.allowed"},
 		{"interfaces", NetworkDevices{Allowed: []string{"eth1"}}, Input{Intent: pod, Container: "a"}, map[string]string{"net.device eth1": "net0"}, "hooks.networkDevices.allowed does not name it"},

@@ -157,9 +157,11 @@ type Pod struct {
 	Scheduler  Sourced[PerContainer[lifecycle.Scheduler]]
 	MemPolicy  Sourced[PerContainer[lifecycle.MemoryPolicy]]
 	Sysctls    Sourced[PerContainer[map[string]string]]
-	// DeviceNodes are devices of the host by their numbers, CDIDevices fully qualified
+	// DeviceNodes are devices of the host by their numbers, Mounts files and directories
+	// of the host, CDIDevices fully qualified
 	// names, and NetDevices interfaces of the host that move into containers.
 	DeviceNodes Sourced[PerContainer[[]lifecycle.Device]]
+	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
 	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted

@@ -62,8 +62,6 @@ func nriPluginsKeys() []Key {
 func nriKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
-		{"device-injector", ".noderesource.dev", []string{"mounts"}},
-		{"device-injector", ".nri.io", []string{"mounts"}},
 		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
 		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
 		{"rdt", ".rdt.noderesource.dev", []string{"closid", "schemata", "enablemonitoring"}},
@@ -96,6 +94,7 @@ var nriReads = []struct {
 	{NRIMemPolicy, MemPolicyKind}, {nriOldMemPolicy, MemPolicyKind},
 	{NRISysctl, SysctlKind},
 	{NRIDevices, DeviceNodeKind}, {nriOldDevices, DeviceNodeKind},
+	{NRIMounts, Mounts}, {nriOldMounts, Mounts},
 	{NRICDI, CDIKind}, {nriOldCDI, CDIKind},
 	{NRINetDevices, NetDeviceKind}, {nriOldNetDevices, NetDeviceKind},
 }

@@ -11,8 +11,7 @@ import (
 // Kind names one thing that a pod can ask for, as in authorisation rules.
 type Kind string
 
-// The kinds. No key asks for mounts yet: the name is reserved, and refused without a rule that
-// allows it.
+// The kinds.
 const (
 	ClassSystem      Kind = "class/system"
 	ClassDedicated   Kind = "class/dedicated"
@@ -236,9 +235,9 @@ var kinds = []declaration{
 		"the interfaces of `hooks.networkDevices.allowed`",
 	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer)}},
 	{Default{
-		Mounts, "*", Refuse, "nothing yet: it is kept for hooks to come", "host paths are the node's",
-		"what the host paths hold",
-	}, nil, nil},
+		Mounts, "*", Refuse, "files and directories of the host", "host paths are the node's",
+		"what the paths of `hooks.mounts.allowed` and `hooks.mounts.writable` hold",
+	}, []string{"mounts"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]HostMount]] { return &p.Mounts }, perContainer)}},
 }
 
 // declared returns the declaration of a kind; an empty one if it is unknown.

@@ -23,6 +23,7 @@ const (
 	NRIMemPolicy  = "memory-policy.noderesource.dev"
 	NRISysctl     = "sysctl.noderesource.dev"
 	NRIDevices    = "devices.noderesource.dev"
+	NRIMounts     = "mounts.noderesource.dev"
 	NRICDI        = "cdi-devices.noderesource.dev"
 	NRINetDevices = "network-devices.noderesource.dev"
 
@@ -30,6 +31,7 @@ const (
 	nriOldScheduler  = "scheduling-policy.nri.io"
 	nriOldMemPolicy  = "memory-policy.nri.io"
 	nriOldDevices    = "devices.nri.io"
+	nriOldMounts     = "mounts.nri.io"
 	nriOldCDI        = "cdi-devices.nri.io"
 	nriOldNetDevices = "network-devices.nri.io"
 )
@@ -222,6 +224,7 @@ func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.MemPolicy = readScoped(t, s, out, t.memoryPolicy, NRIMemPolicy, nriOldMemPolicy)
 	out.Sysctls = readScoped(t, s, out, t.sysctls, NRISysctl)
 	out.DeviceNodes = readScoped(t, s, out, t.injectedDevices, NRIDevices, nriOldDevices)
+	out.Mounts = readScoped(t, s, out, t.hostMounts, NRIMounts, nriOldMounts)
 	out.CDIDevices = readScoped(t, s, out, t.cdiDevices, NRICDI, nriOldCDI)
 	out.NetDevices = readScoped(t, s, out, t.netDevices, NRINetDevices, nriOldNetDevices)
 }

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -52,6 +53,9 @@ func TestInjectedTexts(t *testing.T) {
 		for _, d := range p.NetDevices.V.Of("a").V {
 			all = append(all, d.Host+" as "+d.Name)
 		}
+		for _, m := range p.Mounts.V.Of("a").V {
+			all = append(all, fmt.Sprint(m.Source, " at ", m.Destination, " ", m.Writable))
+		}
 		return strings.Join(append(all, p.CDIDevices.V.Of("a").V...), "; ")
 	}
 	for _, c := range []struct{ key, text, want, wrong string }{
@@ -63,6 +67,13 @@ func TestInjectedTexts(t *testing.T) {
 		{NRIDevices, "- {path: /dev/x, type: c, major: 4096}", "", "no numbers"},
 		{NRIDevices, "[{path: /dev/x, type: c}, {path: /dev/x, type: c}]", "", "there twice"},
 		{NRIDevices, "- {path: /dev/x, type: c, fileMode: 1}", "", "unknown key"},
+		{NRIMounts, "- source: /data\n  destination: /mnt\n  type: bind\n  options: [bind, ro]\n- {source: /w, destination: /v, options: [rw]}", "/data at /mnt false; /w at /v true", ""},
+		{nriOldMounts, "- {source: data, destination: /mnt}", "", "not an absolute and clean path"},
+		{NRIMounts, "- {source: /data, destination: /}", "", "a place where nothing is mounted"},
+		{NRIMounts, "- {source: /data, destination: /proc/1}", "", "a place where nothing is mounted"},
+		{NRIMounts, "- {source: tmpfs, destination: /x, type: tmpfs}", "", "only bind is"},
+		{NRIMounts, "- {source: /d, destination: /x, options: [ro, rw]}", "", "both there"},
+		{NRIMounts, "[{source: /d, destination: /x}, {source: /e, destination: /x}]", "", "there twice"},
 		{NRICDI, "- vendor.com/net=nic0\n- vendor.com/gpu=0:1", "vendor.com/net=nic0; vendor.com/gpu=0:1", ""},
 		{nriOldCDI, "[vendor.com/net]", "", "no name of a CDI device"},
 		{NRICDI, "[a.b/c=d, a.b/c=d]", "", "there twice"},

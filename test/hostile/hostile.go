@@ -36,6 +36,7 @@ var (
 	yamlKeys = []string{
 		"ulimits.noderesource.dev", "io-priority.noderesource.dev/pod", "scheduling-policy.nri.io", "memory-policy.noderesource.dev/container.a",
 		"sysctl.noderesource.dev", "devices.noderesource.dev", "cdi-devices.nri.io", "network-devices.noderesource.dev/pod",
+		"mounts.noderesource.dev",
 	}
 	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env"}
 	nameKeys = []string{
@@ -134,7 +135,8 @@ func shapes() []shape {
 		{"parameters", yamlKeys[4:5], counted(`{`, `"net.ipv4.%x":1`, `}`)},
 		{"devices", yamlKeys[5:6], counted(`[`, `{"path":"/dev/%x"}`, `]`)},
 		{"CDI devices", yamlKeys[6:7], counted(`[`, `"a.b/c=%x"`, `]`)},
-		{"interfaces", yamlKeys[7:], counted(`[`, `{"hostIf":"e%x"}`, `]`)},
+		{"interfaces", yamlKeys[7:8], counted(`[`, `{"hostIf":"e%x"}`, `]`)},
+		{"mounts", yamlKeys[8:], counted(`[`, `{"source":"/%x"}`, `]`)},
 		{"deep lists", jsonKeys, nested},
 		{"a long text", jsonKeys, quoted("x")},
 		{"escapes", jsonKeys, quoted(`\u0041`)},

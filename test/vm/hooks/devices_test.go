@@ -54,7 +54,7 @@ func wantedSources(s *scenario.Scenario) []string {
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.DeleteFunc(slices.Compact(all), func(source string) bool { return source == "" }) // nothing is mounted there
 }
 
 func wantedCDI(s *scenario.Scenario) []string {

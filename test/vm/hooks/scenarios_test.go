@@ -111,6 +111,8 @@ func unplayable(s *scenario.Scenario) string {
 		return "needs a kubelet that reports pod specs, which suite A's guests lack"
 	case s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
 		return "needs processors, cards or disks that the guests lack"
+	case movesInterfaces(s):
+		return "needs network interfaces that the guests lack"
 	case s.LimitsBelowInit():
 		return "needs memory limits in which runc's own init does not fit"
 	case s.Node.Kernel != nil:
@@ -120,6 +122,20 @@ func unplayable(s *scenario.Scenario) string {
 		return err.Error()
 	}
 	return ""
+}
+
+// movesInterfaces reports whether a container of a scenario gets a network interface of the host.
+func movesInterfaces(s *scenario.Scenario) bool {
+	for _, step := range s.Steps {
+		for _, w := range step.Want {
+			for name, inside := range w.Process {
+				if strings.HasPrefix(name, "net.device ") && inside != "" {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 type variation struct {

@@ -1,0 +1,80 @@
+package hook
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Mounts mounts files and directories of the host in containers, as their pod asks.
+// Keys and values: NRI 0.12, plugin device-injector.
+type Mounts struct {
+	// Allowed are the paths of the host that pods may read, Writable those that they may
+	// also write to.
+	Allowed, Writable []string
+}
+
+// MountsOptions tunes the hook of mounts.
+type MountsOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Allowed are the files and directories of the host that pods may mount and read. A
+	// path allows nothing below it, so that no link there leads elsewhere. Without any,
+	// pods get none.
+	Allowed []string `json:"allowed" check:"path"`
+	// Writable are those that pods may also write to.
+	Writable []string `json:"writable" check:"path"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (MountsOptions) AllOn() Hook { return Mounts{} }
+
+// Make makes the hook for a node.
+func (o MountsOptions) Make(Node, *Options) (Hook, error) {
+	return Mounts{Allowed: o.Allowed, Writable: o.Writable}, nil
+}
+
+// Info describes the hook.
+func (Mounts) Info() Info {
+	return Info{
+		Name:    "mounts",
+		About:   "files and directories of the host that a pod names",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRIMounts},
+		Sets:    []lifecycle.Field{lifecycle.MountPoint},
+		Compose: "one hook per mount",
+		Differs: []string{
+			"only the paths of hooks.mounts.allowed and hooks.mounts.writable, and nothing below them; others are reported, and the container gets the rest",
+			"bind mounts alone, always without devices and set-user-ID; read-only unless rw is among the options, and then without execution; what is mounted below the path is left out",
+			"nothing is mounted on /, /dev, /proc or /sys, or below these",
+			"a malformed text is reported, and the container starts without its mounts; the plugin fails the creation",
+		},
+	}
+}
+
+// Propose adds the mounts.
+func (h Mounts) Propose(in *Input, out *Output) {
+	asked := in.Intent.Mounts.V.Of(in.Container)
+	if in.Container == "" || !asked.IsSet() {
+		return
+	}
+	why := lifecycle.Reason{Hook: "mounts", Source: asked.Key, Text: "its own"}
+	for _, m := range asked.V {
+		may, no := toRead, ""
+		writable := slices.Contains(h.Writable, m.Source)
+		switch {
+		case m.Writable && writable:
+			may = toWrite
+		case m.Writable:
+			no = "hooks.mounts.writable does not name it"
+		case !writable && !slices.Contains(h.Allowed, m.Source):
+			no = "hooks.mounts.allowed does not name it"
+		}
+		if no != "" {
+			out.report(lifecycle.Problem{Key: asked.Key, Value: m.Source, Refused: true, Reason: "mounts: " + no})
+			continue
+		}
+		out.mount(m.Destination, m.Source, may, why)
+	}
+}
