@@ -336,7 +336,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 func (a *Agent) follow(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
-		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.merged.fromFile, Report: a.settings.problem, Now: a.opt.Reload,
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.reloading(a.merged.fromFile), Report: a.settings.problem, Now: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the configuration file is not watched", logkey.File, a.opt.ConfigFile, logkey.Err, err)

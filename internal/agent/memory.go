@@ -24,11 +24,12 @@ const (
 )
 
 // RunAlone is Run in a process of the agent's own: it limits the memory of the
-// whole process, too.
+// whole process, too, and reports to systemd.
 func (a *Agent) RunAlone(ctx context.Context) error {
 	bounded, end := context.WithCancel(ctx)
 	var w sync.WaitGroup
 	w.Go(func() { boundMemory(bounded) })
+	w.Go(func() { a.supervised(bounded) })
 	defer w.Wait()
 	defer end()
 	return a.Run(ctx)

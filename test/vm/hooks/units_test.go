@@ -2,8 +2,10 @@ package hooks_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/parity"
@@ -52,7 +54,29 @@ func TestUnits(t *testing.T) {
 			if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
 				t.Fatal(err)
 			}
+			n.supervised(units[len(units)-1])
 			t.Logf("%d wants compared", play(t, n, s))
 		})
 	}
+}
+
+// supervised waits until systemd knows from the agent that it is ready, and checks its watchdog and a reload.
+func (n *machine) supervised(unit string) {
+	n.t.Helper()
+	err := agent.Await(func() error {
+		shown := n.m.Sh("systemctl show -p Type -p StatusText -p WatchdogTimestampMonotonic -p NRestarts " + unit)
+		for _, want := range []string{"Type=notify\n", "StatusText=ready\n", "NRestarts=0\n"} {
+			if !strings.Contains(shown+"\n", want) {
+				return fmt.Errorf("%s: no %q in %s", unit, want, shown)
+			}
+		}
+		if strings.Contains(shown, "WatchdogTimestampMonotonic=0") {
+			return fmt.Errorf("%s: the watchdog has no sign of life: %s", unit, shown)
+		}
+		return nil
+	})
+	if err != nil {
+		n.t.Error(err)
+	}
+	n.m.Run("systemctl", "reload", unit)
 }
