@@ -140,24 +140,22 @@ func changesNothing(a *api.ContainerAdjustment) bool {
 	if proto.Equal(a.Hooks, &api.Hooks{}) {
 		a.Hooks = nil
 	}
-	if l := a.Linux; l != nil {
-		if r := l.Resources; r != nil {
-			if proto.Equal(r.Memory, &api.LinuxMemory{}) {
-				r.Memory = nil
-			}
-			if proto.Equal(r.Cpu, &api.LinuxCPU{}) {
-				r.Cpu = nil
-			}
-			if proto.Equal(r, &api.LinuxResources{}) {
-				l.Resources = nil
-			}
+	l := a.Linux
+	if l == nil {
+		return proto.Equal(a, &api.ContainerAdjustment{})
+	}
+	if proto.Equal(l.Rdt, &api.LinuxRdt{}) {
+		l.Rdt = nil
+	}
+	if r := l.Resources; r != nil {
+		carried := clone(r)
+		carried.Memory, carried.Cpu = nil, nil
+		if proto.Equal(carried, &api.LinuxResources{}) && len(namesOf(r)) == 0 {
+			l.Resources = nil
 		}
-		if proto.Equal(l.Rdt, &api.LinuxRdt{}) {
-			l.Rdt = nil
-		}
-		if proto.Equal(l, &api.LinuxContainerAdjustment{}) {
-			a.Linux = nil
-		}
+	}
+	if proto.Equal(l, &api.LinuxContainerAdjustment{}) {
+		a.Linux = nil
 	}
 	return proto.Equal(a, &api.ContainerAdjustment{})
 }
