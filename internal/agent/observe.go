@@ -54,7 +54,6 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	reported, again := false, false
 	for {
 		err := web.Serve(ctx, address, o)
-		standby := false
 		switch {
 		case err == nil:
 			return nil
@@ -62,7 +61,7 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 			a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
 			return nil
 		case a.attached.cri == nil:
-			standby = a.neighbour.admit() != nil
+			standby := a.neighbour.admit() != nil
 			if !standby && again { // twice: the other agent may have ended between the two questions
 				return fmt.Errorf("http.address: another program listens at %s: end it (ss -ltnp names it), or set another port: %w", address, err)
 			}
