@@ -25,6 +25,9 @@ var arrows = map[string][]string{
 	"internal/placement":         {"internal/intent", "internal/lifecycle", "internal/topology"},
 	"internal/placement/none":    {"internal/placement", "internal/topology"},
 	"internal/placement/pools":   {"internal/intent", "internal/lifecycle", "internal/placement", "internal/placement/choose", "internal/topology"},
+
+	"internal/placement/balloons": {"internal/intent", "internal/lifecycle", "internal/placement", "internal/topology"},
+
 	"internal/placement/kubelet": {"internal/lifecycle", "internal/placement", "internal/topology"},
 	"internal/placement/choose":  {"internal/topology"},
 	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
@@ -54,7 +57,7 @@ var arrows = map[string][]string{
 	"internal/report/web":        {},
 	"internal/report/page":       {"internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/report/usage", "internal/topology"},
 	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/report/term", "internal/topology"},
-	"internal/config":            {"internal/follow", "internal/hook", "internal/rules", "internal/lifecycle", "internal/topology", "internal/intent", "internal/nearest"},
+	"internal/config":            {"internal/follow", "internal/hook", "internal/placement/balloons", "internal/rules", "internal/lifecycle", "internal/topology", "internal/intent", "internal/nearest"},
 	"internal/conductor/route":   {"internal/lifecycle", "internal/report/api", "internal/runtimes"},
 	"internal/runtimesync":       {"internal/conductor/route", "internal/engine", "internal/lifecycle", "internal/placement"},
 	"internal/conductor":         {"internal/recording", "internal/conductor/route", "internal/runtimesync", "internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
@@ -77,7 +80,7 @@ var arrows = map[string][]string{
 	"internal/facts":             {"internal/cgroup", "internal/conductor/route", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
 	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey", "internal/sleep", "internal/jsonwords"},
 	"internal/attach/nri":        {"internal/follow", "internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket", "internal/sleep"},
-	"internal/agent":             {"internal/rules", "internal/sleep", "internal/report/devices", "internal/report/nodemetric", "internal/report/usage", "internal/kube", "internal/kube/layers", "internal/kube/publish", "internal/report/zones", "internal/kube/configmaps", "internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/extend/nrihost", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/runtimes", "internal/conductor", "internal/record", "internal/recording", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/page", "internal/report/podresources", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/numahints", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket", "internal/kube/condition", "internal/kube/events", "internal/kube/podreport", "internal/kube/namespaces"},
+	"internal/agent":             {"internal/rules", "internal/sleep", "internal/report/devices", "internal/report/nodemetric", "internal/report/usage", "internal/kube", "internal/kube/layers", "internal/kube/publish", "internal/report/zones", "internal/kube/configmaps", "internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/extend/nrihost", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/runtimes", "internal/conductor", "internal/record", "internal/recording", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/page", "internal/report/podresources", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/balloons", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/numahints", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket", "internal/kube/condition", "internal/kube/events", "internal/kube/podreport", "internal/kube/namespaces"},
 	"internal/attach/auto":       {"internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/sleep"},
 	"internal/attach/bypass":     {"internal/attach/connect", "internal/attach/criclient", "internal/cgroup", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket", "internal/sleep"},
 	"internal/attach/cri":        {"internal/ociedit", "internal/attach/connect", "internal/statefile", "api/runtime/v1alpha1", "internal/attach/workerpool", "internal/attach/relay", "internal/attach/criclient", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/socket", "internal/runtimes", "internal/sleep"},
@@ -224,7 +227,7 @@ func TestLeanBinary(t *testing.T) {
 // nothing of the plugin.
 func TestLeanPlugin(t *testing.T) {
 	ours := []string{"cmd/kubectl-trimtab", "internal/cli", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/jsonwords", "internal/kube/configmaps",
-		"internal/lifecycle", "internal/nearest", "internal/placement", "internal/report/term", "internal/rules", "internal/sleep", "internal/topology"}
+		"internal/lifecycle", "internal/nearest", "internal/placement", "internal/placement/balloons", "internal/report/term", "internal/rules", "internal/sleep", "internal/topology"}
 	for _, p := range list(t, "./cmd/kubectl-trimtab") {
 		for _, d := range p.Deps {
 			if to, is := strings.CutPrefix(d, module); is && !slices.Contains(ours, to) {

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
@@ -100,6 +101,9 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 			Isolated: map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],
 			Whole:    map[string]pools.WholeCPUs{"guaranteed": pools.WholeGuaranteed, "any": pools.WholeAnywhere}[c.WholeCPUs],
 		}
+	}
+	if all.Placement.Policy == "balloons" {
+		p = balloons.New(m, picker{choose.NewTree(m)}, all.Placement.Balloons)
 	}
 	if all.Authority == "kubelet" {
 		p = kubelet.Policy{Policy: p}

@@ -44,6 +44,9 @@ func (n *node) route(w *work) {
 	if w.done.Plan.Moved() {
 		n.checkpoint.SetGrants(cpuLists(n.state.Held(), n.state.Machine))
 	}
+	if n.state.Resized() {
+		n.checkpoint.SetBalloons(cpuLists(n.state.Balloons(), n.state.Machine))
+	}
 }
 
 // routeChanged routes the values of a container that was decided again. reported is the
@@ -225,10 +228,14 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 }
 
 func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
-	return lifecycle.Record{
+	r := lifecycle.Record{
 		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Stamp.CPUs),
 		CreatedWith: n.track(ctr.ID).given, RecordFields: ctr.RecordFields,
 	}
+	if ctr.Balloon != "" {
+		r.BalloonCPUs = n.state.Machine.Format(n.state.BalloonCPUs(ctr.Balloon))
+	}
+	return r
 }
 
 // noteLate stores in the checkpoint what a release would restore for a container now, if that

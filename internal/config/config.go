@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
@@ -148,11 +149,14 @@ type Pools struct {
 // Placement says who chooses CPUs where no scheduler did, and how large pools
 // are. It needs hooks.cpuset.
 type Placement struct {
-	// Policy is "none" or "pools". With "none" containers own CPUs that a
+	// Policy is "none", "pools" or "balloons". With "none" containers own CPUs that a
 	// scheduler assigned, and pools are what pools says. With "pools" the agent
 	// chooses CPUs for pods of class dedicated, shared pools are at least as large as
-	// their containers' requests, and the reclaimed pool has what these leave.
-	Policy string `json:"policy" default:"none" check:"none|pools"`
+	// their containers' requests, and the reclaimed pool has what these leave. With
+	// "balloons" containers share sets of CPUs by type (docs/balloons.md).
+	Policy string `json:"policy" default:"none" check:"none|pools|balloons"`
+	// Balloons configure the policy balloons.
+	Balloons balloons.PolicyOptions `json:"balloons"`
 	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
 	// shared pool needs, and shared pools use these, too; with "leftover" it alone
 	// has them; with "overlap" shared pools divide all CPUs nobody owns, and

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
@@ -48,6 +49,8 @@ func shape() reflect.Value {
 	c.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
 	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
 	fill(reflect.ValueOf(&c.Rules[0].Set[0]).Elem())
+	b, e := &c.Placement.Balloons, []balloons.ExpressionOptions{{Values: []string{}}}
+	b.Preserve.MatchExpressions, b.BalloonTypes = e, []balloons.TypeOptions{{Namespaces: []string{}, MatchExpressions: e}}
 	return reflect.ValueOf(c)
 }
 

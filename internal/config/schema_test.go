@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
@@ -139,6 +140,10 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		Name: "r", Match: "pod.name == \"a\"\n  || true", Refuse: "",
 		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
 	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
+	c.Placement.Balloons.BalloonTypes = []balloons.TypeOptions{{
+		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2,
+		MatchExpressions: []balloons.ExpressionOptions{{Key: "name", Operator: "In", Values: []string{"a", "b"}}},
+	}}
 	out := string(Print(c))
 	for _, k := range Keys() {
 		name := k.Path[strings.LastIndexByte(k.Path, '.')+1:]

@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/rules"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -86,6 +87,9 @@ func Validate(c Config) []Problem {
 		problems = append(problems, Problem{Path: "topologyManager.policy", What: "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent"})
 	}
 	problems = append(problems, checkRules(c, problems)...)
+	for _, w := range balloons.Check(c.Placement.Balloons) {
+		problems = append(problems, Problem{Path: "placement.balloons." + w.Path, What: w.What})
+	}
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
 }

@@ -18,6 +18,7 @@ func (s *State) Copy() *State {
 	for id, of := range s.byPod {
 		c.byPod[id] = slices.Clone(of)
 	}
+	c.marks = maps.Clone(s.marks)
 	c.groups = make(map[placement.CPUGroup]*groupMembers, len(s.groups))
 	for seat, b := range s.groups {
 		other := *b

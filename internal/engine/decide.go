@@ -301,7 +301,7 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	old := d.n.container(c.ID)
 	if old != nil {
 		before = old.decided.proposed
-		c.PoolNode, c.Mems, c.CPUEnv = old.PoolNode, old.Mems, old.CPUEnv
+		c.PoolNode, c.Mems, c.CPUEnv, c.Balloon = old.PoolNode, old.Mems, old.CPUEnv, old.Balloon
 		c.decided.narrowed = c.decided.narrowed || old.decided.narrowed || old.Assignment.Pool != placement.Unclassified
 	}
 	c.ProblemSummary.Problems = slices.Clone(c.decided.distrust)

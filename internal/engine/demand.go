@@ -30,7 +30,8 @@ func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.Paying
 // needs returns the CPU requests of the shared pools' containers. more is one container that is
 // not in the state yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
-	if laid := cmp.Or(n.layoutCache, n.base.layout); !laid.Sized() { // the last result, if it was computed under the current policy
+	laid := cmp.Or(n.layoutCache, n.base.layout) // the last result, if it was computed under the current policy
+	if !laid.Sized() && laid.Balloons == nil {
 		return nil
 	}
 	needs := map[placement.Which]need{}
@@ -38,7 +39,11 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 		maps.Copy(needs, n.base.needs)
 	}
 	count := func(c *Container, sign int) {
-		if c == nil || !c.Alive() || c.Assignment.Pool != placement.Shared {
+		under := laid
+		if sign < 0 { // it counts in the state's needs, so it is counted as there
+			under = n.base.layout
+		}
+		if c == nil || !c.Alive() || !under.Counts(c.Assignment.Pool) {
 			return
 		}
 		sum := needs[c.Assignment.Which]
@@ -52,10 +57,28 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 		if !n.fresh && n.base.needs != nil {
 			count(n.base.containers[id], -1)
 		}
-		count(c, 1)
+		if more == nil || id != more.ID {
+			count(c, 1)
+		}
 	}
 	count(more, 1)
+	if _, changed := n.containers[idOf(more)]; more != nil && !changed && !n.fresh && n.base.needs != nil {
+		count(n.base.containers[more.ID], -1)
+	}
+	for id, c := range n.expected {
+		if _, decided := n.containers[id]; !decided && (more == nil || id != more.ID) {
+			count(c, 1)
+		}
+	}
 	return needs
+}
+
+// idOf returns the id of a container; "" if there is none.
+func idOf(c *Container) string {
+	if c == nil {
+		return ""
+	}
+	return c.ID
 }
 
 // layout returns the CPUs of the pools. It returns the state's own layout if its inputs have
@@ -73,6 +96,7 @@ func (n *view) layout(more *Container) *placement.Layout {
 		for w, sum := range needs {
 			demand.Needs[w] = sum.milli
 		}
+		occupants{n}.addTo(&demand, needs)
 	}
 	for _, known := range []*placement.Layout{n.layoutCache, n.base.layout} {
 		if known != nil && known.Matches(&n.policy.Pools, demand) && (known == n.layoutCache || n.policy == &n.base.Policy) {

@@ -37,6 +37,10 @@ type view struct {
 	// matched are the new pods and containers that the condition of a hook holds for,
 	// by hook and id; nil for none.
 	matched map[string]map[string]bool
+	// expected are the containers of a Synchronize that records put into balloons, by id. They
+	// count until they are decided. held are the CPUs of their balloons.
+	expected map[string]*Container
+	held     map[placement.Which]topology.Set
 	// listed are the containers in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
 }

@@ -20,6 +20,8 @@ type Facts struct {
 	// ParentCPUs are the CPUs that pods' cgroups allow, by sandbox id, as kernel lists; ""
 	// allows all.
 	ParentCPUs map[string]string
+	// Balloons are the CPUs that each balloon had at a Synchronize, by name, as kernel lists.
+	Balloons map[string]string
 	// Kernel are the CPUs that the kernel gives to containers of a Synchronize, by id, as
 	// kernel lists. It has containers whose record is lost or may be older than a resize; all
 	// containers if some records are distrusted.
@@ -110,6 +112,7 @@ func (s *State) Commit(p *Plan) {
 	}
 	layout, needs := n.layout(nil), n.needs(nil)
 	resized := s.layout != layout
+	s.resized = resized
 	s.ledger, s.Machine, s.layout, s.needs = n.ledger.Ledger, n.machine, layout, needs
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
@@ -133,6 +136,7 @@ func (s *State) put(id string, c *Container) {
 	old := s.containers[id]
 	if old != nil {
 		s.leave(old)
+		s.mark(old, -1)
 	}
 	if old != nil && old.Pristine.CPU.CPUs != "" {
 		s.listed--
@@ -154,7 +158,7 @@ func (s *State) put(id string, c *Container) {
 		s.byPod[c.PodID] = append(slices.Clone(s.byPod[c.PodID]), id)
 	}
 	s.containers[id] = c
-	if c.Alive() {
+	if s.mark(c, 1); c.Alive() {
 		s.join(c)
 	}
 }

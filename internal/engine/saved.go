@@ -21,6 +21,8 @@ type Saved struct {
 	Grants   []placement.Grant
 	Reserved []placement.Grant
 	Ended    []string
+	// Balloons are the CPUs of each balloon.
+	Balloons map[string]topology.Set
 }
 
 // SavedPod is a pod of a Saved.
@@ -66,7 +68,7 @@ type SavedValue struct {
 // Save returns a state as data. Call it on a Copy if the state goes on changing. What
 // it returns shares pods and containers with the state.
 func (s *State) Save() *Saved {
-	out := &Saved{Generation: s.Generation, Reserved: s.ledger.AllReserved(), Ended: slices.Clone(s.ended.order)}
+	out := &Saved{Generation: s.Generation, Reserved: s.ledger.AllReserved(), Ended: slices.Clone(s.ended.order), Balloons: s.Balloons()}
 	uids := map[string]bool{}
 	for _, g := range s.ledger.Grants() {
 		uids[g.Key.PodUID] = true
@@ -114,6 +116,12 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 		}
 	}
 	d := newDraft(s, Facts{})
+	for name, cpus := range from.Balloons {
+		if d.n.held == nil {
+			d.n.held = map[placement.Which]topology.Set{}
+		}
+		d.n.held[placement.Which{Name: name}] = cpus
+	}
 	for i := range from.Containers {
 		if of := &from.Containers[i]; of.Container != nil {
 			c := restoredContainer(of)

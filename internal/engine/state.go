@@ -98,6 +98,8 @@ type Assignment struct {
 	placement.CPUGroup
 
 	From, Why string
+	// Marks are those of the container in its balloon.
+	Marks []placement.Mark
 }
 
 // Stamp compares a container's written record with the current state.
@@ -189,11 +191,15 @@ type State struct {
 	byPod      map[string][]string
 	groups     map[placement.CPUGroup]*groupMembers
 	needs      map[placement.Which]need
+	// marks counts the containers of balloons by namespace and by group.
+	marks map[placement.Mark]int
 	// listed is the number of containers whose request names CPUs. Only the kubelet's static
 	// CPU manager sets them.
 	listed int
 	layout *placement.Layout
-	ended  endedPods
+	// resized: the last plan changed the layout.
+	resized bool
+	ended   endedPods
 	// matched counts by hook what its condition held for. It is replaced, not changed.
 	matched map[string]uint64
 }
@@ -211,7 +217,7 @@ func (s *State) reset() {
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
 	s.groups = map[placement.CPUGroup]*groupMembers{}
-	s.needs = map[placement.Which]need{}
+	s.needs, s.marks = map[placement.Which]need{}, map[placement.Mark]int{}
 	s.listed = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
 }

@@ -25,6 +25,7 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 			d.runPod(pod)
 		}
 	}
+	d.expectBalloons(ev.Containers)
 	all := &recovery{n: &d.n, facts: &d.facts}
 	all.accountSince()
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {

@@ -155,7 +155,7 @@ func (s *placer) memory() placement.Memory {
 
 // placementView returns the node as the policy sees it.
 func (n *view) placementView(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place}
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, InBalloon: occupants{n}.marked}
 }
 
 // subject returns the container that should own CPUs, as the policy sees it.
@@ -172,6 +172,7 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
+		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, PodBalloons: occupants{s.n}.ofPod(s.c),
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.IsSet() {

@@ -12,7 +12,8 @@ import (
 // readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present
 // ones.
 //
-// At a Synchronize these are containers whose record is lost, containers of an attachment whose
+// At a Synchronize these are containers whose record is lost, those of balloons that the
+// checkpoint lacks, containers of an attachment whose
 // records only the checkpoint has, and owners whose record may be older than a resize. If a
 // record is not trusted, or the runtime cannot describe a container, the CPUs of all containers
 // show who owned what. At a start it is a container that the runtime could not describe before,
@@ -23,7 +24,7 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 		return
 	}
 	if list {
-		f.Kernel, f.Grants = map[string]string{}, g.o.Checkpoint.Grants()
+		f.Kernel, f.Grants, f.Balloons = map[string]string{}, g.o.Checkpoint.Grants(), g.o.Checkpoint.Balloons()
 	}
 	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Undescribed != "" })
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
@@ -53,6 +54,8 @@ func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Contain
 	r, recorded := f.Records[c.ID]
 	switch {
 	case list:
+		// Its balloon may have other CPUs than when it was created.
+		runs = recorded && r.Balloon != "" && f.Balloons[r.Balloon] == ""
 		kernel = c.Undescribed == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
 	case !recorded || !r.Late:
 		kernel, runs = c.Undescribed == "" && g.wasUndescribed(c.ID), c.Undescribed != ""

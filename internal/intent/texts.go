@@ -73,6 +73,13 @@ func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 // other pods.
 func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
+// LabelOf returns a label of a pod, as it was at the pod's creation; ok is false if the pod has
+// none, or one that is too long.
+func LabelOf(pod *lifecycle.Pod, key string) (value string, ok bool) {
+	value, ok = pod.Labels[key]
+	return value, ok && len(value) <= lifecycle.MaxText
+}
+
 // forgesRecord returns the value of the record key on a pod, which only containers may have.
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]

@@ -20,6 +20,10 @@ type RecordFields struct {
 	RefusedCPUs int `json:"wanted,omitempty"`
 	// PoolNode is the id of the NUMA node of its pool.
 	PoolNode Opt[int] `json:"home,omitzero"`
+	// Balloon is the name of the balloon that it is in; "" for none. BalloonCPUs are the
+	// balloon's own CPUs at the time of the record, as a kernel list.
+	Balloon     string `json:"balloon,omitempty"`
+	BalloonCPUs string `json:"balloonCPUs,omitempty"`
 	// Mems are the memory nodes that it was created with, as a kernel list; "" if none were
 	// decided. They never change, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`

@@ -16,10 +16,24 @@ type Demand struct {
 	// Needs are the requests of each shared pool's containers, in milli-CPUs. Each pool with
 	// containers has an entry.
 	Needs map[Which]int64
+	// Members are the numbers of these containers. Held are the CPUs that each balloon had
+	// before. Only policies with balloons use them.
+	Members map[Which]int
+	Held    map[Which]topology.Set
+}
+
+// BalloonCPUs are the CPUs of a balloon.
+type BalloonCPUs struct {
+	// Own are those that no other balloon has.
+	Own topology.Set
+	// CPUs are those that its containers run on: also idle ones that it shares with other
+	// balloons, and perhaps only one thread of each core.
+	CPUs topology.Set
 }
 
 // Layout is the CPUs of the pools for one demand. The same demand always gives the same layout,
 // whatever came before. So a restart computes the same layout from the records of containers.
+// What balloons had before is a part of the demand.
 type Layout struct {
 	Pools  Pools
 	Demand Demand
@@ -29,6 +43,10 @@ type Layout struct {
 	// ReclaimedNear are CPUs on NUMA nodes without reclaimed CPUs, for reclaimed containers
 	// that are bound there. Shared pools have these CPUs, too.
 	ReclaimedNear topology.Set
+	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs of
+	// none of them that they may get.
+	Balloons map[Which]BalloonCPUs
+	Idle     topology.Set
 }
 
 // Lay makes the layout of the pools as configured.
@@ -39,9 +57,27 @@ func (p *Pools) Lay(d Demand) *Layout {
 // Sized reports whether the requests of containers affect the layout.
 func (l *Layout) Sized() bool { return l.Shared != nil }
 
+// Counts reports whether the layout depends on the requests of the containers of a pool.
+func (l *Layout) Counts(p Pool) bool {
+	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil
+}
+
+// Held returns the CPUs that each balloon has for itself; nil if the policy makes none.
+func (l *Layout) Held() map[Which]topology.Set {
+	if l.Balloons == nil {
+		return nil
+	}
+	held := make(map[Which]topology.Set, len(l.Balloons))
+	for w, b := range l.Balloons {
+		held[w] = b.Own
+	}
+	return held
+}
+
 // Matches reports whether this is the layout of some pools for a demand.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
-	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && maps.Equal(l.Demand.Needs, d.Needs)
+	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && maps.Equal(l.Demand.Needs, d.Needs) &&
+		maps.Equal(l.Demand.Members, d.Members)
 }
 
 // pool returns the CPUs of a group's pool. It has no owned CPUs, except those lent to the
@@ -50,6 +86,8 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
 		return l.Shared[s.Which]
+	case s.Pool == Balloon:
+		return l.balloon(s.Which)
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.Which.Name == ReservedPool:
@@ -58,6 +96,18 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 		return l.prefixed(s.Which.Name)
 	}
 	return l.Pools.base(s.Pool).Minus(l.Demand.Owned)
+}
+
+// balloon returns the CPUs of a balloon. One that could get none has those of no balloon, or
+// else the reserved ones.
+func (l *Layout) balloon(w Which) topology.Set {
+	cpus := l.Balloons[w].CPUs
+	for _, other := range []topology.Set{l.Idle, l.Pools.Reserved} {
+		if cpus.Empty() {
+			cpus = other
+		}
+	}
+	return cpus.Minus(l.Demand.Owned)
 }
 
 // prefixed returns the CPUs of all shared pools whose name has the prefix.

@@ -33,6 +33,16 @@ type View struct {
 	Free topology.Set
 	// PlacementOff: no container owns CPUs.
 	PlacementOff bool
+	// InBalloon counts the containers of a balloon that are of a namespace, or of a group of
+	// its type.
+	InBalloon func(Mark) int
+}
+
+// Mark identifies the containers of a balloon that are of one namespace, or of one group.
+type Mark struct {
+	Balloon   string
+	Namespace string // "" for a group
+	Group     string // "" for a namespace
 }
 
 // Subject is the container that a question is about, or a whole pod.
@@ -57,6 +67,12 @@ type Subject struct {
 	// its pod. Only are the nodes that may be chosen; empty for all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	Only                  []int
+	// Pod is its pod, and Name its name. Balloon is the balloon that it is in; "" for none.
+	// PodBalloons are those of the other live containers of its pod.
+	Pod         *lifecycle.Pod
+	Name        string
+	Balloon     string
+	PodBalloons []string
 }
 
 // Payment says what pays for CPUs that a policy chooses.
@@ -128,6 +144,8 @@ type Assignment struct {
 	CPUs     topology.Set
 	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
+	// Marks are what its balloon's type distinguishes containers by.
+	Marks []Mark
 	// From is the key, and Why the clause that explains it.
 	From, Why string
 	Problems  []lifecycle.Problem

@@ -12,18 +12,20 @@ import (
 type Pool int
 
 // The pools. Containers that ask for nothing are in Unclassified: all CPUs without an owner.
-// Own is not a pool: the container owns its CPUs.
+// Own is not a pool: the container owns its CPUs. A Balloon is a set of CPUs that only its
+// containers use.
 const (
 	Unclassified Pool = iota
 	Shared
 	Reclaimed
 	System
 	Own
+	Balloon
 )
 
 // String returns the pool's name.
 func (p Pool) String() string {
-	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive"}[p]
+	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon"}[p]
 }
 
 // Pools are the CPUs of each pool while no CPU has an owner.

@@ -41,6 +41,8 @@ type file[R, P any] struct {
 	// Grants are the CPUs by UID of the pod that owns them, also while the pod has no
 	// container, between two attempts.
 	Grants map[string]string `json:"grants"`
+	// Balloons are the CPUs of each balloon, by name.
+	Balloons map[string]string `json:"balloons,omitempty"`
 	// Pods are hook servers' answers for pods, by sandbox id.
 	Pods map[string]P `json:"pods,omitempty"`
 }
@@ -83,7 +85,7 @@ func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, er
 	if f.Version != 1 {
 		return held, nil, fmt.Errorf("read checkpoint: version %d is unknown", f.Version)
 	}
-	held.Grants = f.Grants
+	held.Grants, held.Balloons = f.Grants, f.Balloons
 	return held, append(readEach(held.Containers, f.Containers), readEach(held.Pods, f.Pods)...), nil
 }
 
@@ -189,6 +191,23 @@ func (cp *Checkpoint) SetGrants(now map[string]string) {
 		cp.held.Grants = now
 		cp.mark()
 	}
+}
+
+// SetBalloons stores the CPUs of balloons, if they changed.
+func (cp *Checkpoint) SetBalloons(now map[string]string) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if !maps.Equal(now, cp.held.Balloons) {
+		cp.held.Balloons = now
+		cp.mark()
+	}
+}
+
+// Balloons are the CPUs of each balloon, by name.
+func (cp *Checkpoint) Balloons() map[string]string {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.held.Balloons
 }
 
 // Grants are the CPUs by the UID of the pod that owns them.

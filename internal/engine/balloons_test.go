@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// treePicker is how the agent chooses the CPUs of balloons.
+type treePicker struct{ tree *choose.Tree }
+
+func (p treePicker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
+	w := choose.Want{N: min(n, from.Len()), From: from, UsedWith: with, PreferEmptiest: prefers.Emptiest}
+	if prefers.SpreadCores {
+		w.Cores = choose.SpreadThreads
+	}
+	got, err := p.tree.Choose(w)
+	if err != nil {
+		return topology.Set{}
+	}
+	return got.CPUs
+}
+
+func balloonTypes() []balloons.TypeOptions {
+	return []balloons.TypeOptions{
+		{Name: "fixed", Namespaces: []string{"fixed"}, MinCPUs: 2, MaxCPUs: 2, PreferNewBalloons: true, AllocatorPriority: "high"},
+		{Name: "grows", Namespaces: []string{"grows"}, MaxCPUs: 5, MinBalloons: 1, AllocatorPriority: "normal"},
+		{Name: "spreads", Namespaces: []string{"spreads"}, MaxCPUs: 3, MaxBalloons: 3, PreferSpreadingPods: true, AllocatorPriority: "high"},
+		{Name: "apart", Namespaces: []string{"apart-*"}, PreferPerNamespaceBalloon: true, AllocatorPriority: "low"},
+		{Name: "grouped", Namespaces: []string{"grouped"}, GroupBy: "${pod/labels/app}", MaxCPUs: 4, AllocatorPriority: "none"},
+	}
+}
+
+func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topology.Machine, Policy) {
+	t.Helper()
+	m, err := describe.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policy(m)
+	p.Pools.Reserved = topology.SetOf(0)
+	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
+	o.ReservedPoolNamespaces = []string{"kube-system"}
+	p.Placement = balloons.New(m, treePicker{choose.NewTree(m)}, o)
+	return m, p
+}
+
+// balloonPod is a pod with one container.
+func balloonPod(n int, namespace, app string, milli int64) (*lifecycle.Pod, *lifecycle.Container) {
+	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.MilliShares(milli))}}
+	pod := &lifecycle.Pod{
+		ID: fmt.Sprintf("s%03d", n), UID: fmt.Sprintf("u%03d", n), Namespace: namespace, Name: fmt.Sprintf("p%d", n),
+		CgroupParent: fmt.Sprintf("/kubepods/burstable/pod%d", n), Labels: map[string]string{"app": app}, Resources: &r,
+	}
+	return pod, &lifecycle.Container{ID: fmt.Sprintf("c%03d", n), PodID: pod.ID, Name: "main", CreatedAt: int64(n), State: lifecycle.StateRunning, Resources: r}
+}
+
+// checkBalloons checks what holds after every event.
+func checkBalloons(t *rapid.T, s *State) {
+	t.Helper()
+	var taken topology.Set
+	for _, name := range slices.Sorted(maps.Keys(s.Balloons())) {
+		cpus := s.Balloons()[name]
+		if both := taken.And(cpus); !both.Empty() {
+			t.Fatalf("%s has CPUs %s of another balloon", name, s.Machine.Format(both))
+		}
+		taken = taken.Union(cpus)
+		if kind := name[:len(name)-3]; kind != "reserved" && cpus.Has(0) {
+			t.Fatalf("%s has the reserved CPU", name)
+		}
+		for _, o := range balloonTypes() {
+			if name[:len(name)-3] == o.Name && o.MaxCPUs > 0 && cpus.Len() > o.MaxCPUs {
+				t.Fatalf("%s has %d CPUs", name, cpus.Len())
+			}
+		}
+		members, milli := 0, int64(0)
+		for _, id := range s.Containers() {
+			if c := s.Container(id); c.Alive() && c.Balloon == name {
+				members, milli = members+1, milli+sharesMilli(&c.Pristine)
+			}
+		}
+		if free := s.Machine.Online().Minus(taken); members > 0 && int64(cpus.Len())*1000 < milli && free.Len() > 1 && cpus.Len() > 1 && name[:5] == "apart" {
+			t.Fatalf("%s has %d CPUs for %d milli-CPUs", name, cpus.Len(), milli)
+		}
+	}
+}
+
+// TestBalloons: no CPU is in two balloons, types keep their limits, an event changes only the balloon of its container,
+// the same event decides the same, and records give the same state as the events.
+func TestBalloons(t *testing.T) {
+	t.Parallel()
+	m, p := balloonsPolicy(t, "2s x 2n x 4c x 2t", balloons.PolicyOptions{BalloonTypes: balloonTypes()})
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewState(m, p)
+		live := map[int]*lifecycle.Container{}
+		pods := map[int]*lifecycle.Pod{}
+		for n := range rapid.IntRange(1, 40).Draw(t, "events") {
+			ev := &lifecycle.Event{}
+			was := ""
+			if ids := slices.Sorted(maps.Keys(live)); len(ids) > 0 && rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
+				i := rapid.SampledFrom(ids).Draw(t, "which")
+				ev = &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pods[i]}
+				was = s.Container(live[i].ID).Balloon
+				delete(live, i)
+				delete(pods, i)
+			} else {
+				space := rapid.SampledFrom([]string{"fixed", "grows", "spreads", "apart-1", "apart-2", "grouped", "other", "kube-system"}).Draw(t, "namespace")
+				pods[n], live[n] = balloonPod(n, space, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app"), rapid.SampledFrom([]int64{0, 100, 500, 1000, 1500, 2500}).Draw(t, "milli"))
+				ev = &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pods[n], Container: live[n]}
+			}
+			again := Decide(s.Copy(), ev, Facts{})
+			plan := Decide(s, ev, Facts{})
+			if a, b := fmt.Sprint(again.GroupChanges), fmt.Sprint(plan.GroupChanges); a != b {
+				t.Fatalf("decided %s, and %s", a, b)
+			}
+			if plan.Container != nil {
+				was = plan.Container.Balloon
+			}
+			for _, g := range plan.GroupChanges {
+				if g.Group.Which.Name != was {
+					t.Fatalf("an event of %s changes %s", was, g.Group.Which.Name)
+				}
+			}
+			s.Commit(plan)
+			checkBalloons(t, s)
+		}
+		checkRecovered(t, s, pods, live)
+	})
+}
+
+// checkRecovered compares a state with the one that a new agent makes of records and checkpoint.
+func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[int]*lifecycle.Container) {
+	t.Helper()
+	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
+	f := Facts{Records: map[string]Record{}, Balloons: map[string]string{}}
+	for _, i := range slices.Sorted(maps.Keys(live)) {
+		c := s.Container(live[i].ID)
+		ev.Pods, ev.Containers = append(ev.Pods, pods[i]), append(ev.Containers, live[i])
+		f.Records[c.ID] = Record{Version: lifecycle.RecordVersion, RecordFields: c.RecordFields}
+	}
+	for name, cpus := range s.Balloons() {
+		f.Balloons[name] = s.Machine.Format(cpus)
+	}
+	now := NewState(s.Machine, s.Policy)
+	now.Commit(Decide(now, ev, f))
+	if !maps.Equal(now.Balloons(), s.Balloons()) {
+		t.Fatalf("recovered %v, want %v", now.Balloons(), s.Balloons())
+	}
+	for id := range f.Records {
+		if got, want := now.Container(id).Assignment.CPUGroup, s.Container(id).Assignment.CPUGroup; got != want {
+			t.Fatalf("%s recovered in %v, was in %v", id, got.Which, want.Which)
+		}
+	}
+	back := Restore(s.Machine, s.Policy, s.Save())
+	if !maps.Equal(back.Balloons(), s.Balloons()) {
+		t.Fatalf("restored %v, want %v", back.Balloons(), s.Balloons())
+	}
+}
+
+// BenchmarkBalloons decides a creation, with 256 CPUs.
+func BenchmarkBalloons(b *testing.B) {
+	for _, n := range []int{0, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			types := balloonTypes()
+			types = append(types, balloons.TypeOptions{Name: "many", Namespaces: []string{"many"}, MaxCPUs: 8, MinBalloons: 20})
+			m, p := balloonsPolicy(b, "2s x 4n x 16c x 2t", balloons.PolicyOptions{BalloonTypes: types})
+			s := NewState(m, p)
+			for i := range n {
+				pod, c := balloonPod(i, "many", "a", 100)
+				s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
+			}
+			pod, c := balloonPod(5000, "fixed", "a", 1500)
+			ev := &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}
+			b.ResetTimer()
+			for b.Loop() {
+				if got := Decide(s, ev, Facts{}); got.Container.Assignment.Pool != placement.Balloon {
+					b.Fatal(got.Container.Assignment)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package balloons
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Layout gives each balloon as many CPUs as its containers request, within the bounds of its
+// type. Balloons keep the CPUs that they had. A balloon without containers ends, unless its
+// type has too few others.
+func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
+	l := pools.Lay(d)
+	l.Balloons = map[placement.Which]placement.BalloonCPUs{}
+	all := p.sizes(l)
+	l.Idle = p.all(l)
+	for i := range all {
+		all[i].cpus = p.kept(l, &all[i])
+		l.Idle = l.Idle.Minus(all[i].cpus)
+	}
+	for i := range all {
+		b := &all[i]
+		if more := b.size - b.cpus.Len(); more > 0 {
+			b.cpus = b.cpus.Union(p.grow(l, b, more))
+			l.Idle = l.Idle.Minus(b.cpus)
+		}
+	}
+	for i := range all {
+		b := &all[i]
+		l.Balloons[b.which] = placement.BalloonCPUs{Own: b.cpus, CPUs: p.runs(l, b)}
+	}
+	return l
+}
+
+// sized is a balloon and the number of CPUs that it should have.
+type sized struct {
+	which placement.Which
+	t     *TypeOptions
+	index int
+	size  int
+	cpus  topology.Set
+}
+
+// sizes lists the balloons that exist, in the order in which they get CPUs: by the priority of
+// their types, by type, and by index.
+func (p *Policy) sizes(l *placement.Layout) (all []sized) {
+	used, held := indexes(l.Demand.Needs), indexes(l.Demand.Held)
+	for ti := range p.types {
+		t := &p.types[ti]
+		exist := used[t.Name]
+		for _, more := range [][]int{held[t.Name], upTo(t.MinBalloons)} {
+			for _, i := range more {
+				if len(exist) < t.MinBalloons && !slices.Contains(exist, i) {
+					exist = append(exist, i)
+				}
+			}
+		}
+		slices.Sort(exist)
+		for _, i := range exist {
+			w := placement.Which{Name: t.balloon(i)}
+			_, used := l.Demand.Needs[w]
+			all = append(all, sized{which: w, t: t, index: i, size: t.size(l.Demand.Needs[w], used)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(rank(a.t), rank(b.t)) })
+	return all
+}
+
+// indexes lists the indexes of balloons by type, the lowest first.
+func indexes[V any](of map[placement.Which]V) map[string][]int {
+	all := map[string][]int{}
+	for w := range of {
+		if name, i, ok := split(w.Name); ok {
+			all[name] = append(all[name], i)
+		}
+	}
+	for _, list := range all {
+		slices.Sort(list)
+	}
+	return all
+}
+
+// upTo lists the numbers from 0 that n balloons need.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+// rank orders types by priority.
+func rank(t *TypeOptions) int {
+	return slices.Index([]string{"high", "normal", "low", "none"}, t.AllocatorPriority)
+}
+
+// all returns the CPUs that balloons may have. Isolated ones are none of them.
+func (p *Policy) all(l *placement.Layout) topology.Set {
+	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.Owned)
+	if left := cpus.Minus(p.Machine.Isolated()); !left.Empty() {
+		return left
+	}
+	return cpus
+}
+
+// from returns the idle CPUs that a type may get: reserved ones only for the type reserved.
+func (p *Policy) from(l *placement.Layout, t *TypeOptions) topology.Set {
+	if t.Name == reservedType {
+		return l.Idle
+	}
+	return l.Idle.Minus(l.Pools.Reserved)
+}
+
+// kept returns the CPUs that a balloon keeps of those that it had and nobody else has.
+func (p *Policy) kept(l *placement.Layout, b *sized) topology.Set {
+	had := l.Demand.Held[b.which].And(l.Idle)
+	if b.t.Name != reservedType {
+		had = had.Minus(l.Pools.Reserved)
+	}
+	if had.Len() <= b.size {
+		return had
+	}
+	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= b.size {
+		return best.Union(p.Pick.Pick(b.size-best.Len(), had.Minus(best), best, p.preference(b.t)))
+	}
+	return p.Pick.Pick(b.size, had, topology.Set{}, Preference{})
+}
+
+// grow returns n more CPUs for a balloon, or as many as there are.
+func (p *Policy) grow(l *placement.Layout, b *sized, n int) topology.Set {
+	from := p.from(l, b.t)
+	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved has some
+		got := p.Pick.Pick(n, first, b.cpus, p.preference(b.t))
+		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), b.cpus.Union(got), p.preference(b.t)))
+	}
+	return p.Pick.Pick(n, from, b.cpus, p.preference(b.t))
+}
+
+func (p *Policy) preference(t *TypeOptions) Preference {
+	return Preference{
+		SpreadCores: t.PreferSpreadOnPhysicalCores || p.Options.PreferSpreadOnPhysicalCores,
+		Emptiest:    t.AllocatorTopologyBalancing || p.Options.AllocatorTopologyBalancing,
+	}
+}
+
+// runs returns the CPUs that a balloon's containers run on.
+func (p *Policy) runs(l *placement.Layout, b *sized) topology.Set {
+	cpus := b.cpus
+	if idle := l.Idle.Minus(l.Pools.Reserved); !cpus.Empty() {
+		cpus = cpus.Union(p.near(b.t.ShareIdleCPUsInSame, b.cpus).And(idle))
+	}
+	if b.t.HideHyperthreads {
+		return p.oneThread(cpus)
+	}
+	return cpus
+}
+
+// near returns the CPUs in the same part of the node as some of a balloon's.
+func (p *Policy) near(level string, cpus topology.Set) topology.Set {
+	switch level {
+	case "system":
+		return p.Machine.Online()
+	case "package":
+		return p.Machine.Spread(topology.PackageLevel, cpus)
+	case "die":
+		return p.Machine.Spread(topology.DieLevel, cpus)
+	case "numa":
+		return p.Machine.Spread(topology.NodeLevel, cpus)
+	case "l2cache":
+		return p.Machine.Spread(topology.L2Level, cpus)
+	case "core":
+		return p.Machine.Spread(topology.CoreLevel, cpus)
+	}
+	return topology.Set{}
+}
+
+// oneThread returns the first thread of each core.
+func (p *Policy) oneThread(cpus topology.Set) (out topology.Set) {
+	for _, core := range p.Machine.Groups(topology.CoreLevel) {
+		if at := core.And(cpus); !at.Empty() {
+			out.Add(at.First())
+		}
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package balloons
+
+// PolicyOptions configure the policy.
+type PolicyOptions struct {
+	// ReservedPoolNamespaces are names or patterns of namespaces whose containers get the
+	// balloon of type reserved. Its first CPUs are those of pools.reserved.
+	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
+	// AllocatorTopologyBalancing puts new balloons into the emptiest part of the node. Off,
+	// they are put together, so that large parts stay free.
+	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
+	// PreferSpreadOnPhysicalCores takes one thread of as many cores as possible before a
+	// second one of any.
+	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
+	// PinMemory binds containers to the memory nodes of their balloon's CPUs when they are
+	// created.
+	PinMemory bool `json:"pinMemory" default:"true"`
+	// Preserve says which containers no balloon takes.
+	Preserve PreserveOptions `json:"preserve"`
+	// BalloonTypes are the types, in the order in which containers are matched. The types
+	// reserved (first) and default (last) exist in any case.
+	BalloonTypes []TypeOptions `json:"balloonTypes"`
+}
+
+// PreserveOptions select containers that no balloon takes.
+type PreserveOptions struct {
+	// MatchExpressions select them: one that matches is enough.
+	MatchExpressions []ExpressionOptions `json:"matchExpressions"`
+}
+
+// TypeOptions are one type of balloons.
+type TypeOptions struct {
+	// Name is the name of the type.
+	Name string `json:"name" check:"balloon type"`
+	// Namespaces are names or patterns of namespaces whose containers it takes.
+	Namespaces []string `json:"namespaces" check:"balloon namespaces"`
+	// MatchExpressions select the containers that it takes: one that matches is enough.
+	MatchExpressions []ExpressionOptions `json:"matchExpressions"`
+	// GroupBy is a text with keys of expressions, such as "${pod/labels/app}". Containers for
+	// which it gives the same text are put together if they fit.
+	GroupBy string `json:"groupBy" check:"text"`
+	// MinCPUs is how many CPUs a balloon has at least.
+	MinCPUs int `json:"minCPUs" check:"CPUs or 0"`
+	// MaxCPUs is how many it has at most; 0 for no limit.
+	MaxCPUs int `json:"maxCPUs" check:"CPUs or 0"`
+	// MinBalloons is how many balloons exist also without containers.
+	MinBalloons int `json:"minBalloons" check:"CPUs or 0"`
+	// MaxBalloons is how many exist at most; 0 for no limit.
+	MaxBalloons int `json:"maxBalloons" check:"CPUs or 0"`
+	// AllocatorPriority orders types that get CPUs at the same moment.
+	AllocatorPriority string `json:"allocatorPriority" default:"high" check:"high|normal|low|none"`
+	// PreferNewBalloons makes a new balloon before containers share one.
+	PreferNewBalloons bool `json:"preferNewBalloons"`
+	// PreferPerNamespaceBalloon puts containers of one namespace together, and makes a new
+	// balloon for another namespace.
+	PreferPerNamespaceBalloon bool `json:"preferPerNamespaceBalloon"`
+	// PreferSpreadingPods does not put containers of one pod together.
+	PreferSpreadingPods bool `json:"preferSpreadingPods"`
+	// PreferSpreadOnPhysicalCores is the policy's key of this name, for this type.
+	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
+	// AllocatorTopologyBalancing is the policy's key of this name, for this type.
+	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
+	// HideHyperthreads lets containers run on one thread of each core. The balloon has the
+	// others, too.
+	HideHyperthreads bool `json:"hideHyperthreads"`
+	// ShareIdleCPUsInSame lets containers use CPUs of no balloon that are in the same part of
+	// the node as the balloon's; empty for none.
+	ShareIdleCPUsInSame string `json:"shareIdleCPUsInSame" check:"|system|package|die|numa|l2cache|core|thread"`
+}
+
+// ExpressionOptions are a condition over a container.
+type ExpressionOptions struct {
+	// Key is name, namespace, qosclass, or with pod/ in front: name, namespace, qosclass, uid,
+	// id, labels/KEY. A colon in front joins several: ":pod/namespace:name", joined by colons.
+	Key string `json:"key" check:"text"`
+	// Operator compares the key with the values.
+	Operator string `json:"operator" check:"Equals|NotEqual|In|NotIn|Exists|NotExists|AlwaysTrue|Matches|MatchesNot|MatchesAny|MatchesNone"`
+	// Values are what it is compared with; patterns for Matches and the like.
+	Values []string `json:"values" check:"texts"`
+}
