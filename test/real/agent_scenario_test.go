@@ -2,6 +2,7 @@ package real_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -318,7 +319,7 @@ func (p *player) check(ref scenario.Ref, want scenario.Want) error {
 	if err != nil {
 		return err
 	}
-	if err := compare(want, got); err != nil || !want.Exclusive {
+	if err := errors.Join(compare(want, got), p.checkFiles(id, want)); err != nil || !want.Exclusive {
 		return err
 	}
 	for other, oid := range p.ctrs {
@@ -331,6 +332,33 @@ func (p *player) check(ref scenario.Ref, want scenario.Want) error {
 		}
 		if overlap(got.CPUs, theirs.CPUs) {
 			return fmt.Errorf("its CPUs %s are not its own: %s has %s", got.CPUs, other, theirs.CPUs)
+		}
+	}
+	return nil
+}
+
+// checkFiles compares the wanted mounts and device nodes with what the container's process sees.
+func (p *player) checkFiles(id real.ContainerID, want scenario.Want) error {
+	root := fmt.Sprintf("/proc/%d/root", p.c.ContainerPID(id))
+	for at, source := range want.Mounts {
+		inside, err := os.Stat(root + at)
+		if source == "" {
+			if err == nil {
+				return fmt.Errorf("%s exists, want none", at)
+			}
+			continue
+		}
+		outside, errHost := os.Stat(source)
+		if err := errors.Join(err, errHost); err != nil {
+			return err
+		}
+		if !os.SameFile(inside, outside) {
+			return fmt.Errorf("%s is not the host's %s", at, source)
+		}
+	}
+	for _, at := range want.Devices {
+		if info, err := os.Lstat(root + at); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+			return fmt.Errorf("%s is no device node: %w", at, err)
 		}
 	}
 	return nil
