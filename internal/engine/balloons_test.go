@@ -106,7 +106,7 @@ func TestBalloons(t *testing.T) {
 		live := map[int]*lifecycle.Container{}
 		pods := map[int]*lifecycle.Pod{}
 		for n := range rapid.IntRange(1, 40).Draw(t, "events") {
-			ev := &lifecycle.Event{}
+			var ev *lifecycle.Event
 			was := ""
 			if ids := slices.Sorted(maps.Keys(live)); len(ids) > 0 && rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
 				i := rapid.SampledFrom(ids).Draw(t, "which")

@@ -34,51 +34,41 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 	if !laid.Sized() && laid.Balloons == nil {
 		return nil
 	}
-	needs := map[placement.Which]need{}
-	if !n.fresh {
-		maps.Copy(needs, n.base.needs)
+	sums := poolNeeds{}
+	base := n.base.needs != nil && !n.fresh
+	if base {
+		maps.Copy(sums, n.base.needs)
 	}
-	count := func(c *Container, sign int) {
-		under := laid
-		if sign < 0 { // it counts in the state's needs, so it is counted as there
-			under = n.base.layout
-		}
-		if c == nil || !c.Alive() || !under.Counts(c.Assignment.Pool) {
-			return
-		}
-		sum := needs[c.Assignment.Which]
-		sum.members += sign
-		sum.milli += int64(sign) * sharesMilli(&c.Pristine)
-		if needs[c.Assignment.Which] = sum; sum.members == 0 {
-			delete(needs, c.Assignment.Which)
-		}
+	now := maps.Clone(n.expected)
+	if now == nil {
+		now = make(map[string]*Container, len(n.containers)+1)
 	}
-	for id, c := range n.containers {
-		if !n.fresh && n.base.needs != nil {
-			count(n.base.containers[id], -1)
-		}
-		if more == nil || id != more.ID {
-			count(c, 1)
-		}
+	if maps.Copy(now, n.containers); more != nil {
+		now[more.ID] = more
 	}
-	count(more, 1)
-	if _, changed := n.containers[idOf(more)]; more != nil && !changed && !n.fresh && n.base.needs != nil {
-		count(n.base.containers[more.ID], -1)
-	}
-	for id, c := range n.expected {
-		if _, decided := n.containers[id]; !decided && (more == nil || id != more.ID) {
-			count(c, 1)
+	for id, c := range now {
+		if base { // it counts in the state's needs under the layout of the state
+			sums.add(n.base.layout, n.base.containers[id], -1)
 		}
+		sums.add(laid, c, 1)
 	}
-	return needs
+	return sums
 }
 
-// idOf returns the id of a container; "" if there is none.
-func idOf(c *Container) string {
-	if c == nil {
-		return ""
+// poolNeeds are the needs of pools.
+type poolNeeds map[placement.Which]need
+
+// add counts a container in its pool, or takes it out, if the layout depends on its request.
+func (s poolNeeds) add(l *placement.Layout, c *Container, sign int) {
+	if c == nil || !c.Alive() || !l.Counts(c.Assignment.Pool) {
+		return
 	}
-	return c.ID
+	sum := s[c.Assignment.Which]
+	sum.members += sign
+	sum.milli += int64(sign) * sharesMilli(&c.Pristine)
+	if s[c.Assignment.Which] = sum; sum.members == 0 {
+		delete(s, c.Assignment.Which)
+	}
 }
 
 // layout returns the CPUs of the pools. It returns the state's own layout if its inputs have

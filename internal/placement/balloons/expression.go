@@ -64,8 +64,10 @@ func joint(key string) (parts []string, by string) {
 	return strings.Split(rest, between), by
 }
 
-func isSeparator(r rune) bool {
-	return r > ' ' && r < 0x7f && !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9')
+func isSeparator(r rune) bool { return r > ' ' && r < 0x7f && !isAlphanumeric(r) }
+
+func isAlphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
 // value returns the value of a key, which may be joint. A joint key has a value if one of its
@@ -170,7 +172,7 @@ func cutKey(rest string) (key, after string) {
 		return key, after
 	}
 	end := strings.IndexFunc(rest, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/_-.", r))
+		return !isAlphanumeric(r) && !strings.ContainsRune("/_-.", r)
 	})
 	if end < 0 {
 		end = len(rest)
