@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -77,14 +78,7 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 		if !f.IsExported() || f.Anonymous && !has || tag == "-" || len(f.Index) > 1 && shadowed(t, f) {
 			continue
 		}
-		name, options, _ := strings.Cut(tag, ",")
-		if name == "" {
-			name = f.Name
-		}
-		optional := ""
-		if strings.Contains(options, "omit") {
-			optional = "?"
-		}
+		name, optional := nameIn(tag, f.Name)
 		what, deeper := jsonType(f.Type)
 		all = append(all, fmt.Sprintf("%s%s%s  %s", path, name, optional, what))
 		if deeper != nil {
@@ -96,6 +90,15 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 		}
 	}
 	return all
+}
+
+// nameIn is a field's name by its tag, and ? if it may be left out.
+func nameIn(tag, field string) (name, optional string) {
+	name, options, _ := strings.Cut(tag, ",")
+	if strings.Contains(options, "omit") {
+		optional = "?"
+	}
+	return cmp.Or(name, field), optional
 }
 
 // shadowed reports whether an outer field has the name of an embedded one.
