@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -142,19 +144,27 @@ var badInputs = []struct {
 var goWords = regexp.MustCompile(`unmarshal|Go (value|struct)|strconv|%!|<nil>|&\{|map\[|0x[0-9a-f]{6}|\*?\b(config|scenario|api|lifecycle|status)\.[A-Z]\w+|arg\(s\)|goroutine`)
 
 func TestBadInput(t *testing.T) {
-	t.Chdir(t.TempDir())
+	t.Parallel()
+	dir := t.TempDir()
 	for name, text := range badFiles {
-		if err := os.WriteFile(filepath.Join(".", name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, b := range badInputs {
 		t.Run(b.line, func(t *testing.T) {
+			t.Parallel()
 			var out, said bytes.Buffer
-			code := run(t.Context(), invocation{name: "trimtab", args: strings.Fields(b.line), in: strings.NewReader(""), out: &out, err: &said})
+			cmd := exec.CommandContext(t.Context(), "trimtab", strings.Fields(b.line)...) // TestMain puts it on PATH
+			cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
+			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+			err := cmd.Run()
+			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
 			text := said.String()
 			first, _, _ := strings.Cut(text, "\n")
-			if code != b.code {
+			if code := cmd.ProcessState.ExitCode(); code != b.code {
 				t.Errorf("exit code %d, want %d", code, b.code)
 			}
 			if !strings.HasPrefix(first, "trimtab: ") || !strings.Contains(text, b.says) || !strings.Contains(text, b.how) {
@@ -167,7 +177,8 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%q in %q is a word of Go", at, text)
 			}
 			for line := range strings.Lines(text) {
-				if i := strings.IndexFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
+				line = strings.TrimSuffix(line, "\n")
+				if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 					t.Errorf("%q has a control character", line)
 				}
 				if len(line) > 200 {
