@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	tty "golang.org/x/term"
@@ -26,7 +25,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 		Example: "  kubectl trimtab top worker-1\n  kubectl trimtab top worker-1 --once",
 		Args:    cli.Arguments(1, "NODE"),
 	}
-	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")
+	every := cli.Interval(cmd, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask := []string{"top", "--every", every.String()}

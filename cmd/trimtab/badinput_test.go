@@ -68,7 +68,7 @@ var badInputs = []struct {
 	{"explain a/b/c/d", exitUsage, `"a/b/c/d" is not`, "NAMESPACE/POD or NAMESPACE/POD/CONTAINER"},
 	{"explain /b", exitUsage, `"/b" is not`, "NAMESPACE/POD or NAMESPACE/POD/CONTAINER"},
 	{"events --since x", exitUsage, `--since "x"`, "want "},
-	{"top --every x", exitUsage, `--every "x"`, "want a duration such as"},
+	{"top --interval x", exitUsage, `--interval "x"`, "want a duration such as"},
 	{"top x", exitUsage, `"x" does not belong`, "trimtab top --help"},
 	{"hooks nonsense", exitUsage, `no hook "nonsense"`, "'trimtab hooks' lists all"},
 	{"hooks bacht", exitUsage, `no hook "bacht"`, `did you mean "batch"?`},

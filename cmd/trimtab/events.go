@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -27,13 +28,14 @@ file, a JSON document a line, which begins with the node, its configuration and 
 state; 'trimtab replay' reads it. It has what containers were given: environment,
 arguments, annotations. --without-env leaves out the values of environment variables.
 A reader that is too slow misses events, which are counted; no pod waits for it.`,
-		Example: "  trimtab events\n  trimtab events --follow=false -o json\n  trimtab events --full\n  trimtab events --record node.jsonl --without-env",
+		Example: "  trimtab events\n  trimtab events --follow=false -o json\n  trimtab events --since 5m\n  trimtab events --full\n  trimtab events --record node.jsonl --without-env",
 		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
-	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
+	var from since
+	cmd.Flags().Var(&from, "since", "begin after the event with this number, or with events this long ago, as 5m")
 	whole := addFullEvents(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
@@ -59,7 +61,7 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 			}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
-			return c.Events(cmd.Context(), *since, *follow, show)
+			return c.Events(cmd.Context(), from.seq, *follow, from.after(time.Now(), show))
 		})
 	}
 	return cmd

@@ -27,15 +27,15 @@ kernel's pressure figures. Marks are those of 'trimtab status'. Keys: q ends, sp
 pauses, s sorts by name or by use.
 
 Without a terminal, or with --once, it reads twice and prints one picture.`,
-		Example: "  trimtab top\n  trimtab top --every 5s\n  trimtab top --once",
+		Example: "  trimtab top\n  trimtab top --interval 5s\n  trimtab top --once",
 		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
-	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")
+	every := cli.Interval(cmd, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *every < 100*time.Millisecond {
-			return &misuse{fmt.Errorf("--every %v: want 100ms or more", *every)}
+			return &misuse{fmt.Errorf("--interval %v: want 100ms or more", *every)}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,6 +30,17 @@ func Arguments(least int, names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// Interval gives a command a flag --interval. --every, its name in earlier versions, is accepted, too.
+func Interval(cmd *cobra.Command, usage string) *time.Duration {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "every" {
+			name = "interval"
+		}
+		return pflag.NormalizedName(name)
+	})
+	return cmd.Flags().Duration("interval", time.Second, usage)
 }
 
 // FlagError says what is wrong with a flag in the words of a user. It belongs in SetFlagErrorFunc of the root.
