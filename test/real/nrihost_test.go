@@ -261,7 +261,9 @@ func TestHostedLifecycle(t *testing.T) {
 			// One that ends by itself.
 			pod = c.RunPod(plain("short", ""))
 			c.RunContainer(pod, real.ContainerSpec{Name: "ends", Args: []string{"exit", "3"}})
-			p.becomes(t, []string{"CreateContainer ends", "PostCreateContainer ends", "StartContainer ends", "PostStartContainer ends", "StopContainer ends"}, "ends")
+			// containerd tells the end of a container from another goroutine than its start, on a loaded machine before it.
+			begins := []string{"CreateContainer ends", "PostCreateContainer ends", "StartContainer ends"}
+			p.becomesEither(t, append(begins[:3:3], "PostStartContainer ends", "StopContainer ends"), append(begins[:3:3], "StopContainer ends", "PostStartContainer ends"), "ends")
 		})
 	}
 }

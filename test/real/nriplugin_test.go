@@ -130,6 +130,17 @@ func (p *plugin) becomes(t testing.TB, want []string, names ...string) {
 	})
 }
 
+// becomesEither is becomes where two orders are right.
+func (p *plugin) becomesEither(t testing.TB, one, other []string, names ...string) {
+	t.Helper()
+	real.Eventually(t, patiently, func() error {
+		if got := p.of(names...); !slices.Equal(got, one) && !slices.Equal(got, other) {
+			return fmt.Errorf("events are\n%s\nwant\n%s\nor the last two in the other order", strings.Join(got, "\n"), strings.Join(one, "\n"))
+		}
+		return nil
+	})
+}
+
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	for _, pod := range pods {
