@@ -306,7 +306,7 @@ func TestInvalidValues(t *testing.T) {
 		"attach=cri":                           "install the Debian package",
 		"config.pools.reservd=0":               "reservd",
 		"config.attach=nri":                    "attach",
-		"config.placement.policy=tetris":     "policy",
+		"config.placement.policy=tetris":       "policy",
 		"imagee.tag=x":                         "imagee",
 		"maxUnavailable=0":                     "maxUnavailable",
 		"monitoring.podMonitor.enabled=true":   "Prometheus cannot reach",
