@@ -168,6 +168,18 @@ func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
 // report adds a problem.
 func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
 
+// decline reports a part of a request that is not served.
+func (o *Output) decline(key, value, reason string) {
+	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
+}
+
+// scoped returns what annotations with scopes ask for a container, and the reason for the values
+// that a hook makes of it. ok is false if they ask for nothing, and for a pod as a whole.
+func scoped[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
+	asked = from.V.Of(in.Container)
+	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "its own"}, in.Container != "" && asked.IsSet()
+}
+
 // device adds a device node of the host once, or reports that it does not exist.
 func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
 	d, has := nodes[path]

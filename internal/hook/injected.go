@@ -57,18 +57,14 @@ func (DeviceNodes) Info() Info {
 
 // Propose adds the device nodes.
 func (h DeviceNodes) Propose(in *Input, out *Output) {
-	asked := in.Intent.DeviceNodes.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.DeviceNodes, "deviceNodes")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "deviceNodes", Source: asked.Key, Text: "its own"}
 	for _, d := range asked.V {
 		i := slices.IndexFunc(h.Allowed, func(o lifecycle.Device) bool { return o.Type == d.Type && o.Major == d.Major && o.Minor == d.Minor })
 		if i < 0 {
-			out.report(lifecycle.Problem{
-				Key: asked.Key, Value: d.String(), Refused: true,
-				Reason: "device-nodes: hooks.deviceNodes.allowed names no device of the node with these numbers",
-			})
+			out.decline(asked.Key, d.String(), "device-nodes: hooks.deviceNodes.allowed names no device of the node with these numbers")
 			continue
 		}
 		d.Host = h.Allowed[i].Host
@@ -119,14 +115,13 @@ func (CDIDevices) Info() Info {
 
 // Propose adds the devices.
 func (h CDIDevices) Propose(in *Input, out *Output) {
-	asked := in.Intent.CDIDevices.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.CDIDevices, "cdiDevices")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "cdiDevices", Source: asked.Key, Text: "its own"}
 	for _, name := range asked.V {
 		if !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }) {
-			out.report(lifecycle.Problem{Key: asked.Key, Value: name, Refused: true, Reason: "cdi-devices: hooks.cdiDevices.allowed does not name it"})
+			out.decline(asked.Key, name, "cdi-devices: hooks.cdiDevices.allowed does not name it")
 			continue
 		}
 		out.text(in, lifecycle.CDIDevice, name, name, why)

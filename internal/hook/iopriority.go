@@ -49,13 +49,13 @@ func (IOPriority) Info() Info {
 
 // Propose sets a container's priority.
 func (h IOPriority) Propose(in *Input, out *Output) {
-	asked := in.Intent.IOPriority.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.IOPriority, "ioPriority")
+	if !ok {
 		return
 	}
 	if asked.V.Class == "IOPRIO_CLASS_RT" && !h.Realtime {
-		out.report(lifecycle.Problem{Key: asked.Key, Value: asked.V.Text(), Refused: true, Reason: "ioPriority: hooks.ioPriority.realtime does not allow this class"})
+		out.decline(asked.Key, asked.V.Text(), "ioPriority: hooks.ioPriority.realtime does not allow this class")
 		return
 	}
-	out.text(in, lifecycle.ProcessIO, "", asked.V.Text(), lifecycle.Reason{Hook: "ioPriority", Source: asked.Key, Text: "its own"})
+	out.text(in, lifecycle.ProcessIO, "", asked.V.Text(), why)
 }

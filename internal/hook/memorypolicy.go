@@ -51,15 +51,15 @@ func (MemoryPolicy) Info() Info {
 
 // Propose sets a container's policy.
 func (h MemoryPolicy) Propose(in *Input, out *Output) {
-	asked := in.Intent.MemPolicy.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.MemPolicy, "memoryPolicy")
+	if !ok {
 		return
 	}
 	if allowed := h.allowed(in); !h.usable(asked.V, allowed) {
-		out.report(lifecycle.Problem{Key: asked.Key, Value: asked.V.Text(), Refused: true, Reason: "memoryPolicy: the container may use none of these nodes"})
+		out.decline(asked.Key, asked.V.Text(), "memoryPolicy: the container may use none of these nodes")
 		return
 	}
-	out.text(in, lifecycle.MemPolicy, "", asked.V.Text(), lifecycle.Reason{Hook: "memoryPolicy", Source: asked.Key, Text: "its own"})
+	out.text(in, lifecycle.MemPolicy, "", asked.V.Text(), why)
 }
 
 // allowed are the memory nodes of the container; none where they are not known.

@@ -55,11 +55,10 @@ func (Mounts) Info() Info {
 
 // Propose adds the mounts.
 func (h Mounts) Propose(in *Input, out *Output) {
-	asked := in.Intent.Mounts.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.Mounts, "mounts")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "mounts", Source: asked.Key, Text: "its own"}
 	for _, m := range asked.V {
 		may, no := toRead, ""
 		writable := slices.Contains(h.Writable, m.Source)
@@ -72,7 +71,7 @@ func (h Mounts) Propose(in *Input, out *Output) {
 			no = "hooks.mounts.allowed does not name it"
 		}
 		if no != "" {
-			out.report(lifecycle.Problem{Key: asked.Key, Value: m.Source, Refused: true, Reason: "mounts: " + no})
+			out.decline(asked.Key, m.Source, "mounts: "+no)
 			continue
 		}
 		out.mount(m.Destination, m.Source, may, why)

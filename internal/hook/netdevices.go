@@ -52,11 +52,10 @@ func (NetworkDevices) Info() Info {
 
 // Propose moves the interfaces.
 func (h NetworkDevices) Propose(in *Input, out *Output) {
-	asked := in.Intent.NetDevices.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.NetDevices, "networkDevices")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "networkDevices", Source: asked.Key, Text: "its own"}
 	for _, d := range asked.V {
 		no := ""
 		switch {
@@ -66,7 +65,7 @@ func (h NetworkDevices) Propose(in *Input, out *Output) {
 			no = "the pod's network is the host's"
 		}
 		if no != "" {
-			out.report(lifecycle.Problem{Key: asked.Key, Value: d.Host, Refused: true, Reason: "network-devices: " + no})
+			out.decline(asked.Key, d.Host, "network-devices: "+no)
 			continue
 		}
 		out.text(in, lifecycle.NetDevice, d.Host, d.Name, why)

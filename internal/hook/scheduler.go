@@ -52,8 +52,8 @@ func (Scheduler) Info() Info {
 
 // Propose sets a container's policy.
 func (h Scheduler) Propose(in *Input, out *Output) {
-	asked := in.Intent.Scheduler.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.Scheduler, "scheduler")
+	if !ok {
 		return
 	}
 	var lacks string
@@ -68,8 +68,8 @@ func (h Scheduler) Propose(in *Input, out *Output) {
 		}
 	}
 	if lacks != "" {
-		out.report(lifecycle.Problem{Key: asked.Key, Value: asked.V.Text(), Refused: true, Reason: "scheduler: " + lacks + " does not allow this policy"})
+		out.decline(asked.Key, asked.V.Text(), "scheduler: "+lacks+" does not allow this policy")
 		return
 	}
-	out.text(in, lifecycle.ProcessSched, "", asked.V.Text(), lifecycle.Reason{Hook: "scheduler", Source: asked.Key, Text: "its own"})
+	out.text(in, lifecycle.ProcessSched, "", asked.V.Text(), why)
 }

@@ -64,14 +64,13 @@ func (Sysctl) Info() Info {
 
 // Propose sets a container's parameters.
 func (h Sysctl) Propose(in *Input, out *Output) {
-	asked := in.Intent.Sysctls.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.Sysctls, "sysctl")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "sysctl", Source: asked.Key, Text: "its own"}
 	for _, name := range slices.Sorted(maps.Keys(asked.V)) {
 		if no := h.refusal(in, name); no != "" {
-			out.report(lifecycle.Problem{Key: asked.Key, Value: name, Refused: true, Reason: "sysctl: " + no})
+			out.decline(asked.Key, name, "sysctl: "+no)
 			continue
 		}
 		out.text(in, lifecycle.SysctlEntry, name, asked.V[name], why)

@@ -63,11 +63,10 @@ func (Ulimits) Info() Info {
 
 // Propose sets a container's limits.
 func (h Ulimits) Propose(in *Input, out *Output) {
-	asked := in.Intent.Ulimits.V.Of(in.Container)
-	if in.Container == "" || !asked.IsSet() {
+	asked, why, ok := scoped(in, in.Intent.Ulimits, "ulimits")
+	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "ulimits", Source: asked.Key, Text: "its own"}
 	for _, r := range asked.V {
 		if most, bounded := h.Maximum[r.Type]; bounded && r.Hard > most {
 			out.report(lifecycle.Problem{
