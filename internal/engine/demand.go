@@ -39,18 +39,24 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 	if base {
 		maps.Copy(sums, n.base.needs)
 	}
-	now := maps.Clone(n.expected)
-	if now == nil {
-		now = make(map[string]*Container, len(n.containers)+1)
-	}
-	if maps.Copy(now, n.containers); more != nil {
-		now[more.ID] = more
-	}
-	for id, c := range now {
+	replace := func(id string, c *Container) {
 		if base { // it counts in the state's needs under the layout of the state
 			sums.add(n.base.layout, n.base.containers[id], -1)
 		}
 		sums.add(laid, c, 1)
+	}
+	for id, c := range n.containers {
+		if more == nil || id != more.ID {
+			replace(id, c)
+		}
+	}
+	for id, c := range n.expected { // until they are decided
+		if _, decided := n.containers[id]; !decided && (more == nil || id != more.ID) {
+			replace(id, c)
+		}
+	}
+	if more != nil {
+		replace(more.ID, more)
 	}
 	return sums
 }

@@ -346,3 +346,20 @@ func assignments(s *State) map[string]string {
 	}
 	return out
 }
+
+// BenchmarkSynchronize decides 1,000 shared containers whose requests size the pools.
+func BenchmarkSynchronize(b *testing.B) {
+	m := node(b)
+	p := policy(m)
+	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m)}
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	for i := range 1000 {
+		pod := &lifecycle.Pod{ID: fmt.Sprint("p", i), UID: fmt.Sprint("u", i), Labels: map[string]string{"koordinator.sh/qosClass": "LS"}}
+		ev.Pods = append(ev.Pods, pod)
+		ev.Containers = append(ev.Containers, &lifecycle.Container{ID: fmt.Sprint("c", i), PodID: pod.ID, Name: "c", State: lifecycle.StateRunning})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(NewState(m, p), &ev, Facts{})
+	}
+}
