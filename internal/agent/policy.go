@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/balloons/pick"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
@@ -103,7 +104,7 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 		}
 	}
 	if all.Placement.Policy == "balloons" {
-		p = balloons.New(m, picker{choose.NewTree(m)}, all.Placement.Balloons)
+		p = balloons.New(m, pick.For(m), all.Placement.Balloons)
 	}
 	if all.Authority == "kubelet" {
 		p = kubelet.Policy{Policy: p}

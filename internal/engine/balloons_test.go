@@ -12,25 +12,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
-	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/balloons/pick"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
-
-// treePicker is how the agent chooses the CPUs of balloons.
-type treePicker struct{ tree *choose.Tree }
-
-func (p treePicker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
-	w := choose.Want{N: min(n, from.Len()), From: from, UsedWith: with, PreferEmptiest: prefers.Emptiest}
-	if prefers.SpreadCores {
-		w.Cores = choose.SpreadThreads
-	}
-	got, err := p.tree.Choose(w)
-	if err != nil {
-		return topology.Set{}
-	}
-	return got.CPUs
-}
 
 func balloonTypes() []balloons.TypeOptions {
 	return []balloons.TypeOptions{
@@ -52,7 +37,7 @@ func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topol
 	p.Pools.Reserved = topology.SetOf(0)
 	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
 	o.ReservedPoolNamespaces = []string{"kube-system"}
-	p.Placement = balloons.New(m, treePicker{choose.NewTree(m)}, o)
+	p.Placement = balloons.New(m, pick.For(m), o)
 	return m, p
 }
 

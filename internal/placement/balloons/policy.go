@@ -26,7 +26,7 @@ type Policy struct {
 }
 
 // Picker chooses n CPUs out of from, near to the CPUs that they are used with. If from has
-// fewer it returns all of them.
+// fewer it returns all of them. The package pick has the one that uses the allocator.
 type Picker interface {
 	Pick(n int, from, with topology.Set, p Preference) topology.Set
 }
@@ -62,7 +62,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		return a
 	}
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS, Name: s.Name}
-	if any1(p.Options.Preserve.MatchExpressions, who) {
+	if anyMatches(p.Options.Preserve.MatchExpressions, who) {
 		a.From, a.Why = "placement.balloons.preserve", "no balloon takes it, so its CPUs are as requested"
 		return a
 	}

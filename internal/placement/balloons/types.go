@@ -41,10 +41,11 @@ func Types(o PolicyOptions) []TypeOptions {
 
 // takes reports whether a type takes a container.
 func (t *TypeOptions) takes(s Subject) bool {
-	return any1(t.MatchExpressions, s) || slices.ContainsFunc(t.Namespaces, func(p string) bool { return intent.MatchNamespace(p, s.Pod.Namespace) })
+	return anyMatches(t.MatchExpressions, s) || slices.ContainsFunc(t.Namespaces, func(p string) bool { return intent.MatchNamespace(p, s.Pod.Namespace) })
 }
 
-func any1(all []ExpressionOptions, s Subject) bool {
+// anyMatches reports whether one of the expressions holds for a container.
+func anyMatches(all []ExpressionOptions, s Subject) bool {
 	for i := range all {
 		if all[i].matches(s) {
 			return true
@@ -70,7 +71,7 @@ func (t *TypeOptions) size(milli int64, used bool) int {
 	return min(max(n, t.MinCPUs), t.most())
 }
 
-// name returns the name of a type's balloon.
+// balloon returns the name of one of the type's balloons.
 func (t *TypeOptions) balloon(index int) string { return t.Name + "[" + strconv.Itoa(index) + "]" }
 
 // split returns the type and the index in a balloon's name.

@@ -1,4 +1,6 @@
-package agent
+// Package pick chooses the CPUs of balloons with the one allocator. It is a package of its own, so that the
+// configuration, which has the options of balloons, contains no allocator: kubectl trimtab contains the configuration.
+package pick
 
 import (
 	"github.com/trimtab/trimtab/internal/placement/balloons"
@@ -6,12 +8,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// picker chooses the CPUs of balloons.
-type picker struct{ tree *choose.Tree }
+// Picker is a balloons.Picker.
+type Picker struct{ tree *choose.Tree }
+
+// For returns the picker of a machine.
+func For(m *topology.Machine) Picker { return Picker{choose.NewTree(m)} }
 
 // Pick chooses n CPUs out of from, near to the CPUs that they are used with, or all if there
 // are fewer.
-func (p picker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
+func (p Picker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
 	w := choose.Want{N: min(n, from.Len()), From: from, UsedWith: with, PreferEmptiest: prefers.Emptiest}
 	if prefers.SpreadCores {
 		w.Cores = choose.SpreadThreads
