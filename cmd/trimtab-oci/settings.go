@@ -26,7 +26,7 @@ const (
 type settings struct {
 	// Runtime is the real OCI runtime: a path, or a name in PATH. Default: runc.
 	Runtime string `json:"runtime"`
-	// Decisions is the directory of decisions; the agent's cri.wrapper.directory.
+	// Decisions is the directory of decisions; the agent's cri.ociWrapper.directory.
 	// Default: /run/trimtab/oci.
 	Decisions string `json:"decisions"`
 	// OnError says what becomes of a container whose decision cannot be read or applied:

@@ -325,7 +325,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { return a.serveHTTP(ctx, address) })
 	}
 	if a.opt.Config.PodResources.Socket != "" {
-		group.Go(func() error { return a.servePodResources(ctx) })
+		group.Go(func() error { a.servePodResources(ctx); return nil })
 	}
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { a.follow(ctx); return nil })

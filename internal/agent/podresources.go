@@ -16,7 +16,7 @@ const reopenPodResources = time.Second
 
 // servePodResources answers the PodResources API until ctx ends. If the socket cannot be opened,
 // it is opened again later: a node without it still needs its QoS.
-func (a *Agent) servePodResources(ctx context.Context) error {
+func (a *Agent) servePodResources(ctx context.Context) {
 	path := a.opt.Config.PodResources.Socket
 	var kubelet podresources.Kubelet
 	if from := a.opt.Config.PodSpec.Kubelet.PodResourcesSocket; from != "" {
@@ -29,14 +29,14 @@ func (a *Agent) servePodResources(ctx context.Context) error {
 	for {
 		err := server.Serve(ctx, path)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if err != nil && err.Error() != reported {
 			reported = err.Error()
 			a.log.Error("PodResources are not served; the socket is opened again", logkey.Socket, path, logkey.Err, err)
 		}
 		if !sleep.For(ctx, reopenPodResources) {
-			return nil
+			return
 		}
 	}
 }

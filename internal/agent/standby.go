@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -161,7 +162,7 @@ func (n *neighbour) serve(ctx context.Context, source status.Source) {
 			}
 			n.socket = nil // which its end has closed
 		}
-		if err != nil && !errors.Is(err, status.ErrInUse) && err.Error() != reported {
+		if err != nil && !errors.Is(err, socket.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
 			n.log.Error("status is not served; the socket is opened again", logkey.Socket, n.path, logkey.Err, err)
 		}
@@ -178,7 +179,7 @@ func (n *neighbour) serve(ctx context.Context, source status.Source) {
 // none.
 func (n *neighbour) socketTaken() *nodelock.Taken {
 	n.mu.Lock()
-	used, by, asked := errors.Is(n.used, status.ErrInUse), n.by, n.asked
+	used, by, asked := errors.Is(n.used, socket.ErrInUse), n.by, n.asked
 	n.mu.Unlock()
 	if !used {
 		return nil

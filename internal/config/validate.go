@@ -13,9 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/trimtab/trimtab/internal/nearest"
-
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/nearest"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/rules"
 	"github.com/trimtab/trimtab/internal/topology"

@@ -13,8 +13,8 @@ import (
 // ones.
 //
 // At a Synchronize these are containers whose record is lost, those of balloons that the
-// checkpoint lacks, containers of an attachment whose
-// records only the checkpoint has, and owners whose record may be older than a resize. If a
+// checkpoint lacks, containers of an attachment whose records only the checkpoint has, and
+// owners whose record may be older than a resize. If a
 // record is not trusted, or the runtime cannot describe a container, the CPUs of all containers
 // show who owned what. At a start it is a container that the runtime could not describe before,
 // or cannot describe now.

@@ -23,26 +23,26 @@ func NewResourceLister(path string, dial func(ctx context.Context, socket string
 
 // List asks for the resources of all pods.
 func (r *ResourceLister) List(ctx context.Context) (*podresources.ListPodResourcesResponse, error) {
-	conn, err := r.conn()
-	if err != nil {
-		return nil, err
-	}
-	out, err := podresources.NewPodResourcesListerClient(conn).List(ctx, &podresources.ListPodResourcesRequest{})
-	if err != nil {
-		return nil, connectionError(err, r.socket, "kubelets have it")
-	}
-	return out, nil
+	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.ListPodResourcesResponse, error) {
+		return c.List(ctx, &podresources.ListPodResourcesRequest{})
+	})
 }
 
 // Allocatable asks for what the kubelet can give containers.
 func (r *ResourceLister) Allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
+	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.AllocatableResourcesResponse, error) {
+		return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	})
+}
+
+// ask makes one call.
+func ask[T any](r *ResourceLister, call func(podresources.PodResourcesListerClient) (T, error)) (out T, err error) {
 	conn, err := r.conn()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out, err := podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	if err != nil {
-		return nil, connectionError(err, r.socket, "kubelets have it")
+	if out, err = call(podresources.NewPodResourcesListerClient(conn)); err != nil {
+		return out, connectionError(err, r.socket, "kubelets have it")
 	}
 	return out, nil
 }

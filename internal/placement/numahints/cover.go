@@ -72,14 +72,7 @@ func mostOf(counts []*Counts, n, size int) [][][]uint64 {
 		out[r] = make([][]uint64, n)
 		var sorted []uint64 // the largest amounts so far, descending
 		for i := range n {
-			a := on(c.Free, 1<<i)
-			at := len(sorted)
-			for at > 0 && sorted[at-1] < a {
-				at--
-			}
-			sorted = append(sorted, 0)
-			copy(sorted[at+1:], sorted[at:])
-			sorted[at] = a
+			sorted = insert(sorted, on(c.Free, 1<<i))
 			sorted = sorted[:min(len(sorted), size)]
 			sums := make([]uint64, size+1)
 			for k := 1; k <= size; k++ {

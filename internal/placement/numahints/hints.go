@@ -2,6 +2,7 @@ package numahints
 
 import (
 	"math/bits"
+	"slices"
 )
 
 // MaxNodes is the highest number of NUMA nodes that a Mask can have.
@@ -87,13 +88,7 @@ func (c *Counts) fits(m Mask) bool { return on(c.Free, m) >= c.Need }
 func smallest(amounts []uint64, need uint64, n int) int {
 	sorted := make([]uint64, 0, n)
 	for _, a := range amounts[:min(n, len(amounts))] {
-		at := len(sorted)
-		for at > 0 && sorted[at-1] < a {
-			at--
-		}
-		sorted = append(sorted, 0)
-		copy(sorted[at+1:], sorted[at:])
-		sorted[at] = a
+		sorted = insert(sorted, a)
 	}
 	var sum uint64
 	for i, a := range sorted {
@@ -102,6 +97,15 @@ func smallest(amounts []uint64, need uint64, n int) int {
 		}
 	}
 	return 0
+}
+
+// insert adds an amount to a list in descending order. Lists are short.
+func insert(sorted []uint64, a uint64) []uint64 {
+	at := len(sorted)
+	for at > 0 && sorted[at-1] < a {
+		at--
+	}
+	return slices.Insert(sorted, at, a)
 }
 
 // expand lists the hints of counts on n nodes.

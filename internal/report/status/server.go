@@ -40,7 +40,7 @@ type Socket struct {
 	release  func()
 }
 
-// Open opens a Unix socket that only its owner may use. The error is ErrInUse where
+// Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse where
 // another agent has it.
 func Open(ctx context.Context, path string) (*Socket, error) {
 	l, release, err := listen(ctx, path)

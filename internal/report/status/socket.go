@@ -7,9 +7,6 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// ErrInUse is why a status socket cannot be opened that another agent serves.
-var ErrInUse = socket.ErrInUse
-
 // listen opens the socket for its owner alone. release gives it up; it is to be called when the
 // listener is closed.
 func listen(ctx context.Context, path string) (l net.Listener, release func(), err error) {
