@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/doctor"
@@ -35,9 +34,7 @@ Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 		Args:    cli.Arguments(0, "FILE"),
 	}
 	var o doctor.Options
-	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
-	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
-	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
+	addNode(cmd, &o)
 	force := cmd.Flags().Bool("force", false, "replace FILE if it is there")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -45,9 +42,11 @@ Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 			return &misuse{err}
 		}
 		o.ConfigFile = "/nonexistent" // the defaults: that is what the file starts from
-		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		c := config.Default()
-		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(filepath.Join(o.HostRoot, c.Cgroup.Root), &c))
+		for _, path := range []*string{&c.Cgroup.Root, &c.Paths.Dev, &c.Paths.Sys, &c.Paths.Resctrl} {
+			*path = filepath.Join(o.HostRoot, *path)
+		}
+		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(c.Cgroup.Root, &c))
 		if _, err := config.Parse("init", text); err != nil {
 			return fmt.Errorf("the configuration that was made is refused: %w", err)
 		}

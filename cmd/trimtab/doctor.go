@@ -29,10 +29,8 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		Args:    cli.Arguments(0),
 	}
 	var o doctor.Options
-	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
+	addNode(cmd, &o)
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `file`, a path on the node (default $"+configVariable+" or "+configFile+")")
-	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
-	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
@@ -45,7 +43,6 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 				o.ConfigFile, _ = usualConfig()
 			}
 		}
-		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		r := doctor.Run(cmd.Context(), o)
 		w := cmd.OutOrStdout()
 		if err := out.PrintAs(w, "Diagnosis", r, func() error { return doctor.Render(w, r) }); err != nil {
@@ -57,6 +54,15 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		return nil
 	}
 	return cmd
+}
+
+// addNode adds the flags that say where doctor finds the node, and how it asks the agent and the
+// kubelet.
+func addNode(cmd *cobra.Command, o *doctor.Options) {
+	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
+	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
+	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
+	o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 }
 
 // askStatus asks the agent at socket for its state.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -39,6 +40,8 @@ type left struct {
 	Owned, Seats     map[string]string // what the agent reported: CPUs by container
 }
 
+var renew = flag.Bool("leave", false, "write testdata/left again, as an agent of the present code leaves it")
+
 // leavings are the steps of scenarios whose state is kept.
 var leavings = []struct {
 	scenario string
@@ -52,7 +55,8 @@ var leavings = []struct {
 }
 
 // TestAdopted starts an agent on the state of an earlier one. It must write nothing, and every container must own the
-// same CPUs as before. -update writes the state again with the present code.
+// same CPUs as before. Only -leave writes the state again, with the present code: -update must not, for the state would no
+// longer be that of an earlier agent.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
 	for _, l := range leavings {
@@ -63,7 +67,7 @@ func TestAdopted(t *testing.T) {
 			t.Run(v+" "+l.scenario, func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join("testdata", "left", v+"-"+l.scenario+".json")
-				if *update {
+				if *renew {
 					synctest.Test(t, func(t *testing.T) { leave(t, l.scenario, v, file) })
 				}
 				text, err := os.ReadFile(file)
