@@ -43,6 +43,12 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	if r.GetRdtClass() != nil {
 		left = append(left, "linux.resources.rdt_class")
 	}
+	if r.GetMemory().GetKernel() != nil { // the kernel has no such limit any more (since 5.16), and runc ignores both
+		left = append(left, "linux.resources.memory.kernel")
+	}
+	if r.GetMemory().GetKernelTcp() != nil {
+		left = append(left, "linux.resources.memory.kernel_tcp")
+	}
 	return left
 }
 
@@ -282,8 +288,6 @@ func adjustMemory(into, from *specs.LinuxMemory) {
 	set(&into.Limit, from.Limit)
 	set(&into.Reservation, from.Reservation)
 	set(&into.Swap, from.Swap)
-	set(&into.Kernel, from.Kernel) //nolint:staticcheck // deprecated, and still part of NRI
-	set(&into.KernelTCP, from.KernelTCP)
 	set(&into.Swappiness, from.Swappiness)
 	set(&into.DisableOOMKiller, from.DisableOOMKiller)
 	set(&into.UseHierarchy, from.UseHierarchy)

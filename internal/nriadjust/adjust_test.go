@@ -29,6 +29,8 @@ func TestAdjust(t *testing.T) {
 	a.SetLinuxRDTClosID("group")
 	a.AddCDIDevice(&api.CDIDevice{Name: "vendor/class=x"})
 	a.SetLinuxBlockIOClass("slow")
+	a.SetLinuxMemoryKernel(3)
+	a.SetLinuxMemoryKernelTCP(4)
 	a.Linux.SeccompPolicy = &api.LinuxSeccomp{DefaultAction: "SCMP_ACT_ERRNO", DefaultErrno: api.UInt32(uint32(38))}
 
 	s := &specs.Spec{
@@ -36,7 +38,7 @@ func TestAdjust(t *testing.T) {
 		Process:     &specs.Process{Env: []string{"A=old", "GONE=1"}, Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_CORE"}}},
 	}
 	left := Adjust(s, a)
-	if want := []string{"CDI_devices", "linux.resources.blockio_class"}; !slices.Equal(left, want) {
+	if want := []string{"CDI_devices", "linux.resources.blockio_class", "linux.resources.memory.kernel", "linux.resources.memory.kernel_tcp"}; !slices.Equal(left, want) {
 		t.Errorf("left out %v, want %v", left, want)
 	}
 	for what, pair := range map[string][2]any{

@@ -36,6 +36,7 @@ type ContainerSpec struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Resources   *cri.LinuxContainerResources
+	Devices     map[string]string // paths of the host, by those in the container
 }
 
 type containerRecord struct {
@@ -104,6 +105,9 @@ func (c *Containerd) containerConfig(s ContainerSpec, pod PodSpec) *cri.Containe
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		config.Envs = append(config.Envs, &cri.KeyValue{Key: key, Value: []byte(s.Env[key])})
+	}
+	for _, at := range slices.Sorted(maps.Keys(s.Devices)) {
+		config.Devices = append(config.Devices, &cri.Device{ContainerPath: at, HostPath: s.Devices[at], Permissions: "rwm"})
 	}
 	return config
 }

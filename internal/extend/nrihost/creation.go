@@ -61,15 +61,16 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	}
 	block := h.nri.BlockPluginSync()
 	var resp *api.CreateContainerResponse
+	req := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
 	err = h.ask("CreateContainer", func() (err error) {
-		resp, err = h.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)})
+		resp, err = h.nri.CreateContainer(ctx, req)
 		return err
 	})
 	if err != nil {
 		block.Unblock()
 		return err
 	}
-	c, err = h.apply(ctx, c, resp.GetAdjust())
+	c, err = h.apply(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
 	h.book.addContainer(c)
 	if err != nil {
 		block.Unblock()
@@ -189,15 +190,16 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
 	var answer *api.CreateContainerResponse
+	asked := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
 	err := h.ask("CreateContainer", func() (err error) {
-		answer, err = h.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)})
+		answer, err = h.nri.CreateContainer(ctx, asked)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
-	if left := adjustConfig(req.GetConfig(), answer.GetAdjust()); len(left) > 0 {
+	if left := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(left) > 0 {
 		if !h.o.Report {
 			return nil, status.Errorf(codes.FailedPrecondition, "adjust a container as NRI plugins want: the CRI cannot carry %s", strings.Join(left, ", "))
 		}

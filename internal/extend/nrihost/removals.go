@@ -1,0 +1,40 @@
+package nrihost
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// withRemovals adds to an adjustment which variables and devices plugins removed. The library leaves removals without a
+// new value out of its answer, but it takes them out of the container that it shows to the next plugin (adjustEnv and
+// adjustDevices in pkg/adaptation/result.go of NRI 0.12): before and after are that container.
+func withRemovals(a *api.ContainerAdjustment, before, after *api.Container) *api.ContainerAdjustment {
+	var removed api.ContainerAdjustment
+	for _, pair := range before.GetEnv() {
+		name, _, _ := strings.Cut(pair, "=")
+		if !slices.ContainsFunc(after.GetEnv(), func(o string) bool { return strings.HasPrefix(o, name+"=") }) {
+			removed.RemoveEnv(name)
+		}
+	}
+	for _, d := range before.GetLinux().GetDevices() {
+		if !slices.ContainsFunc(after.GetLinux().GetDevices(), func(o *api.LinuxDevice) bool { return o.GetPath() == d.GetPath() }) {
+			removed.RemoveDevice(d.GetPath())
+		}
+	}
+	if len(removed.GetEnv()) == 0 && len(removed.GetLinux().GetDevices()) == 0 {
+		return a
+	}
+	if a == nil {
+		a = &api.ContainerAdjustment{}
+	}
+	a.Env = append(removed.Env, a.Env...)
+	if gone := removed.GetLinux().GetDevices(); len(gone) > 0 {
+		if a.Linux == nil {
+			a.Linux = &api.LinuxContainerAdjustment{}
+		}
+		a.Linux.Devices = append(gone, a.Linux.Devices...)
+	}
+	return a
+}
