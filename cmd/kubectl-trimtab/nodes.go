@@ -44,7 +44,7 @@ attachment to the runtime, whether its pod is ready, containers, problems (value
 are not in force and requests that were refused), the generation of its configuration
 and its age. Nodes without an agent, and agents that do not answer, are shown with the
 reason; if an agent does not answer, the exit code is 3.`,
-		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.[] | select(.problems > 0).node'",
+		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.items[] | select(.problems > 0).node'",
 		Args:    cli.Arguments(0),
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
@@ -60,7 +60,7 @@ reason; if an agent does not answer, the exit code is 3.`,
 			return p.row(ctx, c, n)
 		}, progress(cmd, len(found.Nodes)))
 		w := cmd.OutOrStdout()
-		if err := out.Print(w, rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
+		if err := out.PrintList(w, "AgentList", rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
 			return err
 		}
 		for _, v := range skew(rows) {

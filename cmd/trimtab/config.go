@@ -39,9 +39,16 @@ line and key. The exit code is 2 if there is one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var wrong error
 			for _, file := range args {
-				if _, err := config.Load(file); err != nil {
+				text, err := config.Read(file)
+				if err == nil {
+					_, err = config.Parse(file, text)
+				}
+				if err != nil {
 					wrong = errors.Join(wrong, err)
 					continue
+				}
+				for _, old := range config.Renamed(file, text) {
+					fmt.Fprintln(cmd.ErrOrStderr(), old)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", file)
 			}

@@ -51,12 +51,12 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 		switch out.String() {
 		case "json":
 			show = func(e api.Event) error {
-				b, err := json.Marshal(e)
+				b, err := json.Marshal(versioned{cli.APIVersion, e})
 				return writeEvent(cmd, append(b, '\n'), err)
 			}
 		case "yaml":
 			show = func(e api.Event) error {
-				b, err := yaml.Marshal(e)
+				b, err := yaml.Marshal(versioned{cli.APIVersion, e})
 				return writeEvent(cmd, append([]byte("---\n"), b...), err)
 			}
 		}
@@ -65,6 +65,12 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 		})
 	}
 	return cmd
+}
+
+// versioned is an event as a document. Its kind is that of the event.
+type versioned struct {
+	APIVersion string `json:"apiVersion"`
+	api.Event
 }
 
 func writeEvent(cmd *cobra.Command, b []byte, err error) error {

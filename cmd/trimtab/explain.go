@@ -47,7 +47,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 				return withSimilar(cmd.Context(), c, namespace, pod, err)
 			}
 			w := cmd.OutOrStdout()
-			return out.Print(w, found, func() error {
+			return out.PrintList(w, "ContainerList", found, func() error {
 				return status.RenderExplain(w, found, status.Options{Color: colors(w), Wide: out.String() == "wide"})
 			})
 		})

@@ -53,7 +53,7 @@ configuration.`,
 		}
 		hooks := hooksHere(cmp.Or(*root, c.Cgroup.Root), &c)
 		if len(args) == 0 {
-			return out.Print(w, hooks, func() error { return hookTable(w, hooks) })
+			return out.PrintList(w, "HookList", hooks, func() error { return hookTable(w, hooks) })
 		}
 		for i := range hooks {
 			if hooks[i].Name == args[0] {

@@ -44,6 +44,7 @@ type merged struct {
 	cluster []config.Layer // in force
 	newest  []config.Layer // as the API server has them; other than cluster if refused
 	sources config.Sources
+	warned  map[config.Problem]bool // keys by their former names
 	state   api.ClusterConfig
 }
 
@@ -62,6 +63,7 @@ func newMerged(o Options) *merged {
 	}
 	_, m.sources, _ = m.merge(nil) // the file was read before, so it is valid
 	m.read = m.file
+	m.warnRenamed(nil)
 	return m
 }
 
@@ -144,7 +146,24 @@ func (m *merged) put(above []config.Layer, apply func(config.Config) error) erro
 		return err
 	}
 	m.sources = from
+	m.warnRenamed(above)
 	return nil
+}
+
+// warnRenamed logs keys that layers in force have by their former names, each once.
+func (m *merged) warnRenamed(above []config.Layer) {
+	for _, l := range append([]config.Layer{m.file}, above...) {
+		for _, p := range config.Renamed(l.Name, l.Data) {
+			if m.warned[p] {
+				continue
+			}
+			if m.warned == nil {
+				m.warned = map[config.Problem]bool{}
+			}
+			m.warned[p] = true
+			m.log.Warn("the configuration has a key by its former name, which is still read; rename it", logkey.Key, p.String())
+		}
+	}
 }
 
 // refuse notes and reports why the newest layers are not in force. The caller holds

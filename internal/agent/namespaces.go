@@ -38,7 +38,7 @@ func selected(r config.Rule, known namespaces.Labels) []string {
 // authorisation or of those in CEL.
 func (s *settings) selects() bool {
 	c := s.current()
-	return slices.ContainsFunc(c.Authorisation, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
+	return slices.ContainsFunc(c.Authorization, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
 }
 
 // byLabel is what the labels of namespaces decide.
@@ -50,7 +50,7 @@ type byLabel struct {
 // relabel applies the configuration again where labels of namespaces change it.
 func (s *settings) relabel(was *byLabel) error {
 	c := s.current()
-	now := byLabel{authorisation: rulesOf(c.Authorisation, s.node.namespaces.Labels())}
+	now := byLabel{authorisation: rulesOf(c.Authorization, s.node.namespaces.Labels())}
 	if readsNamespaces(c) {
 		now.rules = s.node.namespaces.Labels()
 	}

@@ -43,7 +43,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		Pools: placement.Pools{
 			Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
 		},
-		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation, labels),
+		Placement: placementOf(c, m), Rules: rulesOf(c.Authorization, labels),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {

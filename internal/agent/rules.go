@@ -38,7 +38,7 @@ func addRules(p *engine.Policy, c config.Config, n hook.Node, labels namespaces.
 // Authorisation returns what pods may ask for under a configuration, with these labels
 // of namespaces.
 func Authorisation(c config.Config, labels map[string]map[string]string) func(*intent.Pod, string) *intent.Pod {
-	return rulesOf(c.Authorisation, labels).Authorise
+	return rulesOf(c.Authorization, labels).Authorise
 }
 
 // readsNamespaces reports whether rules read labels of namespaces.

@@ -91,6 +91,13 @@ func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error
 	return Write(w, text)
 }
 
+// PrintList is PrintAs for a list: as JSON or YAML it is an object of the kind, and items has the list.
+func (f *Format) PrintList(w io.Writer, kind string, list any, forPeople func() error) error {
+	return f.PrintAs(w, kind, struct {
+		Items any `json:"items"`
+	}{list}, forPeople)
+}
+
 // Write writes the answer of a command.
 func Write(w io.Writer, out []byte) error {
 	if _, err := w.Write(out); err != nil {

@@ -31,10 +31,10 @@ type Config struct {
 	Dialects []string `json:"dialects" check:"dialects"`
 	// FailurePolicy says whose failure stops a container from being created.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
-	// Authorisation says what pods may ask for, by namespace. The first rule
+	// Authorization says what pods may ask for, by namespace. The first rule
 	// that matches wins; where none does, safe defaults hold, which
 	// docs/kinds.md lists.
-	Authorisation []Rule `json:"authorisation"`
+	Authorization []Rule `json:"authorization" was:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
 	// Placement says who chooses CPUs, and how large pools are.

@@ -15,6 +15,7 @@ type decoder struct {
 	file     string
 	lines    map[string]int
 	problems []Problem
+	renamed  []Problem // keys by their former names, which are read
 }
 
 func (d *decoder) problem(line int, path, format string, args ...any) {
@@ -52,13 +53,14 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 			d.problem(key.Line, path, "want a plain key, got %s", describe(key))
 			continue
 		}
-		at := join(path, key.Value)
-		if line, twice := first[key.Value]; twice {
+		name := d.newName(v.Type(), path, key)
+		at := join(path, name)
+		if line, twice := first[name]; twice {
 			d.problem(key.Line, at, "duplicate key, first given on line %d", line)
 			continue
 		}
-		first[key.Value] = key.Line
-		f, known := fields[key.Value]
+		first[name] = key.Line
+		f, known := fields[name]
 		if !known {
 			d.problem(key.Line, join(path, printable(key.Value)), "unknown key; %s", suggest(path, key.Value, names))
 			continue

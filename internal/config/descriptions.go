@@ -9,7 +9,7 @@ var descriptions = map[string]string{
 	"Config.Strict":                            "strict refuses to create a container whose annotations are malformed or ask for what is refused. Off, the pod runs with defaults and the problem is reported.",
 	"Config.Dialects":                          "dialects are the annotation dialects read, first wins where two disagree.",
 	"Config.FailurePolicy":                     "failurePolicy says whose failure stops a container from being created.",
-	"Config.Authorisation":                     "authorisation says what pods may ask for, by namespace. The first rule that matches wins; where none does, safe defaults hold, which docs/kinds.md lists.",
+	"Config.Authorization":                     "authorization says what pods may ask for, by namespace. The first rule that matches wins; where none does, safe defaults hold, which docs/kinds.md lists.",
 	"Config.Pools":                             "pools says which CPUs the shared pools are made of.",
 	"Config.Placement":                         "placement says who chooses CPUs, and how large pools are.",
 	"Config.TopologyManager":                   "topologyManager says how strictly the CPUs, memory and devices of a container come from the same NUMA nodes. It needs placement.policy: pools and authority: agent. The kubelet's own topologyManagerPolicy is \"none\" then.",

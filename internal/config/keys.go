@@ -46,7 +46,7 @@ func Keys() []Key {
 // shape is a configuration with a rule, so that all keys are seen.
 func shape() reflect.Value {
 	c := Default()
-	c.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
+	c.Authorization = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
 	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
 	fill(reflect.ValueOf(&c.Rules[0].Set[0]).Elem())
 	b, e := &c.Placement.Balloons, []balloons.ExpressionOptions{{Values: []string{}}}

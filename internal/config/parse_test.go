@@ -180,7 +180,7 @@ func TestDocsExample(t *testing.T) {
 	_, rest, _ := strings.Cut(string(page), "```yaml\n")
 	example, _, found := strings.Cut(rest, "```")
 	c, err := Parse("docs", []byte(example))
-	if err != nil || !found || len(c.Authorisation) != 5 || c.Authorisation[2].MostCPUs != 8 {
-		t.Errorf("%+v, %v", c.Authorisation, err)
+	if err != nil || !found || len(c.Authorization) != 5 || c.Authorization[2].MostCPUs != 8 {
+		t.Errorf("%+v, %v", c.Authorization, err)
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -31,6 +32,11 @@ func Schema() ([]byte, error) {
 			}
 			byPath[k.Path].constrain(s)
 		}
+	}
+	for was, now := range formerNames(reflect.TypeFor[Config]()) {
+		old := *find(root, now)
+		old.Description, old.Deprecated = "the former name of "+now, true
+		root.Properties[was] = &old
 	}
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {

@@ -132,7 +132,7 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 
 func TestPrintKeepsEveryKey(t *testing.T) {
 	c := Default()
-	c.Authorisation = []Rule{
+	c.Authorization = []Rule{
 		{Kinds: []string{"assigned-cpus"}, Namespaces: []string{"*", "a-?"}, Decision: "cap", MostCPUs: 4},
 		{Kinds: []string{"*"}, Namespaces: []string{"kube-system"}, Decision: "allow"},
 	}

@@ -70,11 +70,11 @@ func Validate(c Config) []Problem {
 			r.list(path, v, report)
 		}
 	})
-	for i, a := range c.Authorisation {
-		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
+	for i, a := range c.Authorization {
+		problems = append(problems, a.check(fmt.Sprintf("authorization[%d]", i))...)
 		if a.NamespaceSelector != "" && !c.Cluster.Enabled {
 			problems = append(problems, Problem{
-				Path: fmt.Sprintf("authorisation[%d].namespaceSelector", i), What: "needs the API server for the labels of namespaces: set cluster.enabled",
+				Path: fmt.Sprintf("authorization[%d].namespaceSelector", i), What: "needs the API server for the labels of namespaces: set cluster.enabled",
 			})
 		}
 	}

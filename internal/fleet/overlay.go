@@ -81,6 +81,7 @@ func tree(l Layers) (map[string]any, error) {
 		if err := yaml.Unmarshal([]byte(text), &one); err != nil {
 			return nil, fmt.Errorf("read a layer: %w", err)
 		}
+		config.Rename(one)
 		lay(all, one)
 	}
 	if len(all) == 0 { // no layer: a document needs apiVersion and kind

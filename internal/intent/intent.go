@@ -35,10 +35,14 @@ const (
 	Guaranteed QoS = iota
 	Burstable
 	BestEffort
+	// UnknownQoS is that of a pod without a cgroup parent whose spec nothing reports, such as one of crictl.
+	UnknownQoS
 )
 
 // String returns the name Kubernetes uses.
-func (q QoS) String() string { return [...]string{"Guaranteed", "Burstable", "BestEffort"}[q] }
+func (q QoS) String() string {
+	return [...]string{"Guaranteed", "Burstable", "BestEffort", "unknown"}[q]
+}
 
 // Sourced is a value with the label or annotation key that it came from.
 type Sourced[T any] struct {
@@ -245,7 +249,7 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 			}
 		}
 	}
-	out.QoS = qosOf(t.parent) // for all dialects
+	out.QoS = qosOf(t.parent, spec) // for all dialects
 	out.problems.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
 		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")

@@ -36,11 +36,14 @@ func TestQoSOf(t *testing.T) {
 	for parent, want := range map[string]QoS{
 		"/kubepods/besteffort/pod1": BestEffort, "kubepods-besteffort-pod1.slice": BestEffort,
 		"/kubepods/burstable/pod1": Burstable, "kubepods-burstable-pod1.slice": Burstable,
-		"/kubepods/pod1": Guaranteed, "kubepods-pod1.slice": Guaranteed, "": Guaranteed,
+		"/kubepods/pod1": Guaranteed, "kubepods-pod1.slice": Guaranteed, "": UnknownQoS,
 	} {
-		if got := qosOf(parent); got != want {
+		if got := qosOf(parent, nil); got != want {
 			t.Errorf("%s: %s, want %s", parent, got, want)
 		}
+	}
+	if got := qosOf("", &lifecycle.PodSpec{QoS: "Burstable"}); got != Burstable {
+		t.Errorf("without a cgroup parent, by the spec: %s", got)
 	}
 }
 

@@ -8,12 +8,24 @@ import (
 
 // readKubernetes reads the QoS class, which the kubelet writes into the pod's
 // cgroup parent in both naming schemes.
-func readKubernetes(t *texts, _ *lifecycle.PodSpec, out *Pod) {
-	out.QoS = qosOf(t.parent)
+func readKubernetes(t *texts, spec *lifecycle.PodSpec, out *Pod) {
+	out.QoS = qosOf(t.parent, spec)
 }
 
-func qosOf(parent string) QoS {
+// qosOf is the class by the cgroup parent. Without one no kubelet made the pod's cgroup, and only
+// the spec can say the class.
+func qosOf(parent string, spec *lifecycle.PodSpec) QoS {
 	switch {
+	case parent == "":
+		if spec == nil {
+			return UnknownQoS
+		}
+		for _, q := range []QoS{Guaranteed, Burstable, BestEffort} {
+			if spec.QoS == q.String() {
+				return q
+			}
+		}
+		return UnknownQoS
 	case strings.Contains(parent, "besteffort"):
 		return BestEffort
 	case strings.Contains(parent, "burstable"):

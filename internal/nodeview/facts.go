@@ -54,7 +54,13 @@ func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) ap
 }
 
 func qosFact(p *engine.Pod) api.Fact {
-	if p.Spec == nil || p.Spec.QoS == "" {
+	switch {
+	case p.Pod.CgroupParent == "" && (p.Spec == nil || p.Spec.QoS == ""):
+		return api.Fact{
+			Name: "QoS", Value: p.Intent.QoS.String(), From: lifecycle.FromNothing,
+			Note: "the pod has no cgroup parent, which names the class: no kubelet made it",
+		}
+	case p.Spec == nil || p.Spec.QoS == "":
 		return api.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
 	}
 	f := api.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}

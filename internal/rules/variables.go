@@ -69,7 +69,7 @@ var podMembers = []member{
 		func(s *subject) any { return s.in.Intent.Class.V.String() },
 	},
 	{
-		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`",
+		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`; `unknown` of a pod without a cgroup parent whose spec nobody reports",
 		func(s *subject) any { return s.in.Intent.QoS.String() },
 	},
 	{"pool", types.StringType, "the pool it asks for by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},

@@ -50,7 +50,7 @@ type AgentFactory func(AgentOptions) (Agent, error)
 func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
-		strict, err := kjson.UnmarshalStrict(document, &c)
+		strict, err := kjson.UnmarshalStrict(config.RenameJSON(document), &c)
 		if err := errors.Join(append([]error{err}, strict...)...); err != nil {
 			return c, fmt.Errorf("config: %w", jsonwords.Error(err))
 		}

@@ -139,7 +139,7 @@ func configOf(dir string, v cgroup.Version) config.Config {
 	c.PodSpec.Kubelet, c.HookServers.Directory = config.KubeletClient{}, ""
 	c.Pools.Reserved = reserved
 	c.Placement.Policy, c.Placement.LendLSR, c.Placement.WholeCPUs = "pools", true, "guaranteed"
-	c.Authorisation = append(c.Authorisation, config.Rule{Kinds: []string{"numa-exclusive"}, Namespaces: []string{"churn"}, Decision: "allow"})
+	c.Authorization = append(c.Authorization, config.Rule{Kinds: []string{"numa-exclusive"}, Namespaces: []string{"churn"}, Decision: "allow"})
 	return c
 }
 

@@ -30,7 +30,7 @@ func TestContainerd17(t *testing.T) {
 	c := real.Start(t, real.WithRelease(real.V17))
 	needV1(t, c)
 	a := startTrimtab(t, c, `hooks: {oomScore: {enabled: true}}
-authorisation: [{kinds: [oom-score], namespaces: [shop], decision: allow}]`)
+authorization: [{kinds: [oom-score], namespaces: [shop], decision: allow}]`)
 	crowd := runOtherContainers(t, c, a)
 	servicePod := c.RunPod(plain("late", "LS"))
 	waiting := c.CreateContainer(servicePod, real.ContainerSpec{Name: "waiting", Resources: pinned("0-1")})

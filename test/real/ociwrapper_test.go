@@ -43,7 +43,7 @@ func TestWrapper(t *testing.T) {
 	a := newTrimtab(t)
 	a.configure(c, fmt.Sprintf(`attach: cri
 cri: {endpoint: "unix://%s", socket: %s, ociWrapper: {enabled: true, directory: %s}}
-authorisation: [{kinds: [ulimits, io-priority, scheduler], namespaces: [default], decision: allow, mostCPUs: 0}]
+authorization: [{kinds: [ulimits, io-priority, scheduler], namespaces: [default], decision: allow, mostCPUs: 0}]
 hooks: {ulimits: {enabled: true}, ioPriority: {enabled: true}, scheduler: {enabled: true}}
 `, c.Socket(), a.proxy(), decisions))
 	a.run()

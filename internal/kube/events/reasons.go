@@ -36,7 +36,7 @@ type Row struct {
 func Rows() []Row {
 	return []Row{
 		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it did not have it.", "Correct the value; `trimtab explain` shows it."},
-		{RequestRefused, "Pod", "A well-formed request is not granted: a rule of `authorisation` refuses it, or there is not enough on the node.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
+		{RequestRefused, "Pod", "A well-formed request is not granted: a rule of `authorization` refuses it, or there is not enough on the node.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
 		{RequestUnserved, "Pod", "Nothing on this node serves the request: its hook is off, or the key is not supported.", "Switch the hook on (`trimtab hooks`), or leave the request out."},
 		{RequestDegraded, "Pod", "The request is served only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
 		{HookFailed, "Pod", "A hook or hook server failed, and its values are missing.", "`trimtab status` shows hook servers, the log shows the failure."},

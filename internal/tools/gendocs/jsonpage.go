@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/recording"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/doctor"
@@ -19,8 +20,9 @@ import (
 func answers() []answer {
 	return []answer{
 		{"trimtab status", "NodeStatus", api.Node{}},
-		{"trimtab explain", "", []api.Container{}},
+		{"trimtab explain", "ContainerList", []api.Container{}},
 		{"trimtab events", "", api.Event{}},
+		{"trimtab hooks", "HookList", []hook.Info{}},
 		{"trimtab plan, trimtab config plan", "Plan", api.Outlook{}},
 		{"trimtab config print --sources", "ConfigSources", api.Configuration{}},
 		{"trimtab doctor", "Diagnosis", doctor.Report{}},
@@ -29,7 +31,7 @@ func answers() []answer {
 	}
 }
 
-// answer is one of them: a list has no kind, nor has an event, of which there is one on each line.
+// answer is one of them. An event, of which there is one on each line, has its own kind.
 type answer struct {
 	command, kind string
 	value         any
@@ -40,16 +42,16 @@ func jsonPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + "# Answers as JSON\n\n```sh\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
 For people who write programs that read what the commands print. With -o json and -o yaml each answer is a document with
-apiVersion `+cli.APIVersion+` and a kind; explain prints a list of containers, and events one object for each event.
-In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were
+apiVersion `+cli.APIVersion+` and a kind. A list is in items of such a document. events prints an object for each event,
+on a line of its own, whose kind is that of the event. In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were
 ever there. A field marked with ? is left out while it is empty; all others are always there.`))
 	for _, a := range answers() {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.command)
 		switch {
+		case reflect.TypeOf(a.value).Kind() == reflect.Slice:
+			fmt.Fprintf(&b, "Kind `%s`. Each of its items has:\n\n", a.kind)
 		case a.kind != "":
 			fmt.Fprintf(&b, "Kind `%s`.\n\n", a.kind)
-		case reflect.TypeOf(a.value).Kind() == reflect.Slice:
-			b.WriteString("A list.\n\n")
 		default:
 			b.WriteString("One object for each event, on a line of its own.\n\n")
 		}

@@ -128,7 +128,7 @@ func memoryConfig(dir, file string) config.Config {
 	}
 	c.Cluster.Enabled, c.Cluster.NodeName, c.Cluster.Kubeconfig = true, "n1", file
 	c.Cluster.PodAnnotation, c.Cluster.Topology.Koordinator = true, true
-	c.Authorisation = []config.Rule{{Kinds: []string{"*"}, Namespaces: []string{"*"}, NamespaceSelector: "team", Decision: "allow"}}
+	c.Authorization = []config.Rule{{Kinds: []string{"*"}, Namespaces: []string{"*"}, NamespaceSelector: "team", Decision: "allow"}}
 	return c
 }
 

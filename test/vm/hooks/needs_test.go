@@ -66,7 +66,7 @@ mkdir -p $d; echo 'L3:0=3ff' >$d/schemata; : >$d/tasks; echo shareable >$d/mode;
 
 // allowing adds to values that pods of the namespace shop may ask for a kind.
 func allowing(kind string, values ...string) []string {
-	const rule = "config.authorisation[0]."
+	const rule = "config.authorization[0]."
 	return append(values, rule+"kinds[0]="+kind, rule+"namespaces[0]=shop", rule+"decision=allow")
 }
 

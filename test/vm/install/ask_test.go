@@ -31,14 +31,15 @@ func (c *cluster) ask() {
 			c.t.Errorf("kubectl trimtab does not say %q:\n%s", want, said)
 		}
 	}
-	var rows []struct {
+	type row struct {
 		Node, Version string
 		Ready         bool
 	}
-	if err := json.Unmarshal([]byte(c.must("kubectl trimtab nodes -o json")), &rows); err != nil || len(rows) != len(c.nodes) {
-		c.t.Fatalf("nodes are %+v (%v)", rows, err)
+	var list struct{ Items []row }
+	if err := json.Unmarshal([]byte(c.must("kubectl trimtab nodes -o json")), &list); err != nil || len(list.Items) != len(c.nodes) {
+		c.t.Fatalf("nodes are %+v (%v)", list, err)
 	}
-	for _, r := range rows {
+	for _, r := range list.Items {
 		own := c.must("kubectl -n kube-system exec $(kubectl -n kube-system get pods -l app.kubernetes.io/name=trimtab " +
 			"--field-selector spec.nodeName=" + r.Node + " -o name) -- trimtab version")
 		if !r.Ready || r.Version == "" || !slices.Contains(strings.Fields(own), r.Version) {
