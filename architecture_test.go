@@ -125,6 +125,7 @@ var arrows = map[string][]string{
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
 	"test/faults":                nil,
 	"test/packing":               nil,
+	"test/pages":                 {},
 	"test/recorded":              nil,
 	"test/scenarios":             {},
 

@@ -11,7 +11,7 @@ func eventsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Events and the node condition
 
-` + "```sh\nkubectl describe pod POD                                             # its requests that are not in force\n" +
+` + "```sh by=test/vm/cluster/rights.TestReports\nkubectl describe pod POD                                             # its requests that are not in force\n" +
 		"kubectl get events -A --field-selector reportingComponent=trimtab    # of all pods\n" +
 		"kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type==\"TrimtabReady\")]}'\n```" + `
 
@@ -58,7 +58,7 @@ removes condition and annotations.
 
 ## The placement of a pod
 
-` + "```sh\nkubectl get pod POD -o jsonpath='{.metadata.annotations.trimtab\\.io/placement}'\n" +
+` + "```console by=test/vm/cluster.TestPods\n$ kubectl get pod POD -o jsonpath='{.metadata.annotations.trimtab\\.io/placement}'\n" +
 		`{"class":"dedicated","containers":{"app":{"cpus":"2-3","mems":"0","exclusive":true}}}` + "\n```" + `
 
 With ` + code("cluster.podAnnotation") + ` (off by default) each pod has this annotation: its class, and the CPUs and memory nodes of its

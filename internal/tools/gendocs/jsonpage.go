@@ -40,7 +40,7 @@ type answer struct {
 // jsonPage is docs/json.md.
 func jsonPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + "# Answers as JSON\n\n```sh\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
+	b.WriteString(generated + "# Answers as JSON\n\n```sh agent\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
 For people who write programs that read what the commands print. With -o json and -o yaml each answer is a document with
 apiVersion `+cli.APIVersion+` and a kind. A list is in items of such a document. events prints an object for each event,
 on a line of its own, whose kind is that of the event. In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were

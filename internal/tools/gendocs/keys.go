@@ -11,7 +11,7 @@ func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Labels, annotations and resource names
 
-` + "```sh\ntrimtab plan PODS.yaml           # what a pod would get for its keys, and which keys no hook serves\n" +
+` + "```sh agent PODS.yaml=examples/cluster/classes.yaml NAMESPACE/POD=shop/web\ntrimtab plan PODS.yaml           # what a pod would get for its keys, and which keys no hook serves\n" +
 		"trimtab explain NAMESPACE/POD    # what a running pod got for its keys\n```" + `
 
 For authors of pods that carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what each key does on a

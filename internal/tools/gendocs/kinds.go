@@ -12,7 +12,7 @@ func kindsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Kinds of requests
 
-` + "```sh\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
+` + "```sh agent NAMESPACE/POD=shop/web\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
 
 For operators who write rules of [authorisation](authorisation.md): what a pod can ask for, what holds where no rule matches,
 and what others lose by it.

@@ -11,7 +11,7 @@ func metricsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Metrics and probes
 
-` + "```sh\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
+` + "```sh by=internal/agent.TestProbes\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
 
 For operators who watch nodes: every metric and probe. The agent serves
 

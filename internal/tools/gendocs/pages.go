@@ -17,7 +17,7 @@ func configPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Configuration
 
-` + "```sh\ntrimtab config check FILE    # what is wrong with a file, with line numbers\ntrimtab config print         # the file with all defaults\n```" + `
+` + "```sh agent FILE=/etc/trimtab/config.yaml\ntrimtab config check FILE    # what is wrong with a file, with line numbers\ntrimtab config print         # the file with all defaults\n```" + `
 
 For operators: every key of the configuration file, with its type, default and meaning.
 
@@ -73,7 +73,7 @@ func schemaPage() (string, error) {
 
 func hooksPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + "# Hooks\n\n```sh\ntrimtab hooks [NAME]    # this page, for the program at hand\n```\n\n" + paragraph(`
+	b.WriteString(generated + "# Hooks\n\n```sh agent [NAME]=oomScore\ntrimtab hooks [NAME]    # this page, for the program at hand\n```\n\n" + paragraph(`
 For operators, and authors of pods: what each hook reads, what it sets, and where it differs from the system whose keys it
 reads. A hook is a unit of policy. At certain steps in the life of a pod or container it reads what the pod asks for and
 proposes values. `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` switches it on or off.`))

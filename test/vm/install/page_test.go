@@ -3,61 +3,33 @@ package install_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trimtab/trimtab/test/pages"
 )
 
 // page is docs/cluster.md: its fenced commands by the heading above them, each run once.
 type page struct {
 	headings []string
-	blocks   map[string][]block
+	blocks   map[string][]pages.Block
 }
 
 // imageFile is what the page has copied to the nodes.
 const imageFile = "trimtab-image.tar"
 
-// block is one fence: commands of the administrator, or of each node ("sh node"), those that end with exit code 1
-// ("sh exit=1"), and one that goes on until it is interrupted ("sh forward").
-type block struct {
-	kind   string
-	script string
-}
-
-// kinds are those of blocks, by the fence.
-var kinds = map[string]string{"```sh": "", "```sh node": "node", "```sh exit=1": "exit=1", "```sh forward": "forward"}
-
 func readPage(t *testing.T, name string) *page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "docs", name))
+	read, err := pages.Read(root(t), filepath.Join("docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, heading := &page{blocks: map[string][]block{}}, ""
-	var script []string
-	fence := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		after, isFence := strings.CutPrefix(line, "```")
-		switch {
-		case isFence && fence == "":
-			fence, script = "```"+after, nil
-		case isFence:
-			if kind, ok := kinds[fence]; ok {
-				p.blocks[heading] = append(p.blocks[heading], block{kind, strings.Join(script, "\n")})
-			}
-			fence = ""
-		case fence != "":
-			script = append(script, line)
-		default:
-			if title, ok := strings.CutPrefix(line, "## "); ok {
-				heading = title
-				p.headings = append(p.headings, title)
-			}
-		}
+	p := &page{headings: read.Headings, blocks: map[string][]pages.Block{}}
+	for _, b := range read.Blocks {
+		p.blocks[b.Heading] = append(p.blocks[b.Heading], b)
 	}
 	return p
 }
@@ -74,19 +46,20 @@ func (c *cluster) follow(heading string) string {
 	delete(p.blocks, heading)
 	var said strings.Builder
 	for _, b := range blocks {
-		switch b.kind {
-		case "node":
-			said.WriteString(c.onNodes(b.script))
-		case "forward":
-			said.WriteString(c.forwarded(b.script))
-		case "exit=1":
-			out, err := c.sh(b.script)
+		exit, _ := b.Value("exit")
+		switch {
+		case b.Has("node"):
+			said.WriteString(c.onNodes(b.Script))
+		case b.Has("forward"):
+			said.WriteString(c.forwarded(b.Script))
+		case exit == "1":
+			out, err := c.sh(b.Script)
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				c.t.Fatalf("%s\nended with %v, want exit code 1", b.script, err)
+				c.t.Fatalf("%s\nended with %v, want exit code 1", b.Script, err)
 			}
 			said.WriteString(out)
 		default:
-			said.WriteString(c.must(b.script))
+			said.WriteString(c.must(b.Script))
 		}
 	}
 	return said.String()
