@@ -37,6 +37,7 @@ func files(t *testing.T) []string {
 // TestPages runs every command of every page, and compares what it prints with what the page shows. Commands that it does
 // not run name the test that does.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	bin := build(t)
 	for _, file := range files(t) {
 		p, err := Read(root, file)
@@ -91,6 +92,7 @@ func build(t *testing.T) string {
 }
 
 func (p *Page) follow(t *testing.T, bin string) {
+	t.Helper()
 	var box *Sandbox
 	var stale []*Shown
 	for _, b := range p.Blocks {

@@ -13,7 +13,7 @@ import (
 // ResctrlHardware has the resources that a machine can divide by resctrl.
 type ResctrlHardware struct {
 	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
-	Caches     []int  `json:"caches"`            // ids
+	Caches     []int  `json:"caches"`            // ids of the L3 caches
 	Bandwidth  int    `json:"bandwidth"`         // the value of a group without a limit, 100 or 2048; 0 if bandwidth cannot be limited
 	Groups     int    `json:"groups"`            // number of control groups that the machine supports, including the root
 	CanMeasure bool   `json:"measure,omitempty"` // supports monitoring groups

@@ -12,18 +12,21 @@ import (
 
 // Scenario is one file.
 type Scenario struct {
-	Name  string `json:"name"`
+	Name  string `json:"name"`  // how reports call it
 	About string `json:"about"` // one sentence
-	Node  Node   `json:"node"`
+	Node  Node   `json:"node"`  // the machine
 	// Config is the agent's configuration document without apiVersion and kind. Keys that it leaves out have their
 	// defaults.
 	Config json.RawMessage `json:"config,omitempty"`
-	Steps  []Step          `json:"steps"`
+	// Steps are what happens, one after another.
+	Steps []Step `json:"steps"`
 }
 
 // Node is the machine of a scenario.
 type Node struct {
-	CPUs string `json:"cpus"` // in the notation of package topology/describe
+	// CPUs describe the processors, such as "2s x 2n x 8c x 2t, 64GiB/node": sockets (s), dies of a socket (d), NUMA nodes
+	// (n), L3 caches (l), cores (c) and threads of a core (t), and the memory of each NUMA node. What is left out is 1.
+	CPUs string `json:"cpus"`
 	// Isolated are the CPUs that the kernel's scheduler does not use, Efficient those of efficient cores, as kernel lists.
 	// If Efficient is set, all other CPUs are of performance cores.
 	Isolated  string `json:"isolated,omitempty"`
@@ -90,7 +93,7 @@ func (s *Scenario) LimitsBelowInit() bool {
 // Step is one action with the wants after it. At most one of Run, Create, Start, Update, Stop, Remove, Kubelet,
 // Annotate, Restart and Reconfigure is set; a step with none only checks its wants.
 type Step struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // how reports call it
 	// Run starts pods one after another: it runs the sandbox, then creates and starts each container.
 	Run []Run `json:"run,omitempty"`
 	// Create adds a container to a pod that runs, without starting it; Start
@@ -134,6 +137,7 @@ func (s *Step) Started() []Ref {
 
 // Run is one pod and its containers.
 type Run struct {
+	// Pod and Containers are what the kubelet requests, in the units of the runtime.
 	Pod        Pod         `json:"pod,omitzero"`
 	Containers []Container `json:"containers,omitempty"`
 	// Manifest is a Pod as people write it, instead of both: requests and limits are
@@ -143,13 +147,13 @@ type Run struct {
 
 // Pod is a pod as the kubelet requests it from the runtime.
 type Pod struct {
-	Namespace   string            `json:"namespace"`
-	Name        string            `json:"name"`
-	UID         string            `json:"uid,omitempty"` // made from the name if left out
-	QoS         string            `json:"qos"`           // Guaranteed, Burstable or BestEffort
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Handler     string            `json:"runtimeHandler,omitempty"`
+	Namespace   string            `json:"namespace"`                // of the pod
+	Name        string            `json:"name"`                     // of the pod
+	UID         string            `json:"uid,omitempty"`            // made from the name if left out
+	QoS         string            `json:"qos"`                      // Guaranteed, Burstable or BestEffort
+	Labels      map[string]string `json:"labels,omitempty"`         // of the pod
+	Annotations map[string]string `json:"annotations,omitempty"`    // of the pod
+	Handler     string            `json:"runtimeHandler,omitempty"` // of the pod's runtime class
 	// Resources are what the kubelet sets on the pod's cgroup. If left out, they are the sums over the containers, as the
 	// kubelet computes them.
 	Resources *Resources `json:"resources,omitempty"`
@@ -163,51 +167,51 @@ type Pod struct {
 
 // Static has the exclusive CPUs of a container and the memory nodes to which it is bound, as lists.
 type Static struct {
-	CPUs string `json:"cpus,omitempty"`
-	Mems string `json:"mems,omitempty"`
+	CPUs string `json:"cpus,omitempty"` // exclusive CPUs
+	Mems string `json:"mems,omitempty"` // memory nodes
 }
 
 // Container is a container as the kubelet requests it.
 type Container struct {
-	Name        string            `json:"name"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Args        []string          `json:"args,omitempty"`
-	Env         map[string]string `json:"env,omitempty"`
-	Resources   Resources         `json:"resources,omitzero"`
+	Name        string            `json:"name"`                  // of the container
+	Labels      map[string]string `json:"labels,omitempty"`      // of the container
+	Annotations map[string]string `json:"annotations,omitempty"` // of the container
+	Args        []string          `json:"args,omitempty"`        // what it runs
+	Env         map[string]string `json:"env,omitempty"`         // its environment variables
+	Resources   Resources         `json:"resources,omitzero"`    // what it requests
 }
 
 // Resources are the requested resources in the units of the runtime. Quota is in µs per period and memory in bytes; -1
 // is unlimited.
 type Resources struct {
-	Shares *uint64 `json:"shares,omitempty"`
-	Quota  *int64  `json:"quota,omitempty"`
-	Period *uint64 `json:"period,omitempty"`
-	Memory *int64  `json:"memory,omitempty"`
-	CPUs   string  `json:"cpus,omitempty"`
-	Mems   string  `json:"mems,omitempty"`
+	Shares *uint64 `json:"shares,omitempty"` // cpu.shares, 1024 for a CPU
+	Quota  *int64  `json:"quota,omitempty"`  // CPU time in µs per period; -1 is unlimited
+	Period *uint64 `json:"period,omitempty"` // in µs, 100000 if left out
+	Memory *int64  `json:"memory,omitempty"` // limit in bytes; -1 is unlimited
+	CPUs   string  `json:"cpus,omitempty"`   // list of CPUs
+	Mems   string  `json:"mems,omitempty"`   // list of memory nodes
 	// HugePages has limits in bytes by size, such as 2MB.
 	HugePages map[string]uint64 `json:"hugePages,omitempty"`
 }
 
 // Create adds a container to a pod.
 type Create struct {
-	Pod       Ref       `json:"pod"`
-	Container Container `json:"container"`
+	Pod       Ref       `json:"pod"`       // namespace/name of a pod that runs
+	Container Container `json:"container"` // the new container
 }
 
 // Annotate replaces all labels and annotations of a pod that has a Spec, and its spec if Spec is set here.
 type Annotate struct {
-	Pod         Ref               `json:"pod"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Spec        json.RawMessage   `json:"spec,omitempty"`
+	Pod         Ref               `json:"pod"`                   // namespace/name
+	Labels      map[string]string `json:"labels,omitempty"`      // all that it has from now on
+	Annotations map[string]string `json:"annotations,omitempty"` // all that it has from now on
+	Spec        json.RawMessage   `json:"spec,omitempty"`        // its spec from now on, if it changes
 }
 
 // Update is a request for new resources of a container.
 type Update struct {
-	Container Ref       `json:"container"`
-	Resources Resources `json:"resources"`
+	Container Ref       `json:"container"` // namespace/pod/container
+	Resources Resources `json:"resources"` // what it requests from now on
 	// Pod has the kubelet's writes to the pod's cgroup before the update, if the pod grows; PodAfter those after it, if
 	// the pod shrinks.
 	Pod      *Resources `json:"pod,omitempty"`
@@ -241,8 +245,8 @@ type Want struct {
 	Mems *string `json:"mems,omitempty"`
 	// Shares are compared exactly in cgroup v1. In v2 they are first converted to a weight by a fixed table.
 	Shares *uint64 `json:"shares,omitempty"`
-	Quota  *int64  `json:"quota,omitempty"`  // -1 unlimited
-	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
+	Quota  *int64  `json:"quota,omitempty"`  // in µs; -1 is unlimited
+	Memory *int64  `json:"memory,omitempty"` // limit in bytes; -1 is unlimited
 	// OOMScoreAdj is the oom_score_adj of the container's spec.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
 	// Process is what its first process starts with, and parameters and network

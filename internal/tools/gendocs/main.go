@@ -39,6 +39,8 @@ func pages() []page {
 		{"kinds.md", reflowed(kindsPage)},
 		{"events.md", reflowed(eventsPage)},
 		{"json.md", jsonPage},
+		{"scenarios.md", reflowed(scenariosPage)},
+		{"scenario.schema.json", scenarioSchema},
 	}
 }
 

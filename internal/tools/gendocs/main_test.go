@@ -2,14 +2,18 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
@@ -129,4 +133,52 @@ func directDependencies(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return direct
+}
+
+// TestScenarios: every key of a scenario is described, and the schema accepts all scenarios and refuses an unknown key.
+func TestScenarios(t *testing.T) {
+	comments, err := scenarioComments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range scenarioParts() {
+		for _, f := range reflect.VisibleFields(p.value) {
+			if comments[p.value.Name()+"."+f.Name] == "" {
+				t.Errorf("%s.%s has no comment, so docs and schema say nothing about it", p.value.Name(), f.Name)
+			}
+		}
+	}
+	text, err := scenarioSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := &jsonschema.Schema{}
+	if err := json.Unmarshal([]byte(text), schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../../test/scenarios/*.yaml")
+	if err != nil || len(files) < 50 {
+		t.Fatalf("found %d scenarios: %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any
+		if err := yaml.Unmarshal(b, &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := resolved.Validate(s); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		s["stpes"] = nil
+		if resolved.Validate(s) == nil {
+			t.Errorf("%s: the schema accepts an unknown key", file)
+		}
+	}
 }
