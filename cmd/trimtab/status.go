@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -27,6 +28,7 @@ type statusFlags struct {
 	svg      string
 	shown    status.Options
 	watch    bool
+	selector string
 	interval time.Duration
 	wait     string
 	timeout  time.Duration
@@ -41,16 +43,19 @@ runtime, who owns which CPUs, and a line per container. A configuration file tha
 was refused and values that could not be applied are named here first.
 
 With --watch it prints the state again and again. With --wait=ready it first waits until
-the agent is attached to a runtime and has applied what the runtime runs.`,
+the agent is attached to a runtime and has applied what the runtime runs. -o wide has
+limits as the kernel has them, and for each container its QoS class, its id and why it
+has these CPUs.`,
 		Example: `  trimtab status
   trimtab status -n shop --class dedicated
+  trimtab status -l app=web
   trimtab status --wait=ready --timeout 2m
   trimtab status -o json | jq .unapplied
   trimtab status --svg node.svg`,
 		Args: cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
-	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "wide", "json", "yaml")
 	f := &statusFlags{}
 	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -73,6 +78,7 @@ func (f *statusFlags) add(cmd *cobra.Command) {
 	addPicture(cmd, &f.svg)
 	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only the containers of this namespace")
 	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, as app=web,tier!=test")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state again and again, until interrupted")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
@@ -99,13 +105,22 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	if f.shown.Class != "" && !slices.Contains(classes, f.shown.Class) {
 		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes, ", "))
 	}
+	if f.selector == "" {
+		return nil
+	}
+	selected, err := labels.Parse(f.selector)
+	if err != nil {
+		return fmt.Errorf("--selector %s: %w", f.selector, err)
+	}
+	f.shown.Matches = func(of map[string]string) bool { return selected.Matches(labels.Set(of)) }
 	return nil
 }
 
 // show prints the state, with --watch until ctx ends.
 func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
-	f.shown.Color = colors(w)
-	_, live := terminal(w)
+	f.shown.Color, f.shown.Wide = colors(w), out.String() == "wide"
+	width, live := terminal(w)
+	f.shown.Width = width
 	for {
 		n, err := c.Status(ctx)
 		if f.watch && ctx.Err() != nil {

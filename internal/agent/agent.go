@@ -29,6 +29,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -97,6 +98,7 @@ type Agent struct {
 	log       *slog.Logger
 	node      node
 	settings  *settings
+	letters   cpumap.Letters // of owners, in pictures
 	conductor *conductor.Conductor
 	keeper    *keeper.Keeper
 	files     stateFiles
@@ -365,6 +367,7 @@ type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
 	n := nodeview.Status(s.a.conductor)
+	s.a.letters.Mark(n.CPUs.Grants)
 	n.Hooks = s.a.settings.hooks()
 	n.PodSpecs = sources(s.a.specs)
 	granted := sourceOf(s.a.grants.State())

@@ -2,6 +2,7 @@ package nodeview
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -9,7 +10,6 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // maxContested limits the files in a status that others write. maxAbsent limits the containers
@@ -82,7 +82,7 @@ func (v *View) cpus() api.NodeCPUs {
 		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
 	}
 	for _, n := range m.Nodes {
-		out.Nodes = append(out.Nodes, numa(m, n))
+		out.Nodes = append(out.Nodes, api.NUMAOf(m, n))
 	}
 	for _, p := range s.PoolShares() {
 		pool := api.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
@@ -118,26 +118,6 @@ func (v *View) grants() []api.Grant {
 	return out
 }
 
-// numa describes a NUMA node. A node without CPUs has no package, -1.
-func numa(m *topology.Machine, n topology.Node) api.NUMA {
-	out := api.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
-	left := n.CPUs
-	if !left.Empty() {
-		out.Package = m.CPUs[left.First()].Package
-	}
-	for !left.Empty() {
-		core := m.Groups(topology.CoreLevel)[m.GroupOf(topology.CoreLevel, left.First())]
-		out.Cores = append(out.Cores, m.Format(core.And(n.CPUs)))
-		left = left.Minus(core)
-	}
-	for _, cache := range m.Groups(topology.L3Level) {
-		if cache = cache.And(n.CPUs); !cache.Empty() && cache != n.CPUs {
-			out.Caches = append(out.Caches, m.Format(cache))
-		}
-	}
-	return out
-}
-
 // Explain returns, for one or all containers of a pod, what was decided, why, and the results.
 // A pod without containers has an entry of its own.
 func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
@@ -166,10 +146,33 @@ func Explain(of Source, namespace, pod, container string) (out []api.Container, 
 func (v *View) podOnly(p *engine.Pod) api.Container {
 	s := api.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
-		QoS: p.Intent.QoS.String(), PodValues: v.values(p.Pod.ID, p.Values),
+		Labels: p.Pod.Labels,
+		QoS:    p.Intent.QoS.String(), PodValues: v.values(p.Pod.ID, p.Values),
 	}
 	s.Problems = p.Problems()
 	return s
+}
+
+// limits are those that the container asked for, but for what was decided.
+func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
+	const usualPeriod = 100_000 // µs, of the kernel and the kubelet
+	r := ctr.Pristine
+	l := &api.Limits{CPUQuota: r.CPU.Quota.V, CPUPeriod: int64(r.CPU.Period.Or(usualPeriod)), Memory: r.Memory.Limit.V}
+	for _, d := range decided {
+		for field, into := range map[lifecycle.Field]*int64{
+			lifecycle.CPUQuota: &l.CPUQuota, lifecycle.CPUPeriod: &l.CPUPeriod, lifecycle.MemoryLimit: &l.Memory,
+		} {
+			if n, err := strconv.ParseInt(d.String(), 10, 64); d.Field == field && err == nil {
+				*into = n
+			}
+		}
+	}
+	for _, unlimited := range []*int64{&l.CPUQuota, &l.Memory} {
+		if *unlimited <= 0 {
+			*unlimited = -1
+		}
+	}
+	return l
 }
 
 func (v *View) container(ctr *engine.Container) api.Container {
@@ -189,5 +192,6 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	s.CPUGroup, s.SeatWhy = ctr.Assignment.Pool.String(), ctr.Assignment.Why
 	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
 	s.Values = v.values(ctr.ID, v.State.Values(ctr))
+	s.Limits = limits(ctr, v.State.Values(ctr))
 	return s
 }

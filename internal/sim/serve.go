@@ -106,7 +106,7 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 			return ctx.Err()
 		}
 		v.say("")
-		v.state(plain(r), cpumap.NewTiles(r.o.Machine, poolOf(r), r.used()))
+		v.state(plain(r), cpumap.NewTiles(poolOf(r), r.used()))
 	}
 	v.say("\nplayed; waiting for the next plugin")
 	return nil
@@ -130,7 +130,11 @@ func plain(r *Runtime) []record {
 // poolOf returns all CPUs as the shared pool: the runtime has no pools.
 func poolOf(r *Runtime) api.NodeCPUs {
 	all := r.o.Machine.Format(r.o.Machine.Online())
-	return api.NodeCPUs{Online: all, Shared: all}
+	c := api.NodeCPUs{Online: all, Shared: all}
+	for _, n := range r.o.Machine.Nodes {
+		c.Nodes = append(c.Nodes, api.NUMAOf(r.o.Machine, n))
+	}
+	return c
 }
 
 // event shows one NRI event and its answer.

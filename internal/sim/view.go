@@ -173,7 +173,7 @@ func (p *player) explain(ref scenario.Ref) api.Container {
 
 // picture draws the node.
 func (p *player) picture() cpumap.Tiles {
-	return cpumap.NewTiles(p.machine, p.agent.agent.Source().Status().CPUs, p.runtime.used())
+	return cpumap.NewTiles(p.agent.agent.Source().Status().CPUs, p.runtime.used())
 }
 
 // why returns the sources of a container's values, one line for each annotation or label.

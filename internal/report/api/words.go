@@ -206,6 +206,8 @@ type Grant struct {
 	Pod       string `json:"pod"` // namespace/name
 	Container string `json:"container"`
 	CPUs      string `json:"cpus"`
+	// Mark is the letter of the pod in pictures, which it keeps while it owns CPUs; "" after the 26th owner.
+	Mark string `json:"mark,omitempty"`
 	// Away are CPUs that are its own and that it cannot have now: they are offline,
 	// or gone from its pod's cgroup.
 	Away string `json:"away,omitempty"`
@@ -222,11 +224,20 @@ type Container struct {
 	QoS       string              `json:"qos"`  // Kubernetes QoS class
 	CPUGroup  string              `json:"seat"` // exclusive, or the pool it sits in
 	CPUs      string              `json:"cpus"`
+	Limits    *Limits             `json:"limits,omitempty"` // nil for a container that has ended
+	Labels    map[string]string   `json:"labels,omitempty"` // of the pod
 	SeatWhy   string              `json:"seatWhy,omitempty"`
 	Facts     []Fact              `json:"facts,omitempty"` // in Explain alone
 	Values    []Value             `json:"values,omitempty"`
 	PodValues []Value             `json:"podValues,omitempty"`
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
+}
+
+// Limits are what a container may use, as decided, else as the runtime asked.
+type Limits struct {
+	CPUQuota  int64 `json:"cpuQuota"`  // µs in each period; -1 for no limit
+	CPUPeriod int64 `json:"cpuPeriod"` // µs
+	Memory    int64 `json:"memory"`    // bytes; -1 for no limit
 }
 
 // Contested is a file of ours that another program writes too.

@@ -41,6 +41,7 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 	for _, n := range c.Nodes {
 		ids := CPUs(n.CPUs)
 		if len(ids) == 0 {
+			lines = append(lines, term.Cut(fmt.Sprintf("node %-2d %-*s         %s", n.ID, widest, "-", MemoryAlone(n)), width))
 			continue
 		}
 		label := fmt.Sprintf("node %-2d %-*s  %s  ", n.ID, widest, n.CPUs, Percent(busy, ids))

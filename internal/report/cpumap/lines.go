@@ -3,10 +3,12 @@ package cpumap
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // perLine is how many CPUs one line shows, in groups.
@@ -22,6 +24,10 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 		widest = max(widest, len(n.CPUs))
 	}
 	for _, n := range c.Nodes {
+		if n.CPUs == "" {
+			fmt.Fprintf(w, "  node %-2d  %*s  %s\n", n.ID, widest, "-", MemoryAlone(n))
+			continue
+		}
 		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
 		for line := range slices.Chunk(CPUs(n.CPUs), perLine) {
 			fmt.Fprintln(w, label+p.line(line))
@@ -31,6 +37,14 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	for _, o := range p.legend {
 		fmt.Fprintf(w, "  %s %s\n", o.mark, o.text)
 	}
+}
+
+// MemoryAlone says what a NUMA node without CPUs has, such as memory behind CXL.
+func MemoryAlone(n api.NUMA) string {
+	if n.Memory == 0 {
+		return "no CPUs and no memory"
+	}
+	return term.Bytes(int64(min(n.Memory, math.MaxInt64))) + " of memory, no CPUs"
 }
 
 func (p Map) line(ids []int) string {

@@ -3,6 +3,8 @@ package cpumap
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
@@ -65,8 +67,11 @@ func New(c api.NodeCPUs) Map {
 		p.paint(ids, entry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
-	own, away := map[string][]int{}, map[string][]int{}
+	own, away, mark := map[string][]int{}, map[string][]int{}, map[string]string{}
 	for _, g := range c.Grants {
+		if len(g.Mark) == 1 && strings.Contains(letters, g.Mark) {
+			mark[g.Pod] = g.Mark
+		}
 		away[g.Pod] = append(away[g.Pod], CPUs(g.Away)...)
 		if own[g.Pod] == nil {
 			pods = append(pods, g.Pod)
@@ -74,11 +79,8 @@ func New(c api.NodeCPUs) Map {
 		own[g.Pod] = append(own[g.Pod], CPUs(g.CPUs)...)
 	}
 	slices.Sort(pods)
-	for i, pod := range pods {
-		mark := markTooMany
-		if i < len(letters) {
-			mark = letters[i : i+1]
-		}
+	giveLetters(pods, mark)
+	for _, pod := range pods {
 		slices.Sort(own[pod])
 		ids := slices.Compact(own[pod])
 		for _, id := range ids {
@@ -88,9 +90,59 @@ func New(c api.NodeCPUs) Map {
 		if slices.Sort(away[pod]); len(away[pod]) > 0 {
 			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
 		}
-		p.paint(ids, entry{mark, term.Clean(pod), text})
+		p.paint(ids, entry{cmp.Or(mark[pod], markTooMany), term.Clean(pod), text})
 	}
 	return p
+}
+
+// giveLetters gives the pods that have no letter the first free ones.
+func giveLetters(pods []string, mark map[string]string) {
+	used := map[string]bool{}
+	for _, m := range mark {
+		used[m] = true
+	}
+	next := 0
+	for _, pod := range pods {
+		if mark[pod] != "" {
+			continue
+		}
+		for next < len(letters) && used[letters[next:next+1]] {
+			next++
+		}
+		if next == len(letters) {
+			return
+		}
+		mark[pod] = letters[next : next+1]
+		used[mark[pod]] = true
+	}
+}
+
+// Letters remembers the letter of each pod that owns CPUs, so that an owner keeps letter and colour while others come and
+// go. The zero value is ready for use.
+type Letters struct {
+	mu sync.Mutex
+
+	of map[string]string
+}
+
+// Mark sets the letters of grants. A letter is free again once its pod owns nothing.
+func (l *Letters) Mark(grants []api.Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := map[string]string{}
+	var pods []string
+	for _, g := range grants {
+		if m, was := l.of[g.Pod]; was {
+			known[g.Pod] = m
+		}
+		pods = append(pods, g.Pod)
+	}
+	slices.Sort(pods)
+	giveLetters(slices.Compact(pods), known)
+	l.of = known
+	for i := range grants {
+		grants[i].Mark = known[grants[i].Pod]
+	}
 }
 
 func (p *Map) pools(c api.NodeCPUs) {

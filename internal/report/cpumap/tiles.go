@@ -2,13 +2,11 @@ package cpumap
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
-	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // markBroken is that of a CPU which is granted to one pod and usable by another.
@@ -31,16 +29,22 @@ type Use struct{ Pod, CPUs string }
 
 // Tiles is a drawing of the CPUs of a machine, a tile each.
 type Tiles struct {
-	machine *topology.Machine
-	who     Map
-	load    map[int]int  // how many running containers may use a CPU
-	broken  map[int]bool // granted to one pod, usable by another
+	nodes  []api.NUMA
+	widest int // id of a CPU
+	who    Map
+	load   map[int]int  // how many running containers may use a CPU
+	broken map[int]bool // granted to one pod, usable by another
 }
 
 // NewTiles holds who has which CPU, as the agent says, against what the kernel
 // lets containers use.
-func NewTiles(m *topology.Machine, c api.NodeCPUs, uses []Use) Tiles {
-	t := Tiles{machine: m, who: New(c), load: map[int]int{}, broken: map[int]bool{}}
+func NewTiles(c api.NodeCPUs, uses []Use) Tiles {
+	t := Tiles{nodes: c.Nodes, who: New(c), load: map[int]int{}, broken: map[int]bool{}}
+	for _, n := range c.Nodes {
+		for _, id := range CPUs(n.CPUs) {
+			t.widest = max(t.widest, id)
+		}
+	}
 	for _, u := range uses {
 		for _, id := range CPUs(u.CPUs) {
 			t.load[id]++
@@ -56,50 +60,33 @@ func NewTiles(m *topology.Machine, c api.NodeCPUs, uses []Use) Tiles {
 // tiles per thread, at most width columns wide.
 func (t Tiles) Block(width int, c term.Ink) term.Block {
 	var packages []term.Block
-	for _, pkg := range t.packages() {
-		var nodes []term.Block
-		for _, n := range pkg.parts {
-			nodes = append(nodes, term.Box(fmt.Sprintf("node %d", n.id), t.tiles(n.parts, width-8, c)))
+	for _, pkg := range byPackage(t.nodes) {
+		title := fmt.Sprintf("socket %d", pkg[0].Package)
+		if pkg[0].Package < 0 {
+			title = "memory alone"
 		}
-		packages = append(packages, term.Box(fmt.Sprintf("socket %d", pkg.id), term.Flow(nodes, width-4, 1)))
+		var nodes []term.Block
+		for _, n := range pkg {
+			inside := t.tiles(cores(n), width-8, c)
+			if n.CPUs == "" {
+				text := term.Cut(MemoryAlone(n), max(width-8, 8))
+				inside = term.Block{Lines: []string{text}, Width: utf8.RuneCountInString(text)}
+			}
+			nodes = append(nodes, term.Box(fmt.Sprintf("node %d", n.ID), inside))
+		}
+		packages = append(packages, term.Box(title, term.Flow(nodes, width-4, 1)))
 	}
 	return term.Below(term.Flow(packages, width, 1), t.explain(width, c))
 }
 
-// group is a part of the machine: packages, nodes in them, cores in these.
-type group struct {
-	id      int
-	parts   []group
-	threads []int // of a core, by kernel id
-}
-
-// part is the part of an id, made where there is none.
-func (g *group) part(id int) *group {
-	at := slices.IndexFunc(g.parts, func(p group) bool { return p.id == id })
-	if at < 0 {
-		at, g.parts = len(g.parts), append(g.parts, group{id: id})
-	}
-	return &g.parts[at]
-}
-
-// packages arranges the machine's CPUs as boxes.
-func (t Tiles) packages() []group {
-	var all group
-	for _, c := range t.machine.CPUs {
-		core := all.part(c.Package).part(c.Node).part(c.Core)
-		core.threads = append(core.threads, c.ID)
-	}
-	return all.parts
-}
-
 // tiles draws cores side by side, each thread as its id over its mark.
-func (t Tiles) tiles(cores []group, width int, c term.Ink) term.Block {
+func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
 	// A tile is as wide as the longest id, and wide enough to be seen.
-	tile := max(3, len(fmt.Sprint(t.machine.CPUs[len(t.machine.CPUs)-1].ID)))
+	tile := max(3, len(fmt.Sprint(t.widest)))
 	var columns []term.Block
 	for _, core := range cores {
 		b := term.Block{Width: tile}
-		for _, id := range core.threads {
+		for _, id := range core {
 			mark, color := t.of(id)
 			number := fmt.Sprint(id)
 			left := (tile - len(number) + 1) / 2
@@ -160,6 +147,8 @@ func (t Tiles) explain(width int, c term.Ink) term.Block {
 	}
 	for _, e := range t.who.legend {
 		switch {
+		case strings.Contains(e.text, ", missing "): // CPUs that the picture cannot show
+			owners = append(owners, item(e.mark, e.text))
 		case e.pod != "":
 			owners = append(owners, item(e.mark, e.pod+" alone"))
 		case e.mark == markBoth:

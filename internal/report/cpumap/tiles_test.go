@@ -1,6 +1,7 @@
 package cpumap
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -22,19 +24,85 @@ func drawn(b term.Block) string {
 	return s.String()
 }
 
+func nodesOf(m *topology.Machine) (nodes []api.NUMA) {
+	for _, n := range m.Nodes {
+		nodes = append(nodes, api.NUMAOf(m, n))
+	}
+	return nodes
+}
+
+// TestMemoryAlone: every picture has a NUMA node without CPUs, and what memory it has.
+func TestMemoryAlone(t *testing.T) {
+	c := api.NodeCPUs{
+		Online: "0-1", Shared: "0-1",
+		Nodes: []api.NUMA{{ID: 0, CPUs: "0-1", Memory: 4 << 30}, {ID: 1, Package: -1, Memory: 64 << 30}, {ID: 2, Package: -1}},
+	}
+	var text, drawing bytes.Buffer
+	New(c).Text(&text, c)
+	if err := SVG(&drawing, nil, c); err != nil {
+		t.Fatal(err)
+	}
+	boxes := drawn(NewTiles(c, nil).Block(80, term.Ink{}))
+	busy := strings.Join(Busy(c, map[int]float64{0: 1}, 60, term.Ink{}), "\n")
+	for name, picture := range map[string]string{"lines": text.String(), "boxes": boxes, "busy": busy} {
+		if !strings.Contains(picture, "64 GiB of memory, no CPUs") || !strings.Contains(picture, "no CPUs and no memory") {
+			t.Errorf("%s:\n%s", name, picture)
+		}
+	}
+	if !strings.Contains(boxes, "─ memory alone ─") || !strings.Contains(drawing.String(), "memory alone") || !strings.Contains(drawing.String(), "node 1: no CPUs, 64.0 GiB") {
+		t.Errorf("boxes:\n%s\ndrawing:\n%s", boxes, drawing.String())
+	}
+}
+
+// TestLetters: an owner keeps its letter while others come and go, and a letter is given again.
+func TestLetters(t *testing.T) {
+	var l Letters
+	mark := func(pods ...string) (all string) {
+		var grants []api.Grant
+		for i, p := range pods {
+			grants = append(grants, api.Grant{Pod: p, CPUs: fmt.Sprint(i)})
+		}
+		l.Mark(grants)
+		for _, g := range grants {
+			all += g.Pod + "=" + g.Mark + " "
+		}
+		for _, m := range Marks(api.NodeCPUs{Online: "0-9", Grants: grants}) {
+			if m.Pod != "" && !strings.Contains(all, m.Pod+"="+m.Mark+" ") {
+				t.Errorf("drawn as %s, of %s", m.Mark, all)
+			}
+		}
+		return all
+	}
+	for _, step := range []struct {
+		pods []string
+		want string
+	}{
+		{[]string{"b", "d"}, "b=A d=B "},
+		{[]string{"a", "b", "d", "a"}, "a=C b=A d=B a=C "},
+		{[]string{"a", "d"}, "a=C d=B "},
+		{[]string{"a", "c", "d"}, "a=C c=A d=B "},
+		{nil, ""},
+		{[]string{"d"}, "d=A "},
+	} {
+		if got := mark(step.pods...); got != step.want {
+			t.Errorf("%v: %q, want %q", step.pods, got, step.want)
+		}
+	}
+}
+
 func TestTiles(t *testing.T) {
 	m, err := describe.Parse("2s x 1n x 3c x 2t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := api.NodeCPUs{
-		Reserved: "0,6", Shared: "1-5,7-11", Reclaimed: "3-5,9-11",
+		Nodes: nodesOf(m), Reserved: "0,6", Shared: "1-5,7-11", Reclaimed: "3-5,9-11",
 		Grants: []api.Grant{
 			{Pod: "a/two", Container: "x", CPUs: "4"}, {Pod: "a/one", Container: "x", CPUs: "2,8"}, {Pod: "a/two", Container: "y", CPUs: "4-5"},
 		},
 	}
 	used := []Use{{"a/one", "2,8"}, {"a/two", "4-5"}, {"a/web", "1,3,7,9-11"}, {"a/bad", "5"}}
-	got := NewTiles(m, told, used).Block(60, term.Ink{})
+	got := NewTiles(told, used).Block(60, term.Ink{})
 	want := `╭─ socket 0 ──────╮ ╭─ socket 1 ──────╮
 │ ╭─ node 0 ────╮ │ │ ╭─ node 1 ────╮ │
 │ │  0   1   2  │ │ │ │  3   4   5  │ │
@@ -55,7 +123,7 @@ func TestTiles(t *testing.T) {
 	if strings.Contains(drawn(got), "\x1b") {
 		t.Error("colour where none is wanted")
 	}
-	if colored := drawn(NewTiles(m, told, used).Block(60, term.Ink{On: true})); !strings.Contains(colored, "\x1b[") {
+	if colored := drawn(NewTiles(told, used).Block(60, term.Ink{On: true})); !strings.Contains(colored, "\x1b[") {
 		t.Error("no colour")
 	}
 }
@@ -69,7 +137,7 @@ func TestTilesFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := m.Format(m.Online())
-		p := NewTiles(m, api.NodeCPUs{Shared: all, Reclaimed: all}, nil)
+		p := NewTiles(api.NodeCPUs{Nodes: nodesOf(m), Shared: all, Reclaimed: all}, nil)
 		for _, width := range []int{80, 100, 200} {
 			b := p.Block(width, term.Ink{})
 			for _, l := range b.Lines {

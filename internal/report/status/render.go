@@ -23,6 +23,8 @@ type Options struct {
 	// Namespace and Class leave out the other containers from the table of containers;
 	// "" for all.
 	Namespace, Class string
+	// Matches says for a pod's labels whether its containers are in the table; nil for all.
+	Matches func(labels map[string]string) bool
 	// Wide shows values as the kernel and the API have them, without units for people.
 	Wide bool
 	// Width is where lines of prose are broken; 0 for 100 columns.
@@ -31,7 +33,8 @@ type Options struct {
 
 // shows reports whether the table of containers has this one.
 func (o Options) shows(c api.Container) bool {
-	return (o.Namespace == "" || strings.HasPrefix(c.Pod, o.Namespace+"/")) && (o.Class == "" || c.Class == o.Class)
+	return (o.Namespace == "" || strings.HasPrefix(c.Pod, o.Namespace+"/")) && (o.Class == "" || c.Class == o.Class) &&
+		(o.Matches == nil || o.Matches(c.Labels))
 }
 
 // RenderStatus shows the state of a node.
@@ -54,10 +57,32 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
-	cpumap.New(n.CPUs).Text(&b, n.CPUs)
+	o.picture(&b, n)
 	pools(&b, n.CPUs.Pools)
 	containers(&b, n.Containers, o)
 	return send(w, &b)
+}
+
+// mostBoxed is how many CPUs are drawn as boxes of sockets, NUMA nodes and cores. A picture of more
+// of them does not fit a screen, and each NUMA node gets a line.
+const mostBoxed = 128
+
+// picture draws who may use which CPUs, and how many running containers may use those that nobody owns.
+func (o Options) picture(w io.Writer, n api.Node) {
+	cpus := n.CPUs
+	if len(cpumap.CPUs(cpus.Online)) > mostBoxed || len(cpus.Nodes) == 0 {
+		cpumap.New(cpus).Text(w, cpus)
+		return
+	}
+	var uses []cpumap.Use
+	for _, c := range n.Containers {
+		if c.State == "running" {
+			uses = append(uses, cpumap.Use{Pod: c.Pod, CPUs: c.CPUs})
+		}
+	}
+	for _, line := range cpumap.NewTiles(cpus, uses).Block(max(cmp.Or(o.Width, 100)-2, 40), term.Ink{On: o.Color}).Lines {
+		fmt.Fprintln(w, "  "+line)
+	}
 }
 
 // alarms prints the faults of the agent as a whole.
@@ -169,9 +194,31 @@ func (o Options) trouble(unapplied, problems int) string {
 }
 
 func pools(w io.Writer, list []api.Pool) {
-	rows(w, "POOL\tCLASS\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
-		return []string{term.Clean(p.Name), dash(p.Class), dash(p.CPUs), fmt.Sprint(p.Members)}
+	rows(w, "POOL\tCLASS\tSIZE\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
+		return []string{term.Clean(p.Name), dash(p.Class), size(p.CPUs), dash(p.CPUs), fmt.Sprint(p.Members)}
 	})
+}
+
+// size is how many CPUs a list has.
+func size(list string) string { return term.CPUs(1000 * int64(len(cpumap.CPUs(list)))) }
+
+// limits are the columns of what a container may use: for people with units, wide as the kernel has them.
+func (o Options) limits(c api.Container) []string {
+	switch l := c.Limits; {
+	case l == nil:
+		return []string{"-", "-"}
+	case o.Wide:
+		return []string{fmt.Sprint(l.CPUQuota, " ", l.CPUPeriod), fmt.Sprint(l.Memory)}
+	default:
+		cpu, memory := "max", "max"
+		if l.CPUQuota > 0 {
+			cpu = term.CPUs(l.CPUQuota * 1000 / max(l.CPUPeriod, 1))
+		}
+		if l.Memory > 0 {
+			memory = term.Bytes(l.Memory)
+		}
+		return []string{cpu, memory}
+	}
 }
 
 func containers(w io.Writer, all []api.Container, o Options) {
@@ -180,7 +227,11 @@ func containers(w io.Writer, all []api.Container, o Options) {
 	if len(list) < len(all) {
 		fmt.Fprintf(w, "\n%d of %d containers are shown\n", len(list), len(all))
 	}
-	rows(w, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS", list, func(c api.Container) []string {
+	head := "POD\tCONTAINER\tSTATE\tCLASS\tSEAT\tCPUS\tLIMIT\tMEMORY\tVALUES\tPROBLEMS"
+	if o.Wide {
+		head += "\tQOS\tID\tWHY"
+	}
+	rows(w, head, list, func(c api.Container) []string {
 		applied, all := 0, len(c.Values)+len(c.PodValues)
 		for _, v := range slices.Concat(c.Values, c.PodValues) {
 			if v.Applied {
@@ -191,10 +242,12 @@ func containers(w io.Writer, all []api.Container, o Options) {
 		if len(c.Problems) > 0 {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
-		return []string{
-			term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs),
-			fmt.Sprintf("%d/%d", applied, all), problems,
+		row := []string{term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.CPUGroup), dash(c.CPUs)}
+		row = append(append(row, o.limits(c)...), fmt.Sprintf("%d/%d", applied, all), problems)
+		if o.Wide {
+			row = append(row, dash(c.QoS), dash(c.ID), dash(c.SeatWhy))
 		}
+		return row
 	})
 }
 

@@ -28,7 +28,8 @@ func sample() api.Node {
 	lsr := api.Container{
 		Pod: "db/redis-0", Name: "redis", ID: "c1", State: "running", Class: "dedicated",
 		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "4-7",
-		SeatWhy: "assigned by the scheduler",
+		SeatWhy: "assigned by the scheduler", Limits: &api.Limits{CPUQuota: -1, CPUPeriod: 100000, Memory: 16 << 30},
+		Labels: map[string]string{"app": "redis"},
 		Values: []api.Value{
 			{Field: "cpuset.cpus", Value: "4-7", Channel: "nri create", Applied: true,
 				Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status", Text: "assigned CPUs"}},
@@ -42,7 +43,7 @@ func sample() api.Node {
 	sidecar.Name, sidecar.ID, sidecar.Values = "exporter", "c2", nil
 	batch := api.Container{
 		Pod: "batch/job-1", Name: "work", ID: "c3", State: "created", Class: "reclaimed", QoS: "BestEffort",
-		CPUGroup: "reclaimed", CPUs: "2-3,8-15",
+		CPUGroup: "reclaimed", CPUs: "2-3,8-15", Limits: &api.Limits{CPUQuota: 25000, CPUPeriod: 100000, Memory: -1},
 		Values: []api.Value{{Field: "env X", Value: "a\x1b[31m\tb", Channel: "nri create", Applied: true, Note: "kernel later",
 			Why: lifecycle.Reason{Hook: "gpu"}}},
 		Problems: []lifecycle.Problem{
