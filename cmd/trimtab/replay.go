@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -51,6 +52,7 @@ recording.`,
 			return &misuse{err}
 		}
 		defer in.Close()
+		defer debug.SetGCPercent(debug.SetGCPercent(recording.GCPercent))
 		report, err := agent.Replay(in, another)
 		if err != nil {
 			return &misuse{fmt.Errorf("%s: %w", args[0], err)}

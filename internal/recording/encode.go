@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 var (
@@ -55,7 +56,7 @@ func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	case reflect.Slice, reflect.Array:
 		return e.appendList(b, v)
 	case reflect.String:
-		return appendMarshaled(b, v)
+		return appendText(b, v.String())
 	case reflect.Bool:
 		return strconv.AppendBool(b, v.Bool()), nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -70,6 +71,17 @@ func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	text, err := json.Marshal(v.Interface())
 	return append(b, text...), err
+}
+
+// appendText writes a text as encoding/json does. Most texts have nothing to escape.
+func appendText(b []byte, text string) ([]byte, error) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			escaped, err := json.Marshal(text)
+			return append(b, escaped...), err
+		}
+	}
+	return append(append(append(b, '"'), text...), '"'), nil
 }
 
 // empty reports whether a field is left out.
@@ -161,12 +173,10 @@ func (e encoder) appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		key, err := json.Marshal(one.key)
-		if err != nil {
+		if b, err = appendText(b, one.key); err != nil {
 			return nil, err
 		}
-		b = append(append(b, key...), ':')
-		if b, err = e.appendValue(b, one.value); err != nil {
+		if b, err = e.appendValue(append(b, ':'), one.value); err != nil {
 			return nil, err
 		}
 	}

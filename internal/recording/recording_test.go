@@ -280,3 +280,16 @@ func FuzzReplay(f *testing.F) {
 		_, _ = Replay(bytes.NewReader(text), same())
 	})
 }
+
+// TestAppendText: texts are written as encoding/json writes them, whatever is in them.
+func TestAppendText(t *testing.T) {
+	for _, text := range []string{"", "plain", `"`, `\`, "<&>", "a\nb", "\x00", "\x7f", "é", "\u2028", "\xff", strings.Repeat("x", 1000)} {
+		want, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := appendText(nil, text); err != nil || string(got) != string(want) {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -146,9 +147,10 @@ func replayed(t testing.TB, text []byte, another bool, n *node) recording.Report
 
 // BenchmarkReplay measures how many recorded events of pods are decided again in a second,
 // on a node of a thousand containers: by the clock, and by the time that one CPU would
-// take. One goroutine reads and another decides.
+// take. One goroutine reads and another decides. The garbage collector is set as by trimtab replay.
 func BenchmarkReplay(b *testing.B) {
 	_, text := recordedChurn(b, cgroup.V2, fullNode, 400, true)
+	defer debug.SetGCPercent(debug.SetGCPercent(recording.GCPercent))
 	var events uint64
 	before := cpuTime(b)
 	for b.Loop() {
