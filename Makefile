@@ -43,7 +43,7 @@ programs:
 	@for arch in $(ARCHES); do \
 		mkdir -p .cache/dist/linux-$$arch; \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) \
-			-ldflags '-s -w' -o .cache/dist/linux-$$arch/ ./cmd/trimtab; \
+			-ldflags '-s -w' -o .cache/dist/linux-$$arch/ ./cmd/trimtab ./cmd/trimtab-oci; \
 	done
 
 plugins:

@@ -51,8 +51,14 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 
 // fill copies the package's files into stage, with the commit's time, which nfpm keeps.
 func fill(stage, root string, p program.Program) error {
-	if err := stageFile(p.Path, filepath.Join(stage, "trimtab"), p.Time); err != nil {
+	wrapper, err := p.Wrapper()
+	if err != nil {
 		return err
+	}
+	for name, from := range map[string]string{"trimtab": p.Path, program.WrapperName: wrapper} {
+		if err := stageFile(from, filepath.Join(stage, name), p.Time); err != nil {
+			return err
+		}
 	}
 	for _, from := range []string{"deploy/systemd/*", "docs/man/*.1", "deploy/deb/config.yaml", "LICENSE"} {
 		found, err := filepath.Glob(filepath.Join(root, from))

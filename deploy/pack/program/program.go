@@ -5,6 +5,7 @@ package program
 import (
 	"debug/buildinfo"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -49,6 +50,23 @@ func Read(path string) (Program, error) {
 		p.Time = p.Time.UTC()
 	}
 	return p, nil
+}
+
+// WrapperName is the file name of the OCI runtime wrapper, which is built beside the program.
+const WrapperName = "trimtab-oci"
+
+// Wrapper returns the path of the wrapper beside the program. It must be of the same commit and architecture.
+func (p Program) Wrapper() (string, error) {
+	path := filepath.Join(filepath.Dir(p.Path), WrapperName)
+	w, err := Read(path)
+	if err != nil {
+		return "", err
+	}
+	if w.Arch != p.Arch || w.Version != p.Version || w.Revision != p.Revision {
+		return "", fmt.Errorf("%s is %s for %s, of commit %q; %s is %s for %s, of commit %q",
+			path, w.Version, w.Arch, w.Revision, p.Path, p.Version, p.Arch, p.Revision)
+	}
+	return path, nil
 }
 
 // Tag returns the version with only the characters that an image tag may have.

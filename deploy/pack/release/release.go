@@ -65,14 +65,21 @@ func Make(root, out, plugins string, programs []program.Program) error {
 	return sums(out)
 }
 
-// archive is for nodes without a package manager: the program, its units and man pages.
+// archive is for nodes without a package manager: the program, the OCI runtime wrapper, units and man pages.
 func archive(root, out string, p program.Program) error {
 	name := "trimtab_" + bare(p) + "_linux_" + p.Arch
-	data, err := os.ReadFile(p.Path)
+	wrapper, err := p.Wrapper()
 	if err != nil {
 		return err
 	}
-	all := []files.File{{Path: name + "/trimtab", Mode: 0o755, Data: data}}
+	var all []files.File
+	for _, from := range []string{p.Path, wrapper} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		all = append(all, files.File{Path: name + "/" + filepath.Base(from), Mode: 0o755, Data: data})
+	}
 	for _, pattern := range []string{"LICENSE", "CHANGELOG.md", "deploy/systemd/*", "docs/man/*.1"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {

@@ -44,8 +44,10 @@ func TestRelease(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), tree.Version) {
 		t.Errorf("trimtab version: %q, %v", out, err)
 	}
-	if _, err := os.Stat(filepath.Join(dist, name, "systemd/trimtab-nri.service")); err != nil {
-		t.Error(err)
+	for _, file := range []string{"systemd/trimtab-nri.service", "trimtab-oci"} {
+		if _, err := os.Stat(filepath.Join(dist, name, file)); err != nil {
+			t.Error(err)
+		}
 	}
 
 	plugin := "kubectl-" + name
