@@ -84,7 +84,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		err = addRules(&p, c, n, labels)
 	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
-	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil}
+	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil, Balloons: c.Placement.Policy == "balloons"}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}

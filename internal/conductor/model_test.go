@@ -176,7 +176,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 		t.Fatal(err)
 	}
 	mo.policy = engine.Policy{
-		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes", "nri"}, Place: true, Placement: none.Policy{},
+		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes", "nri-plugins", "nri"}, Place: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}

@@ -107,6 +107,11 @@ func everyKind() []asks {
 		{intent.Mounts, "mounts", nil, always(intent.NRIMounts, "- {source: /, destination: /host}"), false},
 		{intent.CDIKind, "CDI devices", nil, always(intent.NRICDI, "[vendor.com/class=all]"), false},
 		{intent.NetDeviceKind, "interfaces", nil, always(intent.NRINetDevices, "- {hostIf: eth0}"), false},
+		{intent.BalloonKind, "type of balloons", nil, always(intent.NRIBalloon, "reserved"), false},
+		{intent.ThreadsKind, "threads", nil, always(intent.NRIHideThreads, "false"), false},
+		{intent.PreserveKind, "preserved CPUs", nil, always(intent.NRIPreserveCPU, "true"), false},
+		{intent.PreserveKind, "preserved memory", nil, always(intent.NRIPreserveMemory, "true"), false},
+		{intent.MemoryTypeKind, "kinds of memory", nil, always(intent.NRIMemoryType, "HBM,PMEM"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}
 }

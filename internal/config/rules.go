@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,6 +100,7 @@ func checks() map[string]rule {
 		"rule fields":         {choices: rules.FieldNames()},
 		"mount options":       {choices: rules.MountOptions()},
 		"texts":               {pattern: `^[^\x00]*$`, means: "any texts", most: maxRuleText},
+		"memory types":        {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
 		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, means: "a type's name: letters, digits, and - _ . inside"},
 		"balloon namespaces":  {pattern: namespacePattern, means: "names or patterns of namespaces", wrong: namespaces},
 		"text":                {pattern: `^[^\x00]*$`, means: "any text", most: maxRuleText},

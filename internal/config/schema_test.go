@@ -141,7 +141,7 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
 	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
 	c.Placement.Balloons.BalloonTypes = []balloons.TypeOptions{{
-		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2,
+		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{},
 		MatchExpressions: []balloons.ExpressionOptions{{Key: "name", Operator: "In", Values: []string{"a", "b"}}},
 	}}
 	out := string(Print(c))

@@ -58,7 +58,7 @@ func (o occupants) ofPod(c *Container) (all []string) {
 	return all
 }
 
-// cpus returns the CPUs of a container's balloon. If the container is new, they include
+// cpus returns the CPUs of a container's balloon that its memory is near. If the container is new, they include
 // those that the balloon gets with it.
 func (o occupants) cpus(c *Container) topology.Set {
 	n := o.n
@@ -67,6 +67,9 @@ func (o occupants) cpus(c *Container) topology.Set {
 		laid = n.layout(c)
 	}
 	cpus, _ := laid.CPUs(c.Assignment.CPUGroup)
+	if near := laid.Balloons[c.Assignment.Which].Near; !near.Empty() {
+		return near
+	}
 	return cpus
 }
 
@@ -82,9 +85,8 @@ func (o occupants) addTo(d *placement.Demand, needs map[placement.Which]need) {
 }
 
 // expectBalloons notes the balloons of the containers of a Synchronize, and their CPUs. The
-// checkpoint has these. Otherwise they are what the kernel gives one of the containers, or what
-// the newest record says. A container may also run on CPUs that its balloon does not have for
-// itself.
+// checkpoint has these. Otherwise they are what the kernel gives the containers, or what their
+// records say. A container may also run on CPUs that its balloon does not have for itself.
 func (d *draft) expectBalloons(all []*lifecycle.Container) {
 	d.n.expected, d.n.held = map[string]*Container{}, map[placement.Which]topology.Set{}
 	for name, list := range d.facts.Balloons {
@@ -98,10 +100,21 @@ func (d *draft) expectBalloons(all []*lifecycle.Container) {
 				RecordFields: lifecycle.RecordFields{Pristine: askedSince(&rec, &c.Resources)},
 			}
 			if d.facts.Balloons[rec.Balloon] == "" {
-				d.n.held[w] = d.n.machine.OnlineOf(cmp.Or(d.facts.Runs[c.ID], rec.BalloonCPUs))
+				d.n.held[w] = d.n.held[w].Union(d.n.heldOf(d.facts.Runs[c.ID], rec.BalloonCPUs))
 			}
 		}
 	}
+}
+
+// heldOf returns the CPUs that a container's balloon had: those that it runs on, and of those
+// in its record the other threads of the same cores, since it may run on one thread of each.
+// Without the former, all of its record count.
+func (n *view) heldOf(runs, recorded string) topology.Set {
+	on, known := n.machine.OnlineOf(runs), n.machine.OnlineOf(recorded)
+	if on.Empty() {
+		return known
+	}
+	return on.Union(known.And(n.machine.Spread(topology.CoreLevel, on)))
 }
 
 // BalloonCPUs returns the CPUs that a balloon has for itself.

@@ -37,7 +37,7 @@ func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topol
 	p := policy(m)
 	p.Pools.Reserved = topology.SetOf(0)
 	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
-	o.ReservedPoolNamespaces = []string{"kube-system"}
+	o.ReservedPoolNamespaces, o.PinCPU, o.PinMemory = []string{"kube-system"}, true, true
 	p.Placement = balloons.New(m, pick.For(m), o)
 	return m, p
 }
@@ -46,7 +46,8 @@ func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topol
 func balloonPod(n int, namespace, app string, milli int64) (*lifecycle.Pod, *lifecycle.Container) {
 	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.MilliShares(milli))}}
 	pod := &lifecycle.Pod{
-		ID: fmt.Sprintf("s%03d", n), UID: fmt.Sprintf("u%03d", n), Namespace: namespace, Name: fmt.Sprintf("p%d", n),
+		Annotations: map[string]string{},
+		ID:          fmt.Sprintf("s%03d", n), UID: fmt.Sprintf("u%03d", n), Namespace: namespace, Name: fmt.Sprintf("p%d", n),
 		CgroupParent: fmt.Sprintf("/kubepods/burstable/pod%d", n), Labels: map[string]string{"app": app}, Resources: &r,
 	}
 	return pod, &lifecycle.Container{ID: fmt.Sprintf("c%03d", n), PodID: pod.ID, Name: "main", CreatedAt: int64(n), State: lifecycle.StateRunning, Resources: r}
@@ -98,6 +99,10 @@ func checkBalloons(t *rapid.T, s *State) {
 func TestBalloons(t *testing.T) {
 	t.Parallel()
 	m, p := balloonsPolicy(t, "2s x 2n x 4c x 2t", balloons.PolicyOptions{BalloonTypes: balloonTypes()})
+	p.Dialects = append(slices.Clone(p.Dialects), "nri-plugins")
+	p.Rules = intent.Rules{{
+		Kinds: []intent.Kind{intent.BalloonKind, intent.PreserveKind, intent.MemoryTypeKind}, Namespaces: []string{"fixed", "grows"}, Decision: intent.Allow,
+	}}
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewState(m, p)
 		live := map[int]*lifecycle.Container{}
@@ -114,6 +119,7 @@ func TestBalloons(t *testing.T) {
 			} else {
 				space := rapid.SampledFrom([]string{"fixed", "grows", "spreads", "apart-1", "apart-2", "grouped", "other", "kube-system"}).Draw(t, "namespace")
 				pods[n], live[n] = balloonPod(n, space, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app"), rapid.SampledFrom([]int64{0, 100, 500, 1000, 1500, 2500}).Draw(t, "milli"))
+				pods[n].Annotations = drawnAnnotations(t)
 				ev = &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pods[n], Container: live[n]}
 			}
 			again := Decide(s.Copy(), ev, Facts{})
@@ -132,9 +138,61 @@ func TestBalloons(t *testing.T) {
 			}
 			s.Commit(plan)
 			checkBalloons(t, s)
+			if c := plan.Container; c != nil && ev.Kind == lifecycle.CreateContainer {
+				checkAsked(t, s, pods[n], s.Container(c.ID))
+			}
 		}
 		checkRecovered(t, s, pods, live)
 	})
+}
+
+// drawnAnnotations draws what a pod asks for.
+func drawnAnnotations(t *rapid.T) map[string]string {
+	out := map[string]string{}
+	all := map[string][]string{
+		intent.NRIBalloon: {"", "fixed", "grows", "default", "reserved", "unknown"}, intent.NRIHideThreads: {"", "true", "false", "maybe"},
+		intent.NRIPreserveCPU: {"", "", "true", "false"}, intent.NRIPreserveMemory: {"", "true"}, intent.NRIMemoryType: {"", "HBM", "dram,pmem"},
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		scope := rapid.SampledFrom([]string{"", "/pod", "/container.main", "/container.other"}).Draw(t, "scope of "+key)
+		if value := rapid.SampledFrom(all[key]).Draw(t, key); value != "" {
+			out[key+scope] = value
+		}
+	}
+	return out
+}
+
+// checkAsked checks that annotations have their effect where rules allow them, which is in
+// namespaces fixed and grows, and none elsewhere.
+func checkAsked(t *rapid.T, s *State, pod *lifecycle.Pod, c *Container) {
+	t.Helper()
+	asked := func(key string) string {
+		for _, scope := range []string{"/container.main", "/pod", ""} {
+			if v := pod.Annotations[key+scope]; v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	allowed := pod.Namespace == "fixed" || pod.Namespace == "grows"
+	preserved := c.Assignment.Pool != placement.Balloon
+	if want := allowed && asked(intent.NRIPreserveCPU) == "true"; preserved != want {
+		t.Fatalf("%v in namespace %s: in %v", pod.Annotations, pod.Namespace, c.Assignment.CPUGroup)
+	}
+	in, _, _ := strings.Cut(c.Balloon, "[")
+	switch named := asked(intent.NRIBalloon); {
+	case preserved:
+	case allowed && named != "" && named != "unknown":
+		if in != named && in != "default" {
+			t.Fatalf("it names %s and is in %s", named, c.Balloon)
+		}
+	case in == "reserved" && pod.Namespace != "kube-system", in == "fixed" && pod.Namespace != "fixed":
+		t.Fatalf("a pod of namespace %s is in %s", pod.Namespace, c.Balloon)
+	}
+	cpus, _ := s.layout.CPUs(c.Assignment.CPUGroup)
+	if !preserved && asked(intent.NRIHideThreads) == "true" && cpus.Len() > s.Machine.Spread(topology.CoreLevel, cpus).Len()/2 {
+		t.Fatalf("it hides threads and runs on %s", s.Machine.Format(cpus))
+	}
 }
 
 // checkRecovered compares a state with the one that a new agent makes of records and checkpoint.

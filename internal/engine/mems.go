@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -17,6 +18,9 @@ import (
 // nodes have no free memory, it may use others. It keeps the kubelet's choice. The decision is
 // final, because the kernel would have to move pages.
 func (s *placer) chooseMemory() {
+	if s.c.Assignment.Memory.Keep {
+		return
+	}
 	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
@@ -33,6 +37,10 @@ func (s *placer) chooseMemory() {
 		return
 	}
 	q.Free = s.freeMemory()
+	if kinds := s.c.Assignment.Memory.Kinds; len(kinds) > 0 {
+		s.c.Mems = topology.FormatList(s.memoryOfKinds(q, kinds))
+		return
+	}
 	ids, err := choose.Nodes(s.n.machine, q)
 	if short := (*choose.MemoryError)(nil); errors.As(err, &short) && len(usable) > 0 {
 		ids = usable
@@ -43,6 +51,47 @@ func (s *placer) chooseMemory() {
 		}
 	}
 	s.c.Mems = topology.FormatList(ids)
+}
+
+// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory
+// does not fit. Kinds that the machine does not have are reported; without any of them it gets
+// DRAM.
+func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (ids []int) {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.String()
+	}
+	warn := func(reason, then string) {
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+			Key: s.c.Assignment.Memory.From, Value: strings.Join(names, ","), Reason: reason, Warning: true, Then: then,
+		})
+	}
+	for _, k := range kinds {
+		one := choose.Memory{CPUs: q.CPUs, Within: q.Within, Free: q.Free, Kinds: []topology.MemoryKind{k}}
+		near, err := choose.Nodes(s.n.machine, one)
+		if err != nil {
+			warn("this node has no free memory of kind "+k.String(), "it gets memory of the others, or of kind DRAM")
+			continue
+		}
+		ids = append(ids, near...)
+	}
+	q.Kinds, q.Further = kinds, nil
+	if len(ids) == 0 {
+		q.Kinds, q.Bytes = nil, 0
+	}
+	more, err := choose.Nodes(s.n.machine, q)
+	switch {
+	case len(ids) == 0 && err != nil:
+		return q.Within
+	case len(ids) == 0:
+		ids = more
+	case err != nil:
+		warn(err.Error(), "the nodes of these kinds that are nearest are used")
+	default:
+		ids = append(ids, more...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // memoryNear returns the CPUs that a container's memory should be near: its own, or those of

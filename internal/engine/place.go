@@ -225,7 +225,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 // placeInPool places a container in a pool.
 func (s *placer) placeInPool(isNew bool) {
 	a := s.choosePool(isNew, topology.Set{})
-	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Marks}, a.PoolNode
+	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Marks, a.Memory}, a.PoolNode
 	s.c.Balloon = ""
 	if a.Group.Pool == placement.Balloon {
 		s.c.Balloon = a.Group.Which.Name

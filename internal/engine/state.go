@@ -98,8 +98,9 @@ type Assignment struct {
 	placement.CPUGroup
 
 	From, Why string
-	// Marks are those of the container in its balloon.
-	Marks []placement.Mark
+	// Marks are those of the container in its balloon, and Memory its memory nodes.
+	Marks  []placement.Mark
+	Memory placement.MemoryChoice
 }
 
 // Stamp compares a container's written record with the current state.

@@ -168,6 +168,13 @@ type Pod struct {
 	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
+	// Balloon is the type of a container's balloon, by name. HideThreads lets it run on one
+	// thread of each core of the balloon, or on all. PreserveCPU and PreserveMemory keep what
+	// the runtime requested. MemoryKinds are the kinds of its memory nodes.
+	Balloon                     Sourced[PerContainer[string]]
+	HideThreads                 Sourced[PerContainer[bool]]
+	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
+	MemoryKinds                 Sourced[PerContainer[[]topology.MemoryKind]]
 	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
 	// them; "" if another rule decides.
 	OnlyGranted string
@@ -201,7 +208,7 @@ func dialects() []dialect {
 		{"rubik", "rubik and its neighbours", readRubik, rubikKeys},
 		{"trimtab", "Trimtab", readTrimtab, trimtabKeys},
 		{"kubernetes", "", readKubernetes, nil},
-		{"nri-plugins", "nri-plugins", nil, nriPluginsKeys},
+		{"nri-plugins", "nri-plugins", readNRIPlugins, nriPluginsKeys},
 		{"nri", "Plugins of the NRI repository", readNRI, nriKeys},
 	}
 }

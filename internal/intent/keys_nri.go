@@ -1,5 +1,7 @@
 package intent
 
+import "slices"
+
 // otherPlugin is why keys of other NRI plugins are reported: they ask for
 // something, and this agent cannot know whether their plugin runs on the node.
 func otherPlugin(name string) string {
@@ -25,14 +27,13 @@ func (p plugin) rows() []Key {
 func nriPluginsKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
-		{"nri-resource-policy-balloons", ".resource-policy.nri.io", []string{"balloon.balloons"}},
 		{"nri-resource-policy-topology-aware", ".resource-policy.nri.io", []string{
 			"prefer-isolated-cpus", "require-isolated-cpus", "prefer-shared-cpus", "prefer-reserved-cpus", "prefer-cpu-priority", "cold-start",
 			"unlimited-burstable", "cpu-class", "irq-affinity", "pick-resources-by-hints",
 			"strict.topologyhints", "test.topologyhints",
 		}},
 		{"nri-resource-policy (balloons or topology-aware)", ".resource-policy.nri.io", []string{
-			"hide-hyperthreads", "cpu.preserve", "memory.preserve", "memory-type", "scheduling-class", "rdtclass", "blockioclass",
+			"scheduling-class", "rdtclass", "blockioclass",
 			"topologyhints", "allow.topologyhints", "deny.topologyhints",
 		}},
 		{"nri-memory-qos", ".memory-qos.nri.io", []string{"class", "memory.high", "memory.swap.max"}},
@@ -41,6 +42,9 @@ func nriPluginsKeys() []Key {
 		{"nri-memory-policy", ".memory-policy.nri.io", []string{"class", "policy"}},
 	} {
 		keys = append(keys, p.rows()...)
+	}
+	for _, r := range balloonReads {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: "with placement.policy: balloons"})
 	}
 	const topologyAware = "nri-resource-policy-topology-aware"
 	return append(
@@ -83,11 +87,20 @@ func nriKeys() []Key {
 	)
 }
 
-// nriReads are the keys of NRI's plugins that are read, without their scopes.
-var nriReads = []struct {
+// scopedRead is a scoped key that is read, and the kind of request that it makes.
+type scopedRead struct {
 	key  string
 	kind Kind
-}{
+}
+
+// balloonReads are the keys of nri-plugins' balloons that are read, without their scopes.
+var balloonReads = []scopedRead{
+	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
+	{NRIMemoryType, MemoryTypeKind},
+}
+
+// nriReads are the keys of NRI's plugins that are read, without their scopes.
+var nriReads = []scopedRead{
 	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
 	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},
 	{NRIScheduler, SchedKind}, {nriOldScheduler, SchedKind},
@@ -102,7 +115,7 @@ var nriReads = []struct {
 // nriRead are the same names.
 var nriRead = func() map[string]bool {
 	set := map[string]bool{}
-	for _, r := range nriReads {
+	for _, r := range slices.Concat(nriReads, balloonReads) {
 		set[r.key] = true
 	}
 	return set

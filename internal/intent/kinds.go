@@ -48,6 +48,10 @@ const (
 	DeviceNodeKind   Kind = "device-nodes"
 	CDIKind          Kind = "cdi-devices"
 	NetDeviceKind    Kind = "network-devices"
+	BalloonKind      Kind = "balloon"
+	ThreadsKind      Kind = "hyperthreads"
+	PreserveKind     Kind = "preserve"
+	MemoryTypeKind   Kind = "memory-type"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -238,6 +242,25 @@ var kinds = []declaration{
 		Mounts, "*", Refuse, "files and directories of the host", "host paths are the node's",
 		"what the paths of `hooks.mounts.allowed` and `hooks.mounts.writable` hold",
 	}, []string{"mounts"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]HostMount]] { return &p.Mounts }, perContainer)}},
+	{Default{
+		BalloonKind, "*", Refuse, "a balloon of a type that it names", "a type gives CPUs to whoever is in it, also more than the pod requests; namespaces and expressions of types say who that is",
+		"what a balloon of the type has: the CPUs of `minCPUs`, and memory of `memoryTypes`",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
+	{Default{
+		ThreadsKind, "*", Allow, "one thread of each core of its balloon, or all", "its balloon has all threads of these cores in either case",
+		"nothing: the CPUs are its balloon's already",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, perContainer)}},
+	{Default{
+		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside of balloons", "it runs on the CPUs of all balloons",
+		"time on all CPUs that no container owns, by its CPU shares",
+	}, []string{"cpuset"}, []request{
+		preserves(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
+		preserves(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveMemory }),
+	}},
+	{Default{
+		MemoryTypeKind, "*", Refuse, "memory nodes of kinds that it names: DRAM, HBM, PMEM", "nodes of scarce memory are the node's to give; `memoryTypes` of a balloon type gives them",
+		"memory of these nodes, within its own limit",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, perContainer)}},
 }
 
 // declared returns the declaration of a kind; an empty one if it is unknown.

@@ -18,6 +18,8 @@ type Serving struct {
 	Chooses bool
 	// KubeletOwns: the kubelet decides who owns CPUs (authority: kubelet).
 	KubeletOwns bool
+	// Balloons: the placement policy is balloons.
+	Balloons bool
 }
 
 // ServersOf returns the hooks that serve a kind of request made by a key; one of them is
@@ -49,6 +51,22 @@ func (s *Serving) apply(p *Pod) {
 		}
 	}
 	s.placed(p)
+	if !s.Balloons {
+		for _, r := range balloonRequests() {
+			if key := r.key(p); key != "" {
+				p.unserved(key, r.value(p), "only placement.policy: balloons serves it")
+			}
+			r.drop(p)
+		}
+	}
+}
+
+// balloonRequests are the requests that only the policy balloons serves.
+func balloonRequests() (all []request) {
+	for _, kind := range []Kind{BalloonKind, ThreadsKind, PreserveKind, MemoryTypeKind} {
+		all = append(all, declared(kind).requests...)
+	}
+	return all
 }
 
 func (s *Serving) on(hook string) bool { return slices.Contains(s.Hooks, hook) }
@@ -120,6 +138,9 @@ func indexOf(keys []Key) keyIndex {
 			continue
 		case k.Handling == KeyRead:
 			x.read = append(x.read, k)
+			if k.Scoped {
+				x.scoped[k.Name] = k
+			}
 		case k.Handling == KeyUnsupported && k.Field == "":
 			x.unsupported = append(x.unsupported, k)
 			if k.Scoped {
@@ -146,31 +167,44 @@ func (p *Pod) reportUnread(t *texts, order []string) {
 			p.unsupported(k, k.Name+"/pod", t.under(k, k.Name+"/pod"))
 		}
 	}
-	var scoped []string
-	if len(t.annotations.created) <= maxScanned {
-		for key := range t.annotations.created {
-			if name, scope, has := strings.Cut(key, "/"); has && scope != "pod" {
-				if _, is := indexed.scoped[name]; is {
-					scoped = append(scoped, key)
-				}
-			}
+	unread := map[string][]string{}
+	for _, key := range t.scopedKeys() {
+		name, _, _ := strings.Cut(key, "/")
+		switch k := indexed.scoped[name]; {
+		case k.Handling != KeyRead:
+			p.unsupported(k, key, t.annotations.created[key])
+		case !slices.Contains(order, k.System):
+			unread[k.System] = append(unread[k.System], key)
 		}
 	}
-	slices.Sort(scoped)
-	for _, key := range scoped {
-		name, _, _ := strings.Cut(key, "/")
-		p.unsupported(indexed.scoped[name], key, t.annotations.created[key])
-	}
-	unread := map[string][]string{}
 	for _, k := range indexed.read {
 		if !slices.Contains(order, k.System) && t.under(k, k.Name) != "" {
 			unread[k.System] = append(unread[k.System], k.Name)
+		}
+		if pod := k.Name + "/pod"; k.Scoped && !slices.Contains(order, k.System) && t.under(k, pod) != "" {
+			unread[k.System] = append(unread[k.System], pod)
 		}
 	}
 	for _, system := range sortedKeys(unread) {
 		names := slices.Sorted(slices.Values(unread[system]))
 		p.unserved(names[0], "", "the configuration's list dialects leaves %s out: %d of its keys on this pod are not read", system, len(names))
 	}
+}
+
+// scopedKeys lists the annotations that are scoped keys for single containers.
+func (t *texts) scopedKeys() (scoped []string) {
+	if len(t.annotations.created) > maxScanned {
+		return nil
+	}
+	for key := range t.annotations.created {
+		if name, scope, has := strings.Cut(key, "/"); has && scope != "pod" {
+			if _, is := indexed.scoped[name]; is {
+				scoped = append(scoped, key)
+			}
+		}
+	}
+	slices.Sort(scoped)
+	return scoped
 }
 
 func (p *Pod) unsupported(k Key, key, text string) {

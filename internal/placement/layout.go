@@ -29,6 +29,22 @@ type BalloonCPUs struct {
 	// CPUs are those that its containers run on: also idle ones that it shares with other
 	// balloons, and perhaps only one thread of each core.
 	CPUs topology.Set
+	// All and OneThread are the same CPUs with all threads, and with one of each core.
+	All, OneThread topology.Set
+	// Near are the CPUs that the memory of its containers is near.
+	Near topology.Set
+}
+
+// threads returns the CPUs that some of its containers run on.
+func (b *BalloonCPUs) threads(t Threads) topology.Set {
+	switch t {
+	case OneThread:
+		return b.OneThread
+	case AllThreads:
+		return b.All
+	default:
+		return b.CPUs
+	}
 }
 
 // Layout is the CPUs of the pools for one demand. The same demand always gives the same layout,
@@ -87,7 +103,7 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 	case s.Pool == Shared && l.Shared != nil:
 		return l.Shared[s.Which]
 	case s.Pool == Balloon:
-		return l.balloon(s.Which)
+		return l.balloon(s)
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.Which.Name == ReservedPool:
@@ -100,8 +116,9 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 
 // balloon returns the CPUs of a balloon. One that could get none has those of no balloon, or
 // else the reserved ones.
-func (l *Layout) balloon(w Which) topology.Set {
-	cpus := l.Balloons[w].CPUs
+func (l *Layout) balloon(s CPUGroup) topology.Set {
+	b := l.Balloons[s.Which]
+	cpus := b.threads(s.Threads)
 	for _, other := range []topology.Set{l.Idle, l.Pools.Reserved} {
 		if cpus.Empty() {
 			cpus = other

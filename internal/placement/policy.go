@@ -146,9 +146,22 @@ type Assignment struct {
 	PoolNode lifecycle.Opt[int]
 	// Marks are what its balloon's type distinguishes containers by.
 	Marks []Mark
+	// Memory says which memory nodes it is bound to, if the policy chooses these.
+	Memory MemoryChoice
 	// From is the key, and Why the clause that explains it.
 	From, Why string
 	Problems  []lifecycle.Problem
+}
+
+// MemoryChoice says which memory nodes a container is bound to. The zero value binds it to DRAM
+// near its CPUs, and to other kinds if there is too little.
+type MemoryChoice struct {
+	// Keep: it is bound to none, beside those of the runtime's request.
+	Keep bool
+	// Kinds are the kinds of memory that it gets a node of each, near its CPUs; From is the key
+	// that says so.
+	Kinds []topology.MemoryKind
+	From  string
 }
 
 // sharesOfCPU are the shares that the kubelet sets for one CPU.

@@ -123,7 +123,19 @@ type CPUGroup struct {
 	Near, Within topology.Set
 	// Owned are the CPUs of a group in pool Own.
 	Owned topology.Set
+	// Threads says which threads of a balloon's CPUs the group has.
+	Threads Threads
 }
+
+// Threads says which threads of the CPUs of a balloon a container runs on.
+type Threads uint8
+
+// The threads: as the balloon's type says, one of each core, or all.
+const (
+	ThreadsOfType Threads = iota
+	OneThread
+	AllThreads
+)
 
 func bound(s, by topology.Set) topology.Set {
 	if by.Empty() {

@@ -52,7 +52,11 @@ func describeMemory(l *topology.Layout, n scenario.Node) error {
 		if err != nil {
 			return fmt.Errorf("node: far memory %q: %w", size, err)
 		}
-		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: topology.PMEM})
+		kind := topology.PMEM
+		if uint64(bytes) < l.Nodes[0].Memory { // as package topology/sysfs tells them apart
+			kind = topology.HBM
+		}
+		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: kind})
 	}
 	if len(n.Distances) > 0 && len(n.Distances) != len(l.Nodes) {
 		return fmt.Errorf("node: %d rows of distances, for %d NUMA nodes", len(n.Distances), len(l.Nodes))

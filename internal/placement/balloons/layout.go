@@ -29,7 +29,7 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 	}
 	for i := range all {
 		b := &all[i]
-		l.Balloons[b.which] = placement.BalloonCPUs{Own: b.cpus, CPUs: p.runs(l, b)}
+		l.Balloons[b.which] = p.runs(l, b)
 	}
 	return l
 }
@@ -144,16 +144,21 @@ func (p *Policy) preference(t *TypeOptions) Preference {
 	}
 }
 
-// runs returns the CPUs that a balloon's containers run on.
-func (p *Policy) runs(l *placement.Layout, b *sized) topology.Set {
+// runs returns the CPUs of a balloon, and those that its containers run on.
+func (p *Policy) runs(l *placement.Layout, b *sized) placement.BalloonCPUs {
+	if !p.Options.PinCPU {
+		all := p.all(l)
+		return placement.BalloonCPUs{Own: b.cpus, CPUs: all, All: all, OneThread: all, Near: b.cpus}
+	}
 	cpus := b.cpus
 	if idle := l.Idle.Minus(l.Pools.Reserved); !cpus.Empty() {
 		cpus = cpus.Union(p.near(b.t.ShareIdleCPUsInSame, b.cpus).And(idle))
 	}
+	out := placement.BalloonCPUs{Own: b.cpus, CPUs: cpus, All: cpus, OneThread: p.oneThread(cpus), Near: cpus}
 	if b.t.HideHyperthreads {
-		return p.oneThread(cpus)
+		out.CPUs = out.OneThread
 	}
-	return cpus
+	return out
 }
 
 // near returns the CPUs in the same part of the node as some of a balloon's.

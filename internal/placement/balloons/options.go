@@ -11,6 +11,9 @@ type PolicyOptions struct {
 	// PreferSpreadOnPhysicalCores takes one thread of as many cores as possible before a
 	// second one of any.
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
+	// PinCPU lets containers run on the CPUs of their balloon alone. Off, they run on all CPUs
+	// that no container owns, and balloons only count requests.
+	PinCPU bool `json:"pinCPU" default:"true"`
 	// PinMemory binds containers to the memory nodes of their balloon's CPUs when they are
 	// created.
 	PinMemory bool `json:"pinMemory" default:"true"`
@@ -59,6 +62,12 @@ type TypeOptions struct {
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
 	// AllocatorTopologyBalancing is the policy's key of this name, for this type.
 	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
+	// PinMemory is the policy's key of this name, for this type: on, off, or empty for the
+	// policy's.
+	PinMemory string `json:"pinMemory" check:"|on|off"`
+	// MemoryTypes are the kinds of memory nodes to which containers are bound: the nearest node
+	// of each kind. Empty is DRAM.
+	MemoryTypes []string `json:"memoryTypes" check:"memory types"`
 	// HideHyperthreads lets containers run on one thread of each core. The balloon has the
 	// others, too.
 	HideHyperthreads bool `json:"hideHyperthreads"`

@@ -44,7 +44,8 @@ func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
 
 // Terms lets containers own only CPUs that were assigned. The policy chooses memory nodes.
 func (p *Policy) Terms(*topology.Machine, placement.Subject) placement.Terms {
-	return placement.Terms{Chooses: p.Options.PinMemory}
+	pins := func(t TypeOptions) bool { return p.pinsMemory(&t) }
+	return placement.Terms{Chooses: p.Options.PinMemory || slices.ContainsFunc(p.types, pins)}
 }
 
 // Choose chooses nothing. Containers that own CPUs because of an earlier policy keep them.
@@ -62,12 +63,12 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		return a
 	}
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS, Name: s.Name}
-	if anyMatches(p.Options.Preserve.MatchExpressions, who) {
-		a.From, a.Why = "placement.balloons.preserve", "no balloon takes it, so its CPUs are as requested"
+	if a.From = p.preserved(s, who); a.From != "" {
+		a.Why, a.Memory.Keep = "no balloon takes it, so its CPUs are as requested", true
 		return a
 	}
-	t, from := p.typeOf(who)
-	a.From = from
+	t, from, wrong := p.typeOf(s, who)
+	a.From, a.Problems = from, wrong
 	f := filling{p: p, v: v, t: t, s: s, milli: intent.SharesMilli(s.Requested.CPU.Shares.V)}
 	if t.GroupBy != "" {
 		f.group, _ = who.expand(t.GroupBy)
@@ -85,19 +86,10 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 			name, why = defaultType+"[0]", "the balloon of type default, for want of another"
 		}
 	}
-	a.Group = placement.CPUGroup{Pool: placement.Balloon, Which: placement.Which{Name: name}}
+	a.Group = placement.CPUGroup{Pool: placement.Balloon, Which: placement.Which{Name: name}, Threads: threadsOf(s)}
 	a.Marks, a.Why = f.marks(name), "balloon "+name+": "+why
+	a.Memory = p.memoryOf(f.t, s)
 	return a
-}
-
-// typeOf returns the type that takes a container, and the key that says so.
-func (p *Policy) typeOf(who Subject) (t *TypeOptions, from string) {
-	for i := range p.types {
-		if t := &p.types[i]; t.takes(who) {
-			return t, "placement.balloons." + t.Name
-		}
-	}
-	return p.named(defaultType), "placement.balloons." + defaultType
 }
 
 // named returns a type by name; nil if there is none.

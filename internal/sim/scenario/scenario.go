@@ -31,8 +31,8 @@ type Node struct {
 	// If Efficient is set, all other CPUs are of performance cores.
 	Isolated  string `json:"isolated,omitempty"`
 	Efficient string `json:"efficient,omitempty"`
-	// FarMemory has the sizes of NUMA nodes that have memory and no CPUs (CXL), such as "8Gi". Their numbers follow those
-	// of the nodes with CPUs.
+	// FarMemory has the sizes of NUMA nodes that have memory and no CPUs, such as "8Gi": HBM if it is smaller than
+	// node 0, otherwise CXL. Their numbers follow those of the nodes with CPUs.
 	FarMemory []string `json:"farMemory,omitempty"`
 	// Distances has a row for each NUMA node with its distances to all nodes.
 	Distances [][]int `json:"distances,omitempty"`
