@@ -321,6 +321,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { a.neighbour.serve(ctx, a.Source()); return nil })
 	}
 	group.Go(func() error { a.settings.probeAgain(ctx); return nil })
+	group.Go(func() error { a.settings.watchHookFiles(ctx); return nil })
 	group.Go(func() error { a.unready().run(ctx); return nil })
 	group.Go(func() error { kube.Run(ctx, a.cluster.services...); return nil })
 	if address := a.opt.Config.HTTP.Address; address != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/hooksd"
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -23,8 +24,10 @@ type node struct {
 	// deviceAt looks for one device of the node by its path; nil knows those of
 	// devices alone.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	resctrl  resctrl.FS       // nil if there is none
-	cookies  coresched.Kernel // nil if no source has it
+	// hookFiles reads directories of OCI hooks; nil knows the files of devices alone.
+	hookFiles func(directories []string) []lifecycle.HookFile
+	resctrl   resctrl.FS       // nil if there is none
+	cookies   coresched.Kernel // nil if no source has it
 	// namespaces knows the labels of namespaces; nil knows none.
 	namespaces *namespaces.Store
 	// makes: the agent makes directories of the host for containers; without it
@@ -34,9 +37,9 @@ type node struct {
 
 // nodeOf is a node by the given options.
 func nodeOf(o Options) node {
-	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths)}
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read}
 	if o.Host != nil {
-		n.deviceAt = nil
+		n.deviceAt, n.hookFiles = nil, nil
 		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}
 	return n
@@ -58,6 +61,14 @@ func (n node) Device(path string) (d lifecycle.Device, found bool) {
 	}
 	d, found = n.Host().Devices[path]
 	return d, found
+}
+
+// HookFiles reads the files of directories of OCI hooks.
+func (n node) HookFiles(directories []string) []lifecycle.HookFile {
+	if n.hookFiles != nil {
+		return n.hookFiles(directories)
+	}
+	return n.Host().HookFiles
 }
 
 // Probe answers whether the node has a feature.

@@ -41,7 +41,7 @@ func (s *settings) described() recording.Node {
 	}
 	host := s.node.Host()
 	maps.Copy(asked.devices, host.Devices)
-	host.Devices = asked.devices
+	host.Devices, host.HookFiles = asked.devices, asked.hookFiles
 	return recording.Node{
 		Config: string(config.Print(c)), Machine: recording.LayoutOf(m), Released: released, Unified: s.node.Unified(), Host: host,
 		Findings: asked.findings, Namespaces: s.node.namespaces.Labels(),
@@ -54,6 +54,8 @@ type noting struct {
 
 	findings map[string]lifecycle.Finding
 	devices  map[string]lifecycle.Device
+	// hookFiles are those of the hook that reads them.
+	hookFiles []lifecycle.HookFile
 }
 
 func (n *noting) Device(path string) (lifecycle.Device, bool) {
@@ -71,6 +73,11 @@ func (n *noting) Probe(feature string) lifecycle.Finding {
 		n.findings[feature] = found
 	}
 	return found
+}
+
+func (n *noting) HookFiles(directories []string) []lifecycle.HookFile {
+	n.hookFiles = n.Node.HookFiles(directories)
+	return n.hookFiles
 }
 
 func (*noting) MakeShared(string) error { return nil }
@@ -91,7 +98,8 @@ func (n describedNode) Device(path string) (lifecycle.Device, bool) {
 	d, found := n.Node.Host.Devices[path]
 	return d, found
 }
-func (describedNode) MakeShared(string) error { return nil }
+func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
+func (describedNode) MakeShared(string) error                   { return nil }
 
 // Replay decides the events of a recording again, under a configuration or, if that is
 // nil, the recorded one. It does no I/O except by the reader.

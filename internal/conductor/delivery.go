@@ -63,7 +63,7 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 		}
 	case lifecycle.OOMScoreAdj:
 		return reported.OOMScoreAdj.V == v.Int
-	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice:
+	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook:
 		return presentProcess(reported, v)
 	case lifecycle.CDIDevice:
 		return slices.Contains(reported.CDIDevices, v.Key)
@@ -77,8 +77,8 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// presentProcess is present for what a container's first process starts with, and for
-// its namespaces.
+// presentProcess is present for what a container's first process starts with, for its
+// namespaces, and for OCI hooks.
 func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -91,6 +91,13 @@ func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 		return reported.Sysctl[v.Key] == v.Text
 	case lifecycle.NetDevice:
 		return reported.NetDevices[v.Key] == v.Text
+	case lifecycle.InjectedHook:
+		stage, hook, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
+		hook.Timeout = 0 // which not every runtime reports
+		return ok && slices.ContainsFunc(reported.Hooks.At(stage), func(h lifecycle.OCIHook) bool {
+			h.Timeout = 0
+			return h.Text() == hook.Text()
+		})
 	}
 	return false
 }

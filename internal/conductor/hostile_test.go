@@ -203,6 +203,10 @@ func attacks() []attack {
 		{name: "the host's network", annotations: nri("network-devices.noderesource.dev", "- {hostIf: eth0, name: eth1}"), want: "network-devices: pods of namespace default"},
 		{name: "the host's network, by the old key", annotations: nri("network-devices.nri.io/pod", "- {hostIf: eth0}"), want: "network-devices: pods of namespace default"},
 		{name: "an interface that is a removal", annotations: nri("network-devices.noderesource.dev", "- {hostIf: -eth0, name: eth0}"), want: "no name of a network interface"},
+		{name: "a hook of the host", annotations: nri("trace.example/on", "yes"), want: "oci-hooks: pods of namespace default"},
+		{name: "a hook of the host where nothing is allowed", namespace: "locked", annotations: nri("trace.example/on", "yes"), want: "oci-hooks: pods of namespace locked"},
+		{name: "a hook of the host by a long text", annotations: nri("trace.example/on", strings.Repeat("a", 16000)+"root"), want: "oci-hooks: pods of namespace default"},
+		{name: "a hook of the host by a longer text", annotations: nri("trace.example/on", strings.Repeat("root", 5000)), want: ""},
 
 		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "read from containers alone"},
 		{name: "record on the container", record: `00000000000000000000000000000000 {"v":1,"cpus":"4-7"}`, want: "not signed"},
@@ -270,7 +274,20 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 func injectors() []hook.Hook {
 	return []hook.Hook{
 		hook.Ulimits{}, hook.IOPriority{Realtime: true}, hook.Scheduler{Realtime: true, Deadline: true}, hook.MemoryPolicy{}, hook.Sysctl{Allowed: []string{"*"}},
+		hook.DeviceNodes{Allowed: []lifecycle.Device{
+			{Host: "/dev/mem", Type: "c", Major: 1, Minor: 1}, {Host: "/dev/sda", Type: "b", Major: 8}, {Host: "/dev/null", Type: "c", Major: 1, Minor: 3},
+		}},
+		hook.Mounts{Allowed: []string{"/", "/etc/shadow", "/data"}, Writable: []string{"/", "/data"}},
+		hook.CDIDevices{Allowed: []string{"*"}}, hook.NetworkDevices{Allowed: []string{"*"}}, askedHooks(),
 	}
+}
+
+// askedHooks are OCI hooks that containers have by an annotation.
+func askedHooks() hook.Hook {
+	def, err := hook.ReadHookFile(lifecycle.HookFile{Path: "/h/10-asked.json", Text: `{"version":"1.0.0","hook":{"path":"/bin/sh","args":["sh","-c","id"]},` +
+		`"when":{"annotations":{"^trace\\.example/(.*)$":"^(yes|.*root.*)$"}},"stages":["createRuntime"]}`})
+	must(err)
+	return hook.OCIHooks{Files: []hook.HookDefinition{def}}
 }
 
 // lacks are the files of preemption that a kernel of this version does not have.

@@ -112,6 +112,7 @@ func everyKind() []asks {
 		{intent.PreserveKind, "preserved CPUs", nil, always(intent.NRIPreserveCPU, "true"), false},
 		{intent.PreserveKind, "preserved memory", nil, always(intent.NRIPreserveMemory, "true"), false},
 		{intent.MemoryTypeKind, "kinds of memory", nil, always(intent.NRIMemoryType, "HBM,PMEM"), false},
+		{intent.OCIHookKind, "OCI hooks", nil, always("trace.example/on", "yes"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}
 }

@@ -108,7 +108,10 @@ func refusal(h, why string) lifecycle.Problem {
 // aboutOf is what policies may know of a container.
 func aboutOf(c *lifecycle.Container) hook.About {
 	labels, annotations := intent.OfContainer(c)
-	a := hook.About{Labels: labels, Annotations: annotations}
+	a := hook.About{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.Binds)}
+	if len(c.Args) > 0 {
+		a.Command = c.Args[0]
+	}
 	if c.Image != nil {
 		a.Image = c.Image.Name
 	}

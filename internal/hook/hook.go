@@ -62,6 +62,8 @@ type Input struct {
 // changed.
 type About struct {
 	Image       string // as the runtime names it; "" if it does not
+	Command     string // the first of its arguments; "" if the runtime does not report any
+	BindMounts  bool   // it has bind mounts
 	Labels      map[string]string
 	Annotations map[string]string // without ours
 }

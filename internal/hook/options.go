@@ -50,6 +50,8 @@ type Options struct {
 	CDIDevices CDIDevicesOptions `json:"cdiDevices"`
 	// NetworkDevices tunes the hook of network interfaces.
 	NetworkDevices NetworkDevicesOptions `json:"networkDevices"`
+	// OCIHooks tunes the hook that injects OCI hooks.
+	OCIHooks OCIHooksOptions `json:"ociHooks"`
 	// Preemption tunes the preemption hook.
 	Preemption PreemptionOptions `json:"preemption"`
 	// Burst tunes the CPU burst hook.
@@ -68,6 +70,9 @@ type Node interface {
 	Host() lifecycle.Host
 	// Device looks for one device of the node by its path below /dev.
 	Device(path string) (d lifecycle.Device, found bool)
+	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
+	// file takes the place of one of the same name in an earlier directory.
+	HookFiles(directories []string) []lifecycle.HookFile
 	// Unified reports whether cgroups are of version 2, which is also the answer if nothing is
 	// known.
 	Unified() bool
@@ -157,7 +162,8 @@ func (fullNode) Unified() bool        { return true }
 func (fullNode) Device(string) (d lifecycle.Device, found bool) {
 	return d, false
 }
-func (fullNode) MakeShared(string) error { return nil }
+func (fullNode) HookFiles([]string) []lifecycle.HookFile { return nil }
+func (fullNode) MakeShared(string) error                 { return nil }
 
 // listed returns the sections in the order of Catalogue.
 func (o *Options) listed() []section {

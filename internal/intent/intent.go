@@ -146,6 +146,9 @@ type Pod struct {
 	// Unprotected names the rule that refuses memory protection to a pod that is not
 	// preemptable.
 	Unprotected string
+	// NoHooks names the rule that refuses a pod the OCI hooks whose condition is an
+	// annotation; "" if none does.
+	NoHooks string
 	// Burst is the CPU time in µs that a container may use above its quota in one period, if it
 	// used less in earlier ones.
 	Burst Sourced[int64]

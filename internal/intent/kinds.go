@@ -52,6 +52,7 @@ const (
 	ThreadsKind      Kind = "hyperthreads"
 	PreserveKind     Kind = "preserve"
 	MemoryTypeKind   Kind = "memory-type"
+	OCIHookKind      Kind = "oci-hooks"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -261,6 +262,10 @@ var kinds = []declaration{
 		MemoryTypeKind, "*", Refuse, "memory nodes of kinds that it names: DRAM, HBM, PMEM", "nodes of scarce memory are the node's to give; `memoryTypes` of a balloon type gives them",
 		"memory of these nodes, within its own limit",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, perContainer)}},
+	{Default{
+		OCIHookKind, "*", Refuse, "OCI hooks of the node whose condition is an annotation", "an OCI hook runs as root on the host",
+		"what the files in `hooks.ociHooks.directories` have run for it",
+	}, []string{"ociHooks"}, nil},
 }
 
 // declared returns the declaration of a kind; an empty one if it is unknown.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/jsonwords"
@@ -96,6 +97,32 @@ func OfContainer(c *lifecycle.Container) (labels, annotations map[string]string)
 		delete(annotations, RecordKey)
 	}
 	return c.Labels, annotations
+}
+
+// maxHookTexts limits the keys and values of annotations that conditions of OCI hooks are
+// matched against, in bytes.
+const maxHookTexts = 64 << 10
+
+// ForHooks returns the annotations that conditions of OCI hooks are about: those of a
+// container, and above them those of its pod. Source: NRI 0.12, plugin hook-injector. A value
+// that is longer than lifecycle.MaxText is left out, and so are those beyond maxHookTexts, in
+// the order of their keys.
+func ForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
+	all := make(map[string]string, len(ofContainer))
+	maps.Copy(all, ofContainer)
+	if pod != nil {
+		maps.Copy(all, pod.Annotations)
+	}
+	room := maxHookTexts
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		size := len(key) + len(all[key])
+		if len(all[key]) > lifecycle.MaxText || size > room {
+			delete(all, key)
+			continue
+		}
+		room -= size
+	}
+	return all
 }
 
 // label returns a label, "" if it is missing or beyond the limits.

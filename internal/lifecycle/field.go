@@ -34,6 +34,7 @@ const (
 	MemPolicy
 	SysctlEntry
 	NetDevice
+	InjectedHook
 	fields
 )
 
@@ -101,6 +102,7 @@ var fieldTable = [fields]FieldInfo{
 	{MemPolicy, "memory.policy", Once, "mode, nodes and flags, as MPOL_BIND nodes=0-1"},
 	{SysctlEntry, "sysctl", Keyed, "text of a kernel parameter of the container's namespaces"},
 	{NetDevice, "net.device", Keyed, "name in the container, by interface of the host"},
+	{InjectedHook, "oci.hook", Keyed, "an OCI hook as JSON, by stage and name"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -160,7 +162,8 @@ type Reason struct {
 // Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
 // strings. Key names the entry of a Keyed field: an environment variable, annotation, cgroup v2
 // file, path, huge page size, disk and direction, resctrl
-// group, type of a process limit, kernel parameter, or interface of the host.
+// group, type of a process limit, kernel parameter, interface of the host, or stage and
+// name of an OCI hook.
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`

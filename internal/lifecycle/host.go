@@ -13,4 +13,6 @@ type Host struct {
 	Disks map[string]string
 	// MemoryNodes are the NUMA nodes that have memory, in order.
 	MemoryNodes []int
+	// HookFiles are the files in directories of OCI hooks, in order, where they are known.
+	HookFiles []HookFile `json:",omitempty"`
 }

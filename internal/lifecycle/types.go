@@ -1,6 +1,9 @@
 package lifecycle
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Pod is a pod sandbox as the runtime reports it. Field names follow NRI and CRI.
 type Pod struct {
@@ -102,6 +105,11 @@ type Mount struct {
 	Type        string
 	Source      string
 	Options     []string
+}
+
+// Binds reports whether it is a bind mount. Requests of the CRI have no others, and no type.
+func (m Mount) Binds() bool {
+	return m.Type == "bind" || m.Type == "" || slices.ContainsFunc(m.Options, func(o string) bool { return o == "bind" || o == "rbind" })
 }
 
 // OCIHook is one OCI lifecycle hook. Timeout is in seconds, 0 for none.

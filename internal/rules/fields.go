@@ -144,6 +144,10 @@ var keys = map[lifecycle.Field]keyRule{
 		},
 	},
 	lifecycle.NetDevice: {"the name of a network interface of the node", interfaceName, nil},
+	lifecycle.InjectedHook: {
+		"the stage and a name, such as createRuntime audit",
+		regexp.MustCompile(`^(prestart|createRuntime|createContainer|startContainer|poststart|poststop) [A-Za-z0-9][A-Za-z0-9._-]{0,127}$`), nil,
+	},
 	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
@@ -172,6 +176,10 @@ var texts = map[lifecycle.Field]struct {
 		m, ok := lifecycle.ParseMemoryPolicy(text)
 		_, err := topology.ParseList(m.Nodes)
 		return ok && err == nil && strings.HasPrefix(m.Mode, "MPOL_")
+	}},
+	lifecycle.InjectedHook: {`the hook in the JSON of the OCI spec, as {"path":"/usr/bin/audit"}`, func(key, text string) bool {
+		_, _, ok := lifecycle.ParseOCIHook(key, text)
+		return ok
 	}},
 	lifecycle.NetDevice: {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
 }

@@ -127,6 +127,10 @@ var table = []Rule{
 		Source: "iSulad 2.1, src/daemon/nri: block I/O and RDT classes are not supported",
 	},
 	{
+		Runtime: ISulad, Ways: overNRI, Calls: creations, Field: lifecycle.InjectedHook, Effect: Drops,
+		Source: "iSulad 2.1, src/daemon/nri: of the stages it has prestart, poststart and poststop alone",
+	},
+	{
 		Runtime: ISulad, Ways: overNRI, Calls: creations, Field: lifecycle.RDTClass, Effect: Drops,
 		Source: "as for block I/O classes",
 	},

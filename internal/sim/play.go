@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -259,6 +260,9 @@ func hostOf(n scenario.Node) (*lifecycle.Host, error) {
 	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
 	for _, node := range m.Nodes {
 		h.MemoryNodes = append(h.MemoryNodes, node.ID)
+	}
+	for _, path := range slices.Sorted(maps.Keys(n.HookFiles)) {
+		h.HookFiles = append(h.HookFiles, lifecycle.HookFile{Path: path, Text: n.HookFiles[path]})
 	}
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}

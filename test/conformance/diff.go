@@ -162,7 +162,7 @@ func (c *comparison) states(ref scenario.Ref, want, got effective.State, of life
 	same(lifecycle.RDTClass, "RDT class", want.RDTClass, got.RDTClass)
 	same(lifecycle.RDTGroup, "resctrl group", want.RDTGroup, got.RDTGroup)
 	same(lifecycle.OOMScoreAdj, "oom_score_adj", want.OOM, got.OOM)
-	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice} {
+	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook} {
 		same(f, f.String(), settings(want.Process, f), settings(got.Process, f))
 	}
 }

@@ -81,6 +81,10 @@ func (c *ctr) bear(s *effective.State) {
 			s.OOM = int(v.Int)
 		case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice:
 			s.Process[v.Setting()] = v.Text
+		case lifecycle.InjectedHook:
+			if stage, h, ok := lifecycle.ParseOCIHook(v.Key, v.Text); ok {
+				s.Process[effective.HookName(stage, h.Path, h.Args)] = "added"
+			}
 		}
 	}
 }

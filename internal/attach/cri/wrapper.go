@@ -41,6 +41,14 @@ var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) b
 		d.Scheduler = &made
 		return ok
 	},
+	lifecycle.InjectedHook: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		stage, h, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
+		if d.Hooks == nil {
+			d.Hooks = map[string][]ociedit.Hook{}
+		}
+		d.Hooks[stage] = append(d.Hooks[stage], ociedit.Hook(h))
+		return ok
+	},
 	lifecycle.MemPolicy: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		m, ok := lifecycle.ParseMemoryPolicy(v.Text)
 		made := ociedit.MemoryPolicy(m)

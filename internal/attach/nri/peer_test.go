@@ -36,7 +36,7 @@ var carriers = []struct {
 	{"cri-o", "1.31.4", "", slices.Concat(both, nri06), "cri-o 1.31.4 (NRI v0.6.1)"},
 	{"cri-o", "1.32.0", "", slices.Concat(noCDI, nri06), "cri-o 1.32.0 (NRI v0.9.0)"},
 	{"cri-o", "1.34.2", "", nri010, "cri-o 1.34.2 (NRI v0.10.0)"},
-	{"v2", "2.0.0-beta.2+unknown", "", slices.Concat(both, []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.RDTClass}, nri03), "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
+	{"v2", "2.0.0-beta.2+unknown", "", iSulad, "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
 	{"somebody", "1.0", "v0.10.0", nri010, "somebody 1.0 (NRI v0.10.0)"},
 }
 
@@ -47,6 +47,7 @@ var (
 	nri010 = []lifecycle.Field{lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.MemPolicy}
 	nri06  = slices.Concat([]lifecycle.Field{lifecycle.ProcessIO}, nri010)
 	nri03  = slices.Concat([]lifecycle.Field{lifecycle.ProcessLimit}, nri06)
+	iSulad = slices.Insert(slices.Concat(both, []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.RDTClass}, nri03), 9, lifecycle.InjectedHook)
 )
 
 // The embedded runtime reports the release of its NRI library.

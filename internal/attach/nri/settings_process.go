@@ -33,6 +33,10 @@ var processSettings = []setting{
 		note: "OCI runtimes apply it since runc 1.4; not sent where the container shares the host's network",
 	},
 	{
+		field: lifecycle.InjectedHook, proto: "hooks", create: addHook,
+		note: "hooks are added after those that the container has, and none can be removed; iSulad has prestart, poststart and poststop alone",
+	},
+	{
 		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnly: "0.12",
 		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones pass over it",
 	},
@@ -106,6 +110,25 @@ func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Va
 		return false
 	}
 	a.AddLinuxNetDevice(v.Key, &api.LinuxNetDevice{Name: v.Text})
+	return true
+}
+
+func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	stage, h, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
+	if !ok {
+		return false
+	}
+	hook := &api.Hook{Path: h.Path, Args: h.Args, Env: h.Env}
+	if h.Timeout > 0 {
+		hook.Timeout = api.Int(h.Timeout)
+	}
+	var all api.Hooks
+	list := map[string]*[]*api.Hook{
+		"prestart": &all.Prestart, "createRuntime": &all.CreateRuntime, "createContainer": &all.CreateContainer,
+		"startContainer": &all.StartContainer, "poststart": &all.Poststart, "poststop": &all.Poststop,
+	}[stage]
+	*list = append(*list, hook)
+	a.AddHooks(&all)
 	return true
 }
 

@@ -13,6 +13,7 @@ func process(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
 	attributes(out, spec.Process)
 	namespaced(out, spec.Linux)
+	hooks(out, spec.Hooks)
 	if len(out) == 0 {
 		return nil
 	}
@@ -32,6 +33,25 @@ func attributes(out map[string]string, p *specs.Process) {
 	if s := p.Scheduler; s != nil {
 		out["scheduler"] = phrase(string(s.Policy), "nice", s.Nice, "priority", s.Priority, "flags", commas(s.Flags),
 			"runtime", s.Runtime, "deadline", s.Deadline, "period", s.Period)
+	}
+}
+
+// HookName is what names an OCI hook among a container's settings: its stage and command.
+func HookName(stage, path string, args []string) string {
+	return strings.Join(append([]string{"oci.hook", stage, path}, args...), " ")
+}
+
+func hooks(out map[string]string, h *specs.Hooks) {
+	if h == nil {
+		return
+	}
+	for stage, list := range map[string][]specs.Hook{
+		"prestart": h.Prestart, "createRuntime": h.CreateRuntime, "createContainer": h.CreateContainer, //nolint:staticcheck // deprecated, and still in use
+		"startContainer": h.StartContainer, "poststart": h.Poststart, "poststop": h.Poststop,
+	} {
+		for _, one := range list {
+			out[HookName(stage, one.Path, one.Args)] = "added"
+		}
 	}
 }
 

@@ -49,6 +49,8 @@ type Node struct {
 	HugePages []string `json:"hugePages,omitempty"`
 	// Disks has the numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
+	// HookFiles are the texts of files of OCI hooks by path.
+	HookFiles map[string]string `json:"hookFiles,omitempty"`
 	// Resctrl has the resources that the processors can divide; without it none.
 	Resctrl *kernel.ResctrlHardware `json:"resctrl,omitempty"`
 	// CoreSched is set if the kernel supports core scheduling.

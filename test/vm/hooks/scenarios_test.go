@@ -111,6 +111,8 @@ func unplayable(s *scenario.Scenario) string {
 		return "needs a kubelet that reports pod specs, which suite A's guests lack"
 	case s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
 		return "needs processors, cards or disks that the guests lack"
+	case len(s.Node.HookFiles) > 0:
+		return "needs the programs of OCI hooks, which the guests lack"
 	case movesInterfaces(s):
 		return "needs network interfaces that the guests lack"
 	case s.LimitsBelowInit():

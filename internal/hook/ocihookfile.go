@@ -1,0 +1,117 @@
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Limits of a file of hooks. A pattern costs time for every container.
+const (
+	maxHookPatterns = 32
+	maxHookPattern  = 512 // bytes
+	maxHookText     = 8 << 10
+)
+
+// hookFile is the JSON of a file of hooks. Source: podman and CRI-O, oci-hooks(5), schema
+// 1.0.0.
+type hookFile struct {
+	Version string `json:"version"`
+	Hook    struct {
+		Path    string   `json:"path"`
+		Args    []string `json:"args"`
+		Env     []string `json:"env"`
+		Timeout *int64   `json:"timeout"`
+	} `json:"hook"`
+	When struct {
+		Always        *bool             `json:"always"`
+		ByText        map[string]string `json:"annotations"`
+		Commands      []string          `json:"commands"`
+		HasBindMounts *bool             `json:"hasBindMounts"`
+	} `json:"when"`
+	Stages []string `json:"stages"`
+}
+
+// ReadHookFile reads a file of hooks. Members that the schema does not have are errors: a
+// misspelled condition would give a hook to more containers than its author meant.
+func ReadHookFile(f lifecycle.HookFile) (HookDefinition, error) {
+	def := HookDefinition{Name: f.Name(), Path: f.Path}
+	if f.Wrong != "" {
+		return def, errors.New(f.Wrong)
+	}
+	var read hookFile
+	strict, err := kjson.UnmarshalStrict([]byte(f.Text), &read)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return def, fmt.Errorf("malformed: %w", err)
+	}
+	if read.Version != "1.0.0" {
+		return def, fmt.Errorf("its version is %.20q, want 1.0.0", read.Version)
+	}
+	h := lifecycle.OCIHook{Path: read.Hook.Path, Args: read.Hook.Args, Env: read.Hook.Env}
+	if t := read.Hook.Timeout; t != nil {
+		if *t <= 0 {
+			return def, fmt.Errorf("the timeout is %d, want seconds above 0", *t)
+		}
+		h.Timeout = *t
+	}
+	if wrong := h.Wrong(); wrong != "" {
+		return def, errors.New(wrong)
+	}
+	if len(h.Text()) > maxHookText {
+		return def, fmt.Errorf("the hook has more than %d bytes", maxHookText)
+	}
+	def.Hook = h
+	if def.Stages, err = stagesOf(read.Stages); err == nil {
+		def.when, err = conditionOf(&read)
+	}
+	return def, err
+}
+
+func stagesOf(names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, errors.New("it names no stage")
+	}
+	for i, name := range names {
+		if !slices.Contains(lifecycle.OCIStages(), name) || slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("%.40q is no stage, or is there twice", name)
+		}
+	}
+	return names, nil
+}
+
+// conditionOf compiles a condition. An empty one is an error: the hook would never be given.
+func conditionOf(f *hookFile) (c condition, err error) {
+	w := &f.When
+	if w.Always == nil && w.HasBindMounts == nil && len(w.ByText)+len(w.Commands) == 0 {
+		return c, errors.New("when has no condition")
+	}
+	if len(w.ByText)+len(w.Commands) > maxHookPatterns {
+		return c, fmt.Errorf("when has more than %d patterns", maxHookPatterns)
+	}
+	c.bindMounts = w.HasBindMounts != nil && *w.HasBindMounts
+	c.never = w.Always != nil && !*w.Always || w.HasBindMounts != nil && !*w.HasBindMounts
+	compile := func(text string) *regexp.Regexp {
+		if len(text) > maxHookPattern {
+			err = fmt.Errorf("a pattern has more than %d bytes", maxHookPattern)
+			return nil
+		}
+		r, wrong := regexp.Compile(text)
+		if wrong != nil {
+			err = fmt.Errorf("when: %w", wrong)
+		}
+		return r
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.ByText)) {
+		c.annotations = append(c.annotations, pattern{compile(key), compile(w.ByText[key])})
+	}
+	for _, text := range w.Commands {
+		c.commands = append(c.commands, compile(text))
+	}
+	return c, err
+}

@@ -1,0 +1,129 @@
+// Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It knows
+// which files count and reads them; what they mean is decided elsewhere. It changes nothing.
+package hooksd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Limits of what is read.
+const (
+	maxFiles = 256
+	maxFile  = 64 << 10 // bytes
+)
+
+// Read returns the files of hooks in directories, by name. A file takes the place of one of
+// the same name in an earlier directory, also if it cannot be read. A directory that is
+// missing has none. Source: podman and CRI-O, oci-hooks(5).
+func Read(directories []string) []lifecycle.HookFile {
+	found := map[string]lifecycle.HookFile{}
+	for _, dir := range directories {
+		names, err := namesIn(dir)
+		if err != nil {
+			found[dir] = lifecycle.HookFile{Path: dir, Wrong: err.Error()}
+		}
+		for _, name := range names {
+			found[name] = readFile(dir, name)
+		}
+	}
+	var all []lifecycle.HookFile
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, found[name])
+	}
+	return all
+}
+
+// namesIn lists the files of a directory that may be hooks. A directory with too many has
+// none.
+func namesIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list hooks: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) > maxFiles {
+		return nil, fmt.Errorf("more than %d files of hooks", maxFiles)
+	}
+	return names, nil
+}
+
+func readFile(dir, name string) lifecycle.HookFile {
+	f := lifecycle.HookFile{Path: filepath.Join(dir, name)}
+	text, err := read(dir, name)
+	if err != nil {
+		f.Wrong = err.Error()
+	}
+	f.Text = text
+	return f
+}
+
+// read reads a regular file of a directory. It follows links inside the directory alone, and
+// refuses what others than root and the caller could have written: a hook runs as root.
+func read(dir, name string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if info, err := root.Stat("."); err != nil {
+		return "", err
+	} else if err := trusted(info); err != nil {
+		return "", fmt.Errorf("its directory: %w", err)
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("it is no regular file")
+	}
+	if err := trusted(info); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(text), nil
+}
+
+// trusted refuses a file or directory that others than root and the caller could write.
+func trusted(info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return errors.New("its owner is not known")
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, not to root", st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("its mode %v lets others write it", info.Mode().Perm())
+	}
+	return nil
+}
