@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/extend/nrihost"
+	"github.com/trimtab/trimtab/internal/extend/qrm"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/kube/layers"
@@ -105,6 +106,7 @@ type Agent struct {
 	specs     *podspec.Chain
 	grants    *podspec.Grants
 	servers   *hookserver.Servers // nil if there is no source
+	plugins   *qrm.Manager        // nil if no resource plugins can register
 	host      *nrihost.Host       // nil if no plugins of others are served
 	attached  attachments
 	metrics   *metrics.Metrics
@@ -191,7 +193,7 @@ func (a *Agent) build() error {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described,
+		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described,
 	})
 	a.settings.conductor = a.conductor
 	if err := a.attach(); err != nil {
@@ -313,6 +315,9 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	if a.servers != nil {
 		group.Go(func() error { return a.servers.Run(ctx) })
 	}
+	if a.plugins != nil {
+		group.Go(func() error { return a.plugins.Run(ctx) })
+	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.files.save(checkpointName)) })
 		group.Go(func() error { return a.keeper.Originals.RetrySaving(ctx) })
@@ -374,7 +379,7 @@ func (s source) Status() api.Node {
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
-	n.NRIHost = s.a.nriHostStatus()
+	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
 	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
 	n.Described = s.a.described()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile

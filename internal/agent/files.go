@@ -52,7 +52,7 @@ type stateFiles struct {
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = directory(s.disk, path)
-	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, originalsName, clusterConfigName)
+	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, pluginsName, originalsName, clusterConfigName)
 	if errors.Is(err, statefile.ErrUntrusted) {
 		s.log.Warn("other users can remove the agent's state files", logkey.Key, "paths.state", logkey.Err, err)
 		return nil

@@ -29,7 +29,7 @@ import (
 func newMetrics(o Options) *metrics.Metrics {
 	l := metrics.Labels{Hooks: []string{"none"}, Refused: nodeview.RefusedKinds(), Updates: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
-	l.Hooks = append(l.Hooks, lifecycle.HookServerName)
+	l.Hooks = append(l.Hooks, lifecycle.HookServerName, lifecycle.ResourcePluginName)
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}
@@ -133,6 +133,12 @@ func (a *Agent) summary() api.Summary {
 		n.HookServers = map[string]bool{}
 		for _, s := range h.Servers {
 			n.HookServers[s.File] = s.InForce && !s.Resting
+		}
+	}
+	if r := a.resourcePluginStatus(); r != nil {
+		n.ResourcePlugins, n.PendingRemovals = map[string]bool{}, map[string]int{}
+		for _, p := range r.Plugins {
+			n.ResourcePlugins[p.Resource], n.PendingRemovals[p.Resource] = p.Answering, p.PendingRemovals
 		}
 	}
 	if h := a.nriHostStatus(); h != nil {

@@ -71,6 +71,9 @@ type Config struct {
 	Bypass Bypass `json:"bypass" restart:"yes"`
 	// HookServers says which policies outside of Trimtab are asked.
 	HookServers HookServers `json:"hookServers" restart:"yes"`
+	// ResourcePlugins says which QoS resource plugins (QRM plugins of Katalyst) allocate
+	// resources that pods request.
+	ResourcePlugins ResourcePlugins `json:"resourcePlugins" restart:"yes"`
 	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
 	// PodResources serves the kubelet's PodResources API for monitoring and device

@@ -57,16 +57,11 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 		return alignment{}
 	}
 	hints := s.hints(n, free, memory)
-	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, Align: t.Align}
-	got := numahints.Merge(len(m.Nodes), hints, o)
 	var a alignment
-	if !got.Admitted {
-		a.refused = "no NUMA nodes meet the policy: " + places(m, hints)
-		o.Policy = numahints.BestEffort
-		got = numahints.Merge(len(m.Nodes), hints, o)
-	}
+	got, used, refused := s.mergeHints(hints)
+	a.refused = refused
 	if got.Any {
-		a.why = fmt.Sprintf("topology manager (%s): any NUMA node", o.Policy)
+		a.why = fmt.Sprintf("topology manager (%s): any NUMA node", used)
 		return a
 	}
 	nodes := got.Nodes
@@ -75,11 +70,10 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	}
 	for _, i := range nodes.Indices() {
 		a.cpus = a.cpus.Union(m.Nodes[i].CPUs)
-		a.nodes = append(a.nodes, m.Nodes[i].ID)
 	}
-	slices.Sort(a.nodes)
+	a.nodes = nodeIDs(m, nodes)
 	a.bound, a.preferred = true, got.Preferred
-	a.why = fmt.Sprintf("topology manager (%s): NUMA nodes %s", o.Policy, topology.FormatList(a.nodes))
+	a.why = fmt.Sprintf("topology manager (%s): NUMA nodes %s", used, topology.FormatList(a.nodes))
 	if !got.Preferred {
 		a.why += ", not preferred"
 	}
@@ -130,7 +124,7 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	if pod.Capacity = pod.Free; t.Pod && pod.Need > 0 {
 		out = append(out, numahints.Resource{Name: "the pod's other containers", Counts: pod})
 	}
-	return out
+	return append(out, pluginHints(m, s.c.decided.hints)...)
 }
 
 // ofPod returns what the containers of a pod have at one time: whole CPUs, and bytes by their
@@ -217,7 +211,7 @@ func places(m *topology.Machine, hints []numahints.Resource) string {
 	for _, r := range hints {
 		var alone []int
 		for i := range m.Nodes {
-			if r.Counts.Free[i] >= r.Counts.Need {
+			if fitsAlone(r, i) {
 				alone = append(alone, m.Nodes[i].ID)
 			}
 		}

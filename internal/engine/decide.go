@@ -255,11 +255,15 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	}
 	s := d.placer(c, nil)
 	s.mergeExternal(d.facts.HookServers, true)
+	if rec == nil {
+		c.decided.hints = d.facts.HookServers.Hints
+	}
 	if was := d.previousLarger(pod, c); was != nil && rec == nil {
 		_ = d.resize(was, c) // the container has the problem too, and its creation continues
 	} else {
 		d.decideContainer(c, rec, nil)
 	}
+	c.decided.hints = nil
 	if d.plan.Container = c; !d.n.fresh {
 		d.handOver(d.plan.Pod)
 		d.recomputePod(c.PodID)
@@ -309,6 +313,7 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 		owned := d.n.ledger.OfPod(c.Key.PodUID)
 		s := d.placer(c, r)
 		s.place(rec)
+		alignShared(&s)
 		if rec == nil && old == nil && !d.n.fresh && c.Life == lifecycle.StateCreated {
 			s.chooseMemory()
 		}

@@ -98,7 +98,7 @@ func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.V
 // deny reports a value that is not granted.
 func (c *Container) deny(v lifecycle.Value, why, then string) {
 	c.decided.refusals = lifecycle.Bound(append(c.decided.refusals, lifecycle.Problem{
-		Hook: lifecycle.HookServerName, Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
+		Hook: cmp.Or(v.Why.Hook, lifecycle.HookServerName), Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
 		Reason: why, Then: then, Refused: true,
 	}), lifecycle.MaxProblems)
 }
@@ -187,8 +187,16 @@ func (s *placer) shareExternal() {
 		return
 	}
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Unclassified, Within: cpus}
-	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, "CPUs a hook server chose"
+	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, externalWhy(v)
 	s.c.decided.narrowed = true // written even if these are all CPUs of the pool
+}
+
+// externalWhy says who chose the CPUs of a value.
+func externalWhy(v lifecycle.Value) string {
+	if v.Why.Hook == lifecycle.ResourcePluginName {
+		return "CPUs a resource plugin chose"
+	}
+	return "CPUs a hook server chose"
 }
 
 // ownNotExternal drops the CPUs that a hook server wants for a container that owns CPUs.

@@ -44,7 +44,7 @@ func (n *view) room(p *Pod, c *Container) int {
 // server's error does not count, since the pod did not cause it.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
-		if !q.Warning && !q.Unserved && q.Hook != lifecycle.HookServerName {
+		if !q.Warning && !q.Unserved && !lifecycle.IsExternal(q.Hook) {
 			return q.String()
 		}
 	}

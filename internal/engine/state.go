@@ -142,6 +142,10 @@ type decision struct {
 	refused string
 	// unaligned is why the topology manager refuses it; "" if it does not.
 	unaligned string
+	// hints are those of resource plugins, while a new container is decided.
+	hints []lifecycle.ResourceHints
+	// affinity is the topology manager's choice for a new container; nil if it made none.
+	affinity *lifecycle.Affinity
 	// refusals are the hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
 }

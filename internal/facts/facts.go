@@ -26,6 +26,8 @@ type Options struct {
 	Specs       Specs
 	Grants      Grants
 	HookServers HookServers
+	// Plugins are resource plugins; nil for none.
+	Plugins ResourcePlugins
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
 	Allowed    func(dir string) (list string, ok bool)
 	Tree       *cgroup.Tree // the tree with the cgroups of pods and containers
@@ -55,7 +57,7 @@ type Gathered struct {
 	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
-	refused error            // the refusal of a hook server
+	refused error            // the refusal of a hook server or resource plugin
 	past    *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 
@@ -83,6 +85,7 @@ func New(o Options) *Gatherer {
 		{key: lifecycle.LateGrants, what: "what the kubelet granted the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
 		{await: g.askHookServers},
+		{await: g.askPlugins},
 		{read: g.readCgroups},
 		{read: g.readRecords},
 		{read: g.readCPUs},

@@ -102,7 +102,7 @@ func (c *Copy) Rename(from *Copy) {
 // list of CPUs in that copy, it is narrowed only in the kernel, where no update of the runtime
 // undoes it. So the runtime's copy keeps the request, and a restart finds it there.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
-	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.HookServerName && ctr.Assignment.Pool == placement.Unclassified &&
+	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && !lifecycle.IsExternal(v.Why.Hook) && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 

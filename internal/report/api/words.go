@@ -42,6 +42,8 @@ type Node struct {
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
 	// HookServers are external policies; nil where none is configured.
 	HookServers *HookServers `json:"hookServers,omitempty"`
+	// ResourcePlugins allocate resources that pods request; nil where none can register.
+	ResourcePlugins *ResourcePlugins `json:"resourcePlugins,omitempty"`
 	// NRIHost serves NRI to plugins of others; nil where it is off.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
 	// Cluster is the state of the API server's services; nil without cluster.enabled.
@@ -310,6 +312,10 @@ type Summary struct {
 	// HookServers are those of the files in the directory: true where one is in
 	// force and called.
 	HookServers map[string]bool
+	// ResourcePlugins are true where they answer. PendingRemovals counts the pods that each must
+	// still release.
+	ResourcePlugins map[string]bool
+	PendingRemovals map[string]int
 	// NRIPlugins are the plugins of the NRI host: true for those that are connected.
 	NRIPlugins map[string]bool
 	// Cluster is the state of the API server's services; nil without cluster.enabled.

@@ -55,6 +55,8 @@ type Metrics struct {
 	callTimes *prometheus.HistogramVec
 	plugged   *prometheus.CounterVec
 	plugTimes *prometheus.HistogramVec
+	resources *prometheus.CounterVec
+	resTimes  *prometheus.HistogramVec
 }
 
 // New makes metrics in a registry of their own.
@@ -92,6 +94,10 @@ func (m *Metrics) count(l Labels) {
 		"Requests to plugins of the NRI host (`nriHost`).", "plugin: index and name, as the plugin registered; event: as NRI names it; result: `done`, `failed` (an error, or no answer in time)"}, nil)
 	m.plugTimes = m.histogram(family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
 		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
+	m.resources = m.counter(family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
+		"Calls of resource plugins (`resourcePlugins`).", "resource: that of the plugin; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row)"}, nil)
+	m.resTimes = m.histogram(family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
+		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
 	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
 		"The part of an event's time that was deciding.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
@@ -170,6 +176,14 @@ func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
 func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
 	m.plugged.WithLabelValues(plugin, event, result).Inc()
 	m.plugTimes.WithLabelValues(plugin).Observe(took.Seconds())
+}
+
+// ResourcePluginCall counts a call of a resource plugin. One that was not made took no time.
+func (m *Metrics) ResourcePluginCall(resource, method, result string, took time.Duration) {
+	m.resources.WithLabelValues(resource, method, result).Inc()
+	if took > 0 {
+		m.resTimes.WithLabelValues(resource, method).Observe(took.Seconds())
+	}
 }
 
 // RuntimeUpdate counts an update of the runtime's copy.

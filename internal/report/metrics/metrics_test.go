@@ -37,8 +37,9 @@ func sample() *Metrics {
 			Contested:   map[string]int{"cpuset.cpus": 2},
 			LastSync:    time.Unix(1_700_000_000, 500_000_000),
 			ConfigGen:   3, ConfigError: true,
-			HookServers: map[string]bool{"10-a.json": true, "20-b.json": false},
-			NRIPlugins:  map[string]bool{"10-devices": true},
+			HookServers:     map[string]bool{"10-a.json": true, "20-b.json": false},
+			ResourcePlugins: map[string]bool{"example.com/nic": true, "cpu": false}, PendingRemovals: map[string]int{"cpu": 2},
+			NRIPlugins: map[string]bool{"10-devices": true},
 			Cluster: &api.Cluster{Reached: time.Unix(1_700_000_100, 0), Events: map[string]uint64{"written": 5, "limited": 0, "full": 2, "refused": 0}, Parts: []api.ClusterPart{
 				{Name: "NodeResourceTopology", Error: "no CRD", Written: 7, Skipped: 900, Failed: 1},
 			}, Config: &api.ClusterConfig{
@@ -54,6 +55,8 @@ func sample() *Metrics {
 	m.RuntimeUpdate("done")
 	m.HookServerCall("10-a.json", "done", 700*time.Microsecond)
 	m.HookServerCall("10-a.json", "skipped", 0)
+	m.ResourcePluginCall("cpu", "Allocate", "done", 400*time.Microsecond)
+	m.ResourcePluginCall("cpu", "RemovePod", "skipped", 0)
 	m.PluginCall("10-devices", "CreateContainer", "done", 300*time.Microsecond)
 	m.PluginCall("10-devices", "CreateContainer", "failed", 2*time.Second)
 	return m

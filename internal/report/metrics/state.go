@@ -76,6 +76,14 @@ var ofState = []struct {
 			put(yes(up), server)
 		}
 	}},
+	{family{"trimtab_resourceplugin_up", gauge, []string{"resource"},
+		"1 where a resource plugin answers; 0 where its socket is gone, or its last calls were not answered.", "resource: that of the plugin"}, func(n now, put put) {
+		for resource, up := range n.ResourcePlugins {
+			put(yes(up), resource)
+		}
+	}},
+	{family{"trimtab_resourceplugin_pending_removals", gauge, []string{"resource"},
+		"Pods that have ended and that a resource plugin has not released yet.", "resource: that of the plugin"}, each(func(n now) map[string]int { return n.PendingRemovals })},
 	{family{"trimtab_nrihost_plugin_connected", gauge, []string{"plugin"},
 		"1 where a plugin of the NRI host is connected to its socket. Pre-installed plugins do not use the socket and have 0.", "plugin: index and name, as the plugin registered"}, func(n now, put put) {
 		for plugin, connected := range n.NRIPlugins {

@@ -52,6 +52,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	contested(head, n.Contested, o)
 	rules(head, n.Rules, o)
 	hookServers(head, n.HookServers, o)
+	resourcePlugins(head, n.ResourcePlugins, o)
 	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))

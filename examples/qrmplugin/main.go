@@ -1,0 +1,175 @@
+// Command qrmplugin is an example of a QoS resource plugin (resourceplugin.v1alpha1), as Katalyst's
+// kubelet and Trimtab call them. It gives network interfaces, each near one NUMA node:
+//
+//	qrmplugin -dir /var/lib/trimtab/resource-plugins -state /var/lib/qrmplugin.json -nics eth1@0,eth2@1 [flags]
+//
+// A container that requests example.com/nic gets as many interfaces: their names in the variable
+// NICS and an annotation, and where they are told, a mount and a device. What was given is in a
+// file, so that a restart gives nothing twice.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	registry "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+)
+
+const (
+	version = "v1alpha1"
+	// checkSocket is how often the manager's socket is compared with the one registered at.
+	checkSocket = 200 * time.Millisecond
+	// registerWithin is how long a registration may take.
+	registerWithin = 10 * time.Second
+)
+
+// settings are what the flags say.
+type settings struct {
+	dir      string // of the manager: the plugin registers at its kubelet.sock
+	watched  string // or a directory that a manager watches
+	socket   string // the name of the plugin's own socket
+	resource string
+	state    string
+	nics     []nic
+	mount    string // HOST:CONTAINER, to read
+	device   string
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.dir, "dir", "", "the manager's directory, with kubelet.sock")
+	flag.StringVar(&s.watched, "watched", "", "a directory that a manager watches, instead of -dir")
+	flag.StringVar(&s.socket, "socket", "qrmplugin.sock", "the name of the plugin's socket in that directory")
+	flag.StringVar(&s.resource, "resource", "example.com/nic", "the name of the resource")
+	flag.StringVar(&s.state, "state", "", "the file with what was given")
+	nics := flag.String("nics", "", "interfaces, each with its NUMA node: eth1@0,eth2@1")
+	flag.StringVar(&s.mount, "mount", "", "what containers get mounted, to read: HOST:CONTAINER")
+	flag.StringVar(&s.device, "device", "", "a device that containers get")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if s.nics, err = parseNICs(*nics); err == nil {
+		err = run(ctx, s)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// parseNICs reads a list like eth1@0,eth2@1.
+func parseNICs(text string) ([]nic, error) {
+	var out []nic
+	for part := range strings.SplitSeq(text, ",") {
+		name, node, found := strings.Cut(part, "@")
+		n, err := strconv.ParseUint(node, 10, 16)
+		if !found || name == "" || err != nil {
+			return nil, fmt.Errorf("interface %q: want NAME@NODE", part)
+		}
+		out = append(out, nic{name, n})
+	}
+	return out, nil
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, s settings) error {
+	dir := s.dir
+	if s.watched != "" {
+		dir = s.watched
+	}
+	if dir == "" {
+		return errors.New("set -dir or -watched")
+	}
+	p, err := open(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, s.socket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the socket of an earlier run: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("open the socket: %w", err)
+	}
+	server := grpc.NewServer()
+	api.RegisterResourcePluginServer(server, p)
+	registry.RegisterRegistrationServer(server, watched{name: s.resource})
+	defer context.AfterFunc(ctx, server.Stop)()
+	if s.dir != "" {
+		go keepRegistered(ctx, s, p)
+	}
+	return server.Serve(l)
+}
+
+// watched answers a manager that found the socket in a directory.
+type watched struct {
+	registry.UnimplementedRegistrationServer
+
+	name string
+}
+
+// GetInfo says which plugin this is.
+func (w watched) GetInfo(context.Context, *registry.InfoRequest) (*registry.PluginInfo, error) {
+	return &registry.PluginInfo{Type: "ResourcePlugin", Name: w.name, SupportedVersions: []string{version}}, nil
+}
+
+// NotifyRegistrationStatus says whether the manager took it.
+func (watched) NotifyRegistrationStatus(_ context.Context, s *registry.RegistrationStatus) (*registry.RegistrationStatusResponse, error) {
+	if !s.GetPluginRegistered() {
+		log.Printf("the manager refused the plugin: %s", s.GetError())
+	}
+	return &registry.RegistrationStatusResponse{}, nil
+}
+
+// keepRegistered registers at the manager, again whenever that made its socket anew.
+func keepRegistered(ctx context.Context, s settings, p *plugin) {
+	path := filepath.Join(s.dir, "kubelet.sock")
+	var at os.FileInfo
+	tick := time.NewTicker(checkSocket)
+	defer tick.Stop()
+	for {
+		now, err := os.Stat(path)
+		if err == nil && (at == nil || !os.SameFile(at, now) || !at.ModTime().Equal(now.ModTime())) {
+			if err = register(ctx, path, s, p); err == nil {
+				at = now
+			} else {
+				log.Printf("register: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func register(ctx context.Context, path string, s settings, p *plugin) error {
+	ctx, cancel := context.WithTimeout(ctx, registerWithin)
+	defer cancel()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
+		Version: version, Endpoint: s.socket, ResourceName: s.resource, Options: p.options(),
+	})
+	return err
+}

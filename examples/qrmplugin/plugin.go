@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+)
+
+// nic is one interface, and the NUMA node that it is near.
+type nic struct {
+	name string
+	node uint64
+}
+
+// plugin gives interfaces to containers. Calls that it does not have are answered Unimplemented.
+type plugin struct {
+	api.UnimplementedResourcePluginServer
+
+	s settings
+
+	mu    sync.Mutex // guards given
+	given map[string]map[string][]string
+}
+
+// open reads what was given before.
+func open(s settings) (*plugin, error) {
+	p := &plugin{s: s, given: map[string]map[string][]string{}}
+	if s.state == "" {
+		return p, nil
+	}
+	data, err := os.ReadFile(s.state)
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &p.given)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was given: %w", err)
+	}
+	return p, nil
+}
+
+// save stores what was given. It replaces the file, which is whole at any time.
+func (p *plugin) save() error {
+	if p.s.state == "" {
+		return nil
+	}
+	data, err := json.Marshal(p.given)
+	if err == nil {
+		err = os.WriteFile(p.s.state+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.s.state+".new", p.s.state)
+	}
+	return err
+}
+
+func (p *plugin) options() *api.ResourcePluginOptions {
+	return &api.ResourcePluginOptions{WithTopologyAlignment: true, NeedReconcile: true}
+}
+
+// GetResourcePluginOptions says what the plugin wants of its manager.
+func (p *plugin) GetResourcePluginOptions(context.Context, *api.Empty) (*api.ResourcePluginOptions, error) {
+	return p.options(), nil
+}
+
+// wanted returns how many interfaces a request is for. The key is the plugin's resource.
+func (p *plugin) wanted(r *api.ResourceRequest) (int, error) {
+	n := math.Ceil(r.GetResourceRequests()[p.s.resource])
+	if !(n >= 1) || n > float64(len(p.s.nics)) { // NaN is no amount either
+		return 0, status.Errorf(codes.ResourceExhausted, "%v interfaces: the node has %d", n, len(p.s.nics))
+	}
+	return int(n), nil
+}
+
+// free returns the interfaces that nobody has; in order.
+func (p *plugin) free() []nic {
+	used := map[string]bool{}
+	for _, pod := range p.given {
+		for _, names := range pod {
+			for _, name := range names {
+				used[name] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(p.s.nics), func(n nic) bool { return used[n.name] })
+}
+
+// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and all nodes with one
+// together. Nodes that have enough alone are preferred.
+func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*api.ResourceHintsResponse, error) {
+	n, err := p.wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if had := p.given[r.GetPodUid()][r.GetContainerName()]; len(had) > 0 {
+		return p.hints(r, &api.TopologyHint{Nodes: p.nodesOf(had), Preferred: true}), nil
+	}
+	count := map[uint64]int{}
+	for _, f := range p.free() {
+		count[f.node]++
+	}
+	var out []*api.TopologyHint
+	all := 0
+	nodes := slices.Sorted(maps.Keys(count))
+	for _, node := range nodes {
+		if all += count[node]; count[node] >= n {
+			out = append(out, &api.TopologyHint{Nodes: []uint64{node}, Preferred: true})
+		}
+	}
+	if all < n {
+		return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, and %d are requested", all, n)
+	}
+	if len(nodes) > 1 {
+		out = append(out, &api.TopologyHint{Nodes: nodes, Preferred: len(out) == 0})
+	}
+	return p.hints(r, out...), nil
+}
+
+func (p *plugin) hints(r *api.ResourceRequest, list ...*api.TopologyHint) *api.ResourceHintsResponse {
+	return &api.ResourceHintsResponse{
+		PodUid: r.GetPodUid(), PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), ContainerName: r.GetContainerName(),
+		ResourceName: p.s.resource, ResourceHints: map[string]*api.ListOfTopologyHints{p.s.resource: {Hints: list}},
+	}
+}
+
+// nodesOf returns the NUMA nodes of some interfaces.
+func (p *plugin) nodesOf(names []string) []uint64 {
+	var out []uint64
+	for _, n := range p.s.nics {
+		if slices.Contains(names, n.name) {
+			out = append(out, n.node)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Allocate gives interfaces: those of the hint first. The same question has the same answer.
+func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.ResourceAllocationResponse, error) {
+	n, err := p.wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	uid, ctr := r.GetPodUid(), r.GetContainerName()
+	names := p.given[uid][ctr]
+	if len(names) == 0 {
+		free := p.free()
+		if len(free) < n {
+			return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, and %d are requested", len(free), n)
+		}
+		near := r.GetHint().GetNodes()
+		slices.SortStableFunc(free, func(a, b nic) int { return far(near, a) - far(near, b) })
+		for _, f := range free[:n] {
+			names = append(names, f.name)
+		}
+		if p.given[uid] == nil {
+			p.given[uid] = map[string][]string{}
+		}
+		p.given[uid][ctr] = names
+		if err := p.save(); err != nil {
+			delete(p.given[uid], ctr)
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+	}
+	return &api.ResourceAllocationResponse{
+		PodUid: uid, PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), ContainerName: ctr,
+		ResourceName: p.s.resource, AllocationResult: p.allocation(names),
+	}, nil
+}
+
+// far is 1 for an interface that is at none of the nodes.
+func far(nodes []uint64, n nic) int {
+	if slices.Contains(nodes, n.node) {
+		return 0
+	}
+	return 1
+}
+
+// allocation is the answer for a container that has interfaces.
+func (p *plugin) allocation(names []string) *api.ResourceAllocation {
+	text := strings.Join(names, ",")
+	info := &api.ResourceAllocationInfo{
+		IsNodeResource: true, IsScalarResource: true, AllocatedQuantity: float64(len(names)), AllocationResult: text,
+		Envs: map[string]string{"NICS": text}, Annotations: map[string]string{"example.com/nics": text},
+		ResourceHints:       &api.ListOfTopologyHints{Hints: []*api.TopologyHint{{Nodes: p.nodesOf(names), Preferred: true}}},
+		TopologyAssignments: map[uint64]uint64{},
+	}
+	for _, n := range p.s.nics {
+		if slices.Contains(names, n.name) {
+			info.TopologyAssignments[n.node]++
+		}
+	}
+	if host, inside, is := strings.Cut(p.s.mount, ":"); is {
+		info.Mounts = []*api.Mount{{HostPath: host, ContainerPath: inside, ReadOnly: true}}
+	}
+	if p.s.device != "" {
+		info.Devices = []*api.DeviceSpec{{HostPath: p.s.device, ContainerPath: p.s.device, Permissions: "rw"}}
+	}
+	return &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{p.s.resource: info}}
+}
+
+// GetResourcesAllocation returns what all containers have.
+func (p *plugin) GetResourcesAllocation(context.Context, *api.GetResourcesAllocationRequest) (*api.GetResourcesAllocationResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &api.GetResourcesAllocationResponse{PodResources: map[string]*api.ContainerResources{}}
+	for uid, pod := range p.given {
+		of := &api.ContainerResources{ContainerResources: map[string]*api.ResourceAllocation{}}
+		for ctr, names := range pod {
+			of.ContainerResources[ctr] = p.allocation(names)
+		}
+		out.PodResources[uid] = of
+	}
+	return out, nil
+}
+
+// RemovePod takes back what a pod had. A pod that is not known has nothing.
+func (p *plugin) RemovePod(_ context.Context, r *api.RemovePodRequest) (*api.RemovePodResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had, known := p.given[r.GetPodUid()]
+	if !known {
+		return &api.RemovePodResponse{}, nil
+	}
+	delete(p.given, r.GetPodUid())
+	if err := p.save(); err != nil {
+		p.given[r.GetPodUid()] = had
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &api.RemovePodResponse{}, nil
+}

@@ -1,0 +1,238 @@
+package qrm
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Limits of one answer: the runtime's request has it all, and so has the container's record.
+const (
+	maxEntries = 256      // of each kind
+	maxBytes   = 32 << 10 // of all texts
+)
+
+// reserved is the prefix of annotations that no answer may set: records are the agent's.
+const reserved = "trimtab.io/record"
+
+// answer collects the values of one plugin's answer.
+type answer struct {
+	plugin   string
+	bytes    int
+	values   []lifecycle.Value
+	problems lifecycle.ProblemList
+}
+
+// valuesOf converts what a plugin allocated. What is not valid is left out and reported.
+func valuesOf(resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
+	a := answer{plugin: resource}
+	all := from.GetResourceAllocation()
+	if len(all) > maxPlugins {
+		a.complain("resource_allocation", resource, fmt.Sprintf("has %d resources: at most %d are read", len(all), maxPlugins))
+		return nil, a.problems.List()
+	}
+	for _, name := range sortedKeys(all) {
+		info := all[name]
+		q := info.GetAllocatedQuantity()
+		switch {
+		case info == nil: // the original skips it
+		case !isName(name):
+			a.complain("resource_allocation", name, "is no name of a resource")
+		case math.IsNaN(q) || math.IsInf(q, 0) || q < 0:
+			a.complain(name+" allocated_quantity", fmt.Sprint(q), "is no amount of a resource")
+		case max(len(info.GetEnvs()), len(info.GetAnnotations()), len(info.GetMounts()), len(info.GetDevices())) > maxEntries:
+			a.complain(name, resource, fmt.Sprintf("has more than %d variables, annotations, mounts or devices", maxEntries))
+		default:
+			a.add(name, info)
+		}
+	}
+	return a.values, a.problems.List()
+}
+
+func (a *answer) complain(field, value, reason string) {
+	a.problems.Add(lifecycle.Problem{
+		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + short(field), Value: short(value), Reason: reason, Then: "it is left out",
+	})
+}
+
+func (a *answer) put(v lifecycle.Value, resource string) {
+	if a.bytes += len(v.Key) + len(v.Text); a.bytes > maxBytes {
+		a.complain(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
+		return
+	}
+	if slices.ContainsFunc(a.values, func(o lifecycle.Value) bool { return o.Field == v.Field && o.Key == v.Key }) {
+		a.complain(resource, v.Setting(), "the answer sets it twice")
+		return
+	}
+	v.Why = lifecycle.Reason{Hook: lifecycle.ResourcePluginName, Source: a.plugin, Text: "allocated " + resource}
+	a.values = append(a.values, v)
+}
+
+func (a *answer) add(resource string, info *api.ResourceAllocationInfo) {
+	a.property(resource, info.GetOciPropertyName(), info.GetAllocationResult())
+	for _, k := range slices.Sorted(maps.Keys(info.GetEnvs())) {
+		v := info.GetEnvs()[k]
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			a.complain(resource+" envs", k, "is no name or value of a variable")
+			continue
+		}
+		a.put(lifecycle.Value{Field: lifecycle.Env, Key: k, Text: v}, resource)
+	}
+	for _, k := range slices.Sorted(maps.Keys(info.GetAnnotations())) {
+		v := info.GetAnnotations()[k]
+		switch {
+		case k == "" || strings.IndexByte(k+v, 0) >= 0:
+			a.complain(resource+" annotations", k, "is no key or value of an annotation")
+		case strings.HasPrefix(k, reserved):
+			a.complain(resource+" annotations", k, "is reserved for the agent")
+		default:
+			a.put(lifecycle.Value{Field: lifecycle.Annotation, Key: k, Text: v}, resource)
+		}
+	}
+	for _, m := range info.GetMounts() {
+		a.mount(resource, m)
+	}
+	for _, d := range info.GetDevices() {
+		a.device(resource, d)
+	}
+}
+
+// property adds the value of an OCI property. A name with a dot is a file of cgroup v2: Katalyst's
+// memory plugin has such control knobs.
+func (a *answer) property(resource, name, text string) {
+	switch name {
+	case "":
+	case "CpusetCpus", "CpusetMems":
+		field := lifecycle.CPUSetCPUs
+		if name == "CpusetMems" {
+			field = lifecycle.CPUSetMems
+		}
+		ids, err := topology.ParseList(text)
+		switch {
+		case err != nil:
+			a.complain(resource+" "+name, text, err.Error())
+		case len(ids) > 0: // none: nothing is decided yet, as for sidecars before their main container
+			a.put(lifecycle.Value{Field: field, Text: topology.FormatList(ids)}, resource)
+		}
+	case "MemoryLimitInBytes":
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			a.complain(resource+" "+name, text, "is no limit in bytes")
+			return
+		}
+		a.put(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: n}, resource)
+	default:
+		a.file(resource, name, text)
+	}
+}
+
+func (a *answer) file(resource, name, text string) {
+	controller, _, isFile := strings.Cut(name, ".")
+	switch {
+	case !isFile || controller == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
+		a.complain(resource+" oci_property_name", name, "is no property that can be set")
+	case controller == "cpuset" || controller == "cgroup" || name == "cpu.max" || name == "cpu.weight" || name == "memory.max":
+		a.complain(resource+" oci_property_name", name, "would take what others have, or has a property of its own")
+	case text == "" || len(text) > maxBytes/8 || strings.IndexByte(text, 0) >= 0:
+		a.complain(resource+" "+name, text, "is a value that no cgroup file accepts")
+	default:
+		a.put(lifecycle.Value{Field: lifecycle.Unified, Key: name, Text: text}, resource)
+	}
+}
+
+// mount adds a mount, made as the kubelet makes those of device plugins.
+func (a *answer) mount(resource string, m *api.Mount) {
+	to, from := m.GetContainerPath(), m.GetHostPath()
+	if why := badPath(to, from); why != "" {
+		a.complain(resource+" mounts", from+" -> "+to, why)
+		return
+	}
+	if _, err := os.Stat(from); err != nil { //nolint:gosec // a trusted plugin names it
+		a.complain(resource+" mounts", from, "cannot be mounted: "+err.Error())
+		return
+	}
+	options := []string{"rbind", "rprivate", "rw"}
+	if m.GetReadOnly() {
+		options[2] = "ro"
+	}
+	to = path.Clean(to)
+	a.put(lifecycle.Value{
+		Field: lifecycle.MountPoint, Key: to, Mount: &lifecycle.Mount{Destination: to, Type: "bind", Source: path.Clean(from), Options: options},
+	}, resource)
+}
+
+// badPath says why two paths cannot be those of a mount or device; "" if they can.
+func badPath(container, host string) string {
+	const longest = 4095 // PATH_MAX of Linux, without its NUL
+	for _, p := range []string{container, host} {
+		switch {
+		case !path.IsAbs(p) || len(p) > longest || strings.IndexByte(p, 0) >= 0:
+			return "is no absolute path"
+		case slices.Contains(strings.Split(p, "/"), ".."):
+			return "has .. in it"
+		}
+	}
+	switch path.Clean(container) {
+	case "/", "/proc", "/sys", "/dev":
+		return "would hide the container's own files"
+	}
+	return ""
+}
+
+// device adds a device node of the host.
+func (a *answer) device(resource string, d *api.DeviceSpec) {
+	to, from := d.GetContainerPath(), d.GetHostPath()
+	if to == "" {
+		to = from
+	}
+	if why := badPath(to, from); why != "" {
+		a.complain(resource+" devices", from+" -> "+to, why)
+		return
+	}
+	if p := d.GetPermissions(); p != "" && (!strings.Contains(p, "r") || !strings.Contains(p, "w") || strings.Trim(p, "rwm") != "") {
+		a.complain(resource+" devices", from, fmt.Sprintf("permissions %q: devices are given to read and write (rw or rwm)", short(p)))
+		return
+	}
+	node, err := nodeAt(from)
+	if err != nil {
+		a.complain(resource+" devices", from, err.Error())
+		return
+	}
+	if node.Path = path.Clean(to); node.Path != path.Clean(from) {
+		node.Host = path.Clean(from)
+	}
+	a.put(lifecycle.Value{Field: lifecycle.DeviceNode, Key: node.Path, Device: &node}, resource)
+}
+
+// nodeAt reads a device node of the host.
+func nodeAt(file string) (lifecycle.Device, error) {
+	info, err := os.Stat(file) //nolint:gosec // a trusted plugin names it
+	if err != nil {
+		return lifecycle.Device{}, fmt.Errorf("read the device: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&fs.ModeDevice == 0 {
+		return lifecycle.Device{}, fmt.Errorf("%s is no device node", file)
+	}
+	kind := "b"
+	if info.Mode()&fs.ModeCharDevice != 0 {
+		kind = "c"
+	}
+	return lifecycle.Device{
+		Type: kind, Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)), FileMode: lifecycle.Some(uint32(info.Mode().Perm())),
+		UID: lifecycle.Some(st.Uid), GID: lifecycle.Some(st.Gid),
+	}, nil
+}

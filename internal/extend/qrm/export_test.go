@@ -1,0 +1,4 @@
+package qrm
+
+// ValuesOf converts an answer.
+var ValuesOf = valuesOf

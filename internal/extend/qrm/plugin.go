@@ -1,0 +1,273 @@
+package qrm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+)
+
+const (
+	// maxAnswer limits one answer, in bytes.
+	maxAnswer = 4 << 20
+	// maxSocket is the longest path in the kernel's sockaddr_un, without its NUL.
+	maxSocket = 107
+	// maxFailures in a row without an answer open a plugin's circuit breaker: it is not called
+	// during a pause, which doubles each time up to maxPause.
+	maxFailures = 3
+	minPause    = time.Second
+	maxPause    = 30 * time.Second
+)
+
+const service = "/resourceplugin.v1alpha1.ResourcePlugin/"
+
+// Result is the result of a call.
+type Result string
+
+// The results.
+const (
+	Done        Result = "done"
+	Failed      Result = "failed"      // the plugin answered with an error
+	TimedOut    Result = "timeout"     // it did not answer in time
+	Unreachable Result = "unreachable" // nobody serves its socket, or another user
+	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
+)
+
+// Results lists the results of calls.
+func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped} }
+
+// options are what a plugin wants of its manager.
+type options struct {
+	preStart, aligned, reconcile bool
+	associated                   []string
+}
+
+func optionsOf(o *api.ResourcePluginOptions) options {
+	return options{o.GetPreStartRequired(), o.GetWithTopologyAlignment(), o.GetNeedReconcile(), o.GetAssociatedDevices()}
+}
+
+// plugin is one registration of a plugin.
+type plugin struct {
+	registration
+
+	o    *Options
+	conn *grpc.ClientConn
+	err  error // why there is no connection
+
+	replaced int // earlier registrations of the resource; set before the plugin is in force
+
+	mu       sync.Mutex // guards all below
+	calls    uint64
+	failed   uint64
+	lastErr  string
+	gone     bool // its socket was removed
+	failures int
+	until    time.Time // not called before then
+	pause    time.Duration
+	probing  bool
+	listed   bool // it was asked what it had allocated
+}
+
+// unlisted reports whether a plugin was never asked what it had allocated, and notes that it is.
+func (p *plugin) unlisted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.listed
+	p.listed = true
+	return !was
+}
+
+func newPlugin(r registration, o *Options) *plugin {
+	p := &plugin{registration: r, o: o}
+	p.conn, p.err = grpc.NewClient("passthrough:///"+r.socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
+		}))
+	return p
+}
+
+func (p *plugin) close() {
+	if p.conn != nil {
+		_ = p.conn.Close() // a second close only returns an error
+	}
+}
+
+func (p *plugin) noteGone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone, p.lastErr = true, "its socket was removed"
+}
+
+// checkSocket says why a path is no socket of root or the agent's user; nil if it is one.
+func checkSocket(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is not a socket", path)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusted(st.Uid) {
+		return fmt.Errorf("socket %s is refused: it belongs to user %d, neither root nor the agent's; run chown", path, st.Uid)
+	}
+	return nil
+}
+
+func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+
+// dial connects to a plugin's socket, if root or our own user serves it: its answers decide about
+// every pod.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	if err := checkSocket(path); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s is refused: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// checkPeer checks which user serves the socket: it may have been replaced since its check.
+func checkPeer(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("it is not a unix socket")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var errno error
+	if err := raw.Control(func(fd uintptr) { cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil { //nolint:gosec // a descriptor
+		return err
+	}
+	if errno == nil && !trusted(cred.Uid) {
+		errno = fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
+	}
+	return errno
+}
+
+// callError is a failed call.
+type callError struct {
+	result Result
+	text   string
+}
+
+func (e *callError) Error() string { return e.text }
+
+// resultOf returns the result of a call by its error.
+func resultOf(err error) Result {
+	var call *callError
+	switch {
+	case err == nil:
+		return Done
+	case errors.As(err, &call):
+		return call.result
+	}
+	return Failed
+}
+
+// call makes one call within the plugin's time limit. raw is the answer as it was sent, if it is
+// wanted. Errors are *callError.
+func (p *plugin) call(ctx context.Context, method string, req, resp proto.Message, raw *[]byte) error {
+	now := p.o.Now()
+	if err := p.begin(now); err != nil {
+		p.o.Recorder.Call(p.resource, method, Skipped, 0)
+		return err
+	}
+	err := p.err
+	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	if err == nil {
+		err = p.conn.Invoke(limited, service+method, req, &rawAnswer{resp, raw}, grpc.ForceCodecV2(codec{}))
+	}
+	took := p.o.Now().Sub(now)
+	if err != nil {
+		err = describe(limited, err, took)
+	}
+	p.o.Recorder.Call(p.resource, method, resultOf(err), took)
+	p.end(err, p.o.Now(), errors.Is(ctx.Err(), context.Canceled))
+	return err
+}
+
+// describe returns the error of a call as a message.
+func describe(ctx context.Context, err error, took time.Duration) error {
+	text := status.Convert(err)
+	switch {
+	case ctx.Err() != nil || text.Code() == codes.DeadlineExceeded:
+		return &callError{TimedOut, fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
+	case text.Code() == codes.Unavailable, text.Code() == codes.Canceled:
+		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
+		return &callError{Unreachable, "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+	}
+	return &callError{Failed, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+}
+
+// begin reports whether the plugin may be called now.
+func (p *plugin) begin(now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures < maxFailures {
+		return nil
+	}
+	if now.Before(p.until) || p.probing {
+		return &callError{Skipped, fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %s",
+			max(p.until.Sub(now), 0).Round(time.Millisecond), maxFailures, p.lastErr)}
+	}
+	p.probing = true
+	return nil
+}
+
+// end notes the result of a call. A plugin that answers with an error works. A call that its caller
+// ended is no failure.
+func (p *plugin) end(err error, now time.Time, cancelled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probing = false
+	if cancelled && err != nil {
+		return
+	}
+	p.calls++
+	if err == nil {
+		p.failures, p.pause, p.lastErr, p.gone = 0, 0, "", false
+		return
+	}
+	p.failed, p.lastErr = p.failed+1, err.Error()
+	if resultOf(err) == Failed {
+		p.failures, p.pause = 0, 0
+		return
+	}
+	if p.failures++; p.failures >= maxFailures {
+		p.pause = min(max(2*p.pause, minPause), maxPause)
+		p.until = now.Add(p.pause)
+	}
+}
+
+func (p *plugin) askOptions(ctx context.Context) (options, error) {
+	var out api.ResourcePluginOptions
+	err := p.call(ctx, "GetResourcePluginOptions", &api.Empty{}, &out, nil)
+	return optionsOf(&out), err
+}

@@ -1,0 +1,192 @@
+package qrm
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// reconcileAll asks plugins what they have allocated, until ctx ends. All are asked at once: one
+// that hangs does not delay the others.
+func (m *Manager) reconcileAll(ctx context.Context) {
+	tick := time.NewTicker(m.o.Reconcile)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var all sync.WaitGroup
+		for _, p := range m.all() {
+			if p.unlisted() || p.options.reconcile {
+				all.Go(func() { m.reconcile(ctx, p) })
+			}
+		}
+		all.Wait()
+	}
+}
+
+// reconcile takes over what one plugin has allocated, where that differs from its last answers.
+// What it has forgotten is allocated again.
+func (m *Manager) reconcile(ctx context.Context, p *plugin) {
+	var resp api.GetResourcesAllocationResponse
+	before := m.held(p.resource)
+	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
+		return // its state says why
+	}
+	m.adopt(p.resource, resp.GetPodResources())
+	var pods []string
+	for _, at := range before {
+		now := resp.GetPodResources()[at.uid].GetContainerResources()[at.container]
+		if now == nil {
+			now = m.again(ctx, p, at)
+		}
+		if now != nil && m.replace(p.resource, at, now) && !slices.Contains(pods, at.uid) {
+			pods = append(pods, at.uid)
+		}
+	}
+	if len(pods) > 0 {
+		m.wake()
+		if m.o.Changed != nil {
+			m.o.Changed(pods)
+		}
+	}
+}
+
+// adopt takes over what a plugin allocated for pods of the node that this agent does not know, since
+// an earlier one asked for it and its state is lost. What it has for other pods is released, if it
+// still has it the next time.
+func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) {
+	var unknown []string
+	m.mu.Lock()
+	for _, uid := range sortedKeys(pods) {
+		if p := m.pods[uid]; p == nil || !p.asked[resource] {
+			unknown = append(unknown, uid)
+		}
+	}
+	synced := m.synced
+	m.mu.Unlock()
+	if len(unknown) == 0 || m.o.Live == nil || !synced {
+		return
+	}
+	live := m.o.Live()
+	if live == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uid := range unknown {
+		at := removal{resource, uid}
+		switch {
+		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid] != nil && m.pods[uid].asked[resource]:
+		case live[uid]:
+			m.take(resource, uid, pods[uid])
+			delete(m.orphans, at)
+		case m.orphans[at]:
+			delete(m.orphans, at)
+			m.releaseLater(resource, uid)
+		case len(m.orphans) < maxRemovals:
+			m.orphans[at] = true
+		}
+	}
+}
+
+// take notes what a plugin has for a pod. The caller holds mu.
+func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
+	p := m.pods[uid]
+	if p == nil {
+		p = newPod()
+		m.pods[uid] = p
+	}
+	p.asked[resource] = true
+	for ctr, answer := range of.GetContainerResources() {
+		if p.answers[ctr] == nil {
+			p.answers[ctr] = map[string]stored{}
+		}
+		req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
+		p.answers[ctr][resource] = stored{req, answer, true}
+	}
+	m.wake()
+}
+
+// place is a container with an answer of one plugin.
+type place struct {
+	uid, container string
+	stored
+}
+
+// held returns the containers that a plugin has allocated something for, in order.
+func (m *Manager) held(resource string) (out []place) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uid := range sortedKeys(m.pods) {
+		for _, ctr := range sortedKeys(m.pods[uid].answers) {
+			if s, has := m.pods[uid].answers[ctr][resource]; has {
+				out = append(out, place{uid, ctr, s})
+			}
+		}
+	}
+	return out
+}
+
+// again allocates what a plugin has forgotten, at the same NUMA nodes; nil if it does not, and for
+// init containers, which have ended.
+func (m *Manager) again(ctx context.Context, p *plugin, at place) *api.ResourceAllocation {
+	if at.adopted || at.request.GetContainerType() == api.ContainerType_INIT {
+		return nil
+	}
+	var resp api.ResourceAllocationResponse
+	if err := p.call(ctx, "Allocate", at.request, &resp, nil); err != nil {
+		m.o.Log.Warn("a resource plugin has forgotten a container, and does not allocate its resource again",
+			logkey.Key, p.resource, logkey.Pod, at.request.GetPodName(), logkey.Container, at.container, logkey.Err, err)
+		return nil
+	}
+	return resp.GetAllocationResult()
+}
+
+// replace takes over an answer; false if it is the last one, or the pod has ended.
+func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[at.uid]
+	if p == nil {
+		return false
+	}
+	have, is := p.answers[at.container][resource]
+	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
+		return false // unchanged, or newer than the list
+	}
+	p.answers[at.container][resource] = stored{have.request, now, have.adopted}
+	return true
+}
+
+// Values returns what plugins have allocated for a pod's containers, by container name.
+func (m *Manager) Values(uid string) map[string][]lifecycle.Value {
+	m.mu.Lock()
+	answers := map[string]map[string]*api.ResourceAllocation{}
+	if p := m.pods[uid]; p != nil {
+		for ctr, of := range p.answers {
+			answers[ctr] = map[string]*api.ResourceAllocation{}
+			for resource, s := range of {
+				answers[ctr][resource] = s.answer
+			}
+		}
+	}
+	m.mu.Unlock()
+	out := map[string][]lifecycle.Value{}
+	for ctr, of := range answers {
+		for _, resource := range sortedKeys(of) {
+			values, _ := valuesOf(resource, of[resource])
+			out[ctr] = append(out[ctr], values...)
+		}
+	}
+	return out
+}

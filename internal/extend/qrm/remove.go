@@ -1,0 +1,144 @@
+package qrm
+
+import (
+	"context"
+	"time"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// removal is one release under way.
+type removal struct{ resource, uid string }
+
+const (
+	// retryRemovals is how often releases are tried again that a plugin has not confirmed.
+	retryRemovals = 2 * time.Second
+	// maxRemovals limits the pods that one plugin must still release; the plugin of Katalyst
+	// releases pods itself that it does not see any more.
+	maxRemovals = 4096
+)
+
+// Remove releases what plugins allocated for a pod. It does not wait: a plugin that is away
+// releases it when it is back. If nothing is known of the pod, all plugins are asked: an earlier
+// agent may have allocated something.
+func (m *Manager) Remove(uid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := map[string]bool{}
+	if p := m.pods[uid]; p != nil {
+		asked = p.asked
+	} else {
+		for name := range m.plugins {
+			asked[name] = true
+		}
+	}
+	delete(m.pods, uid)
+	for name := range asked {
+		m.releaseLater(name, uid)
+	}
+}
+
+// releaseLater queues a release. The caller holds mu.
+func (m *Manager) releaseLater(resource, uid string) {
+	if m.removals[resource] == nil {
+		m.removals[resource] = map[string]bool{}
+	}
+	if len(m.removals[resource]) >= maxRemovals {
+		m.o.Log.Warn("a resource plugin does not release pods, and too many are pending: one is forgotten", logkey.Key, resource)
+		return
+	}
+	m.removals[resource][uid] = true
+	m.wake()
+}
+
+// Synchronized reports the pods of the runtime: what plugins allocated for others is released.
+func (m *Manager) Synchronized(live map[string]bool) {
+	for _, uid := range m.uids() {
+		if !live[uid] {
+			m.Remove(uid)
+		}
+	}
+	m.mu.Lock()
+	m.synced = true
+	m.mu.Unlock()
+}
+
+// keepPod takes back the release of a pod that gets a new sandbox, and waits for one under way.
+func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
+	for {
+		m.mu.Lock()
+		delete(m.removals[resource], uid)
+		under := m.removing[removal{resource, uid}]
+		m.mu.Unlock()
+		if under == nil {
+			return nil
+		}
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return &callError{TimedOut, "its release of the pod's earlier sandbox did not end in time"}
+		}
+	}
+}
+
+// work saves changes and releases pods until ctx ends.
+func (m *Manager) work(ctx context.Context) {
+	tick := time.NewTicker(retryRemovals)
+	defer tick.Stop()
+	for {
+		changed := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.changed:
+			changed = true
+		case <-tick.C:
+		}
+		for _, p := range m.all() {
+			changed = m.release(ctx, p) || changed
+		}
+		if changed {
+			m.save()
+		}
+	}
+}
+
+// release has one plugin release its pending pods, until one fails. It reports whether any was
+// released.
+func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
+	for ctx.Err() == nil {
+		r, done := m.nextRemoval(p.resource)
+		if done == nil {
+			return any
+		}
+		err := p.call(ctx, "RemovePod", &api.RemovePodRequest{PodUid: r.uid}, &api.RemovePodResponse{}, nil)
+		m.mu.Lock()
+		delete(m.removing, r)
+		if err == nil {
+			any = true
+		} else if m.removals[r.resource] != nil {
+			m.removals[r.resource][r.uid] = true
+		}
+		m.mu.Unlock()
+		close(done)
+		if err != nil {
+			m.o.Log.Debug("a resource plugin has not released a pod; it is asked again", logkey.Key, p.resource, logkey.Pod, r.uid, logkey.Err, err)
+			return any
+		}
+	}
+	return any
+}
+
+// nextRemoval takes a pod that a plugin must release; done is nil if there is none.
+func (m *Manager) nextRemoval(resource string) (r removal, done chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uid := range sortedKeys(m.removals[resource]) {
+		r, done = removal{resource, uid}, make(chan struct{})
+		delete(m.removals[resource], uid)
+		m.removing[r] = done
+		return r, done
+	}
+	return r, nil
+}

@@ -1,0 +1,107 @@
+package qrm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+// maxRequest limits a registration, in bytes.
+const maxRequest = 64 << 10
+
+// registerWithin is how long a registration may take, as in the kubelet.
+const registerWithin = 10 * time.Second
+
+// serve serves registrations until ctx ends. If the socket cannot be opened, it is opened again
+// later.
+func (m *Manager) serve(ctx context.Context) {
+	path := filepath.Join(m.o.Directory, socketName)
+	for {
+		err := m.serveOnce(ctx, path)
+		if ctx.Err() != nil {
+			return
+		}
+		m.mu.Lock()
+		news := err != nil && err.Error() != m.err
+		if err != nil {
+			m.err = err.Error()
+		}
+		m.mu.Unlock()
+		if news {
+			m.o.Log.Error("resource plugins cannot register; the socket is opened again", logkey.Socket, path, logkey.Err, err)
+		}
+		if !sleep.For(ctx, reopen) {
+			return
+		}
+	}
+}
+
+func (m *Manager) serveOnce(ctx context.Context, path string) error {
+	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", By: "a manager of resource plugins"})
+	if err != nil {
+		return err
+	}
+	defer release()
+	m.mu.Lock()
+	m.err = ""
+	m.mu.Unlock()
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxPlugins))
+	api.RegisterRegistrationServer(s, registrar{m: m})
+	defer context.AfterFunc(ctx, s.Stop)()
+	watched, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		for sleep.For(watched, reopen) {
+			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+				m.o.Log.Warn("the socket for resource plugins was removed; it is opened again", logkey.Socket, path)
+				s.Stop()
+				return
+			}
+		}
+	}()
+	return s.Serve(l)
+}
+
+// registrar serves the protocol's service Registration.
+type registrar struct {
+	api.UnimplementedRegistrationServer
+
+	m *Manager
+}
+
+// Register registers a plugin whose socket is in the manager's directory.
+func (r registrar) Register(ctx context.Context, req *api.RegisterRequest) (*api.Empty, error) {
+	ctx, cancel := context.WithTimeout(ctx, registerWithin)
+	defer cancel()
+	reg := registration{
+		resource: req.GetResourceName(), version: req.GetVersion(),
+		options: optionsOf(req.GetOptions()), known: req.GetOptions() != nil,
+	}
+	if reg.version == "" {
+		reg.version = "none"
+	}
+	name := req.GetEndpoint()
+	if name == "" || name != filepath.Base(name) || name == "." || name == ".." || name == socketName {
+		reg.socket = name
+		err := fmt.Errorf("endpoint %q is no name of a socket in the directory of plugins", short(name))
+		r.m.refuse(reg, err)
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	reg.socket = filepath.Join(r.m.o.Directory, name)
+	if err := r.m.register(ctx, reg); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return &api.Empty{}, nil
+}

@@ -1,0 +1,267 @@
+package qrm
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// pod is what plugins have allocated for a pod.
+type pod struct {
+	// asked are the resources whose plugins were asked to allocate: they must release the pod.
+	asked map[string]bool
+	// answers are by container and resource of the plugin.
+	answers map[string]map[string]stored
+}
+
+// stored is what is needed to ask for an allocation again, and the last answer.
+type stored struct {
+	request *api.ResourceRequest
+	answer  *api.ResourceAllocation
+	// adopted: an earlier agent asked, and the request has only names.
+	adopted bool
+}
+
+func newPod() *pod { return &pod{asked: map[string]bool{}, answers: map[string]map[string]stored{}} }
+
+// begun notes that a plugin is asked to allocate.
+func (m *Manager) begun(req *api.ResourceRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[req.GetPodUid()]
+	if p == nil {
+		p = newPod()
+		m.pods[req.GetPodUid()] = p
+	}
+	p.asked[req.GetResourceName()] = true
+}
+
+// allocated notes an answer.
+func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[req.GetPodUid()]
+	if p == nil || answer == nil {
+		return // the pod ended meanwhile
+	}
+	of := p.answers[req.GetContainerName()]
+	if of == nil {
+		of = map[string]stored{}
+		p.answers[req.GetContainerName()] = of
+	}
+	of[req.GetResourceName()] = stored{req, answer, false}
+	m.wake()
+}
+
+// lastAnswer returns the last answer for a container; nil if there is none.
+func (m *Manager) lastAnswer(req *api.ResourceRequest) *api.ResourceAllocation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pods[req.GetPodUid()]; p != nil {
+		return p.answers[req.GetContainerName()][req.GetResourceName()].answer
+	}
+	return nil
+}
+
+// has reports whether a plugin has allocated something for a container.
+func (m *Manager) has(uid, container, resource string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[uid]
+	return p != nil && p.answers[container][resource].answer != nil
+}
+
+// allocatedHints returns the hints of what a container has already, so that it is not moved when it
+// is created again.
+func (m *Manager) allocatedHints(req *api.ResourceRequest) (lifecycle.ResourceHints, bool) {
+	name := req.GetResourceName()
+	info := m.lastAnswer(req).GetResourceAllocation()[name]
+	hints := info.GetResourceHints().GetHints()
+	if len(hints) == 0 || len(hints) > maxHints || math.Ceil(info.GetAllocatedQuantity()) < math.Ceil(req.GetResourceRequests()[name]) {
+		return lifecycle.ResourceHints{}, false
+	}
+	return lifecycle.ResourceHints{Resource: name, Hints: converted(hints)}, true
+}
+
+// saved is the JSON form of a manager's state.
+type saved struct {
+	Version  int                 `json:"version"`
+	Plugins  []savedPlugin       `json:"plugins,omitempty"`
+	Pods     map[string]savedPod `json:"pods,omitempty"`
+	Removals map[string][]string `json:"removals,omitempty"` // pod UIDs by resource
+}
+
+type savedPlugin struct {
+	Resource  string `json:"resource"`
+	Socket    string `json:"socket"`
+	Watched   bool   `json:"watched,omitempty"`
+	PreStart  bool   `json:"preStart,omitempty"`
+	Aligned   bool   `json:"aligned,omitempty"`
+	Reconcile bool   `json:"reconcile,omitempty"`
+}
+
+type savedPod struct {
+	Asked []string `json:"asked"`
+	// Answers have requests and answers as messages of the protocol.
+	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
+}
+
+type savedAnswer struct {
+	Request []byte `json:"request"`
+	Answer  []byte `json:"answer"`
+	Adopted bool   `json:"adopted,omitempty"`
+}
+
+const savedVersion = 1
+
+// save saves the state.
+func (m *Manager) save() {
+	if m.o.Save == nil {
+		return
+	}
+	data, err := json.Marshal(m.snapshot())
+	if err == nil {
+		err = m.o.Save(data)
+	}
+	if err != nil {
+		m.o.Log.Warn("what resource plugins allocated was not saved; it is saved again with the next change", logkey.Err, err)
+	}
+}
+
+func (m *Manager) snapshot() saved {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := saved{Version: savedVersion, Pods: map[string]savedPod{}, Removals: map[string][]string{}}
+	encode := proto.MarshalOptions{Deterministic: true}
+	for _, name := range sortedKeys(m.plugins) {
+		p := m.plugins[name]
+		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStart, p.options.aligned, p.options.reconcile})
+	}
+	for uid, p := range m.pods {
+		s := savedPod{Asked: sortedKeys(p.asked), Answers: map[string]map[string]savedAnswer{}}
+		for ctr, of := range p.answers {
+			s.Answers[ctr] = map[string]savedAnswer{}
+			for resource, a := range of {
+				req, err := encode.Marshal(a.request)
+				text, err2 := encode.Marshal(a.answer)
+				if err == nil && err2 == nil { // a message of proto3 that was decoded can be encoded
+					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted}
+				}
+			}
+		}
+		out.Pods[uid] = s
+	}
+	for resource, uids := range m.removals {
+		out.Removals[resource] = sortedKeys(uids)
+	}
+	return out
+}
+
+// restore takes over a saved state. A state that cannot be read is reported, and nothing of it
+// counts: plugins know themselves what they allocated.
+func (m *Manager) restore(data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	var s saved
+	err := json.Unmarshal(data, &s)
+	if err == nil && s.Version != savedVersion {
+		err = fmt.Errorf("version %d is not known", s.Version)
+	}
+	pods := map[string]*pod{}
+	for uid, p := range s.Pods {
+		if pods[uid], err = restored(p, err); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		m.o.Log.Warn("the saved state of resource plugins cannot be read; plugins must register again", logkey.Err, err)
+		return
+	}
+	m.pods = pods
+	for _, p := range s.Plugins[:min(len(s.Plugins), maxPlugins)] {
+		if isName(p.Resource) && len(p.Socket) <= maxSocket {
+			r := registration{resource: p.Resource, socket: p.Socket, watched: p.Watched, version: version, known: true}
+			r.options = options{preStart: p.PreStart, aligned: p.Aligned, reconcile: p.Reconcile}
+			m.plugins[p.Resource] = newPlugin(r, &m.o)
+		}
+	}
+	for resource, uids := range s.Removals {
+		m.removals[resource] = map[string]bool{}
+		for _, uid := range uids {
+			m.removals[resource][uid] = true
+		}
+	}
+}
+
+func restored(p savedPod, err error) (*pod, error) {
+	out := newPod()
+	for _, name := range p.Asked {
+		out.asked[name] = true
+	}
+	for ctr, of := range p.Answers {
+		out.answers[ctr] = map[string]stored{}
+		for resource, a := range of {
+			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted}
+			if err == nil {
+				err = proto.Unmarshal(a.Request, one.request)
+			}
+			if err == nil {
+				err = proto.Unmarshal(a.Answer, one.answer)
+			}
+			out.answers[ctr][resource] = one
+		}
+	}
+	return out, err
+}
+
+// State is one plugin, for status.
+type State struct {
+	Resource, Socket, Err string
+	// Answering: its last call was answered, and its socket is there.
+	Answering bool
+	// Aligned, Reconciled and PreStart are its options.
+	Aligned, Reconciled, PreStart bool
+	Calls, Failed                 uint64
+	// Replaced counts earlier registrations of the resource. Pods have something of it; Removals are
+	// pods that it must still release.
+	Replaced, Pods, Removals int
+}
+
+// States returns the plugins, the last refused registrations, and why the socket is not served.
+func (m *Manager) States() (plugins []State, refused []Refused, err string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range sortedKeys(m.plugins) {
+		p := m.plugins[name]
+		s := State{
+			Resource: p.resource, Socket: p.socket, Aligned: p.options.aligned, Reconciled: p.options.reconcile, PreStart: p.options.preStart,
+			Replaced: p.replaced, Removals: len(m.removals[name]),
+		}
+		for _, of := range m.pods {
+			if of.asked[name] {
+				s.Pods++
+			}
+		}
+		p.mu.Lock()
+		s.Err, s.Calls, s.Failed, s.Answering = p.lastErr, p.calls, p.failed, !p.gone && p.failures == 0 && p.calls > 0
+		p.mu.Unlock()
+		plugins = append(plugins, s)
+	}
+	return plugins, slices.Clone(m.refusals), m.err
+}
+
+// uids returns the pods with allocations, sorted.
+func (m *Manager) uids() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.pods))
+}

@@ -1,0 +1,138 @@
+package qrm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// codec encodes messages as gRPC does, and keeps the bytes of an answer where they are wanted.
+type codec struct{}
+
+// rawAnswer is an answer with its bytes; raw is nil where they are not wanted.
+type rawAnswer struct {
+	message proto.Message
+	raw     *[]byte
+}
+
+var _ encoding.CodecV2 = codec{}
+
+// Name is that of gRPC's own codec: the content type does not change.
+func (codec) Name() string { return "proto" }
+
+// Marshal encodes a request.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("encode %T", v)
+	}
+	data, err := proto.Marshal(m)
+	return mem.BufferSlice{mem.SliceBuffer(data)}, err
+}
+
+// Unmarshal decodes an answer.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	a, ok := v.(*rawAnswer)
+	if !ok {
+		return fmt.Errorf("decode %T", v)
+	}
+	all := data.Materialize()
+	if a.raw != nil {
+		*a.raw = all
+	}
+	return proto.Unmarshal(all, a.message)
+}
+
+// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's
+// plugins (gogo) write a nil message so: no preference. A decoded message cannot tell it from an
+// empty one, which means that the resource cannot be had.
+func withoutValue(message []byte, field protowire.Number) map[string]bool {
+	out := map[string]bool{}
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return out
+		}
+		message = message[n:]
+		if number != field || kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+				return out
+			}
+			message = message[n:]
+			continue
+		}
+		entry, n := protowire.ConsumeBytes(message)
+		if n < 0 {
+			return out
+		}
+		message = message[n:]
+		if key, value := mapEntry(entry); !value {
+			out[key] = true
+		} else {
+			delete(out, key) // the last entry of a key counts
+		}
+	}
+	return out
+}
+
+// mapEntry returns the key of an entry, and whether it has a value.
+func mapEntry(entry []byte) (key string, value bool) {
+	const keyField, valueField = 1, 2
+	for len(entry) > 0 {
+		number, kind, n := protowire.ConsumeTag(entry)
+		if n < 0 {
+			return key, value
+		}
+		entry = entry[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, entry); n < 0 {
+			return key, value
+		}
+		switch {
+		case number == keyField && kind == protowire.BytesType:
+			text, _ := protowire.ConsumeBytes(entry)
+			key = string(text)
+		case number == valueField:
+			value = true
+		}
+		entry = entry[n:]
+	}
+	return key, value
+}
+
+// maxShown bounds a foreign text in a message, in bytes.
+const maxShown = 300
+
+// short shortens foreign text.
+func short(s string) string {
+	if len(s) > maxShown {
+		s = s[:maxShown] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// isName reports whether a text can be the name of a resource: an optional domain, and a name of
+// letters, digits, "-", "_" and ".".
+func isName(s string) bool {
+	const maxName = 253 + 1 + 63 // of a qualified name in Kubernetes
+	domain, name, qualified := strings.Cut(s, "/")
+	if !qualified {
+		domain, name = "x", s
+	}
+	plain := func(part string) bool {
+		return part != "" && strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+	}
+	return len(s) <= maxName && plain(domain) && plain(name)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,153 @@
+package facts
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// ResourcePlugins allocate resources that the agent does not know, such as NICs. They are asked
+// before a creation has its turn.
+type ResourcePlugins interface {
+	// Question returns the question about a new container; nil if no plugin serves a resource that
+	// it requests.
+	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) Question
+	// PreStart notifies plugins that require it of a container's start.
+	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
+	// Remove releases what plugins allocated for a pod. It does not wait.
+	Remove(podUID string)
+	// Synchronized reports the pods of a Synchronize: what plugins allocated for others is released.
+	Synchronized(podUIDs map[string]bool)
+}
+
+// Question is one question to resource plugins.
+type Question interface {
+	// Hints returns where its resources can be had.
+	Hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem)
+	// Allocate allocates its resources, on the NUMA nodes that the topology manager chose; nil if it
+	// made no choice. The error is a refusal: the creation must fail.
+	Allocate(ctx context.Context, at *lifecycle.Affinity) (lifecycle.HookServerAnswer, error)
+}
+
+// askPlugins asks resource plugins about a new container: first where its resources can be had,
+// then for them, at the place that the engine chooses by the present state.
+func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
+	if g.o.Plugins == nil || got.refused != nil {
+		return false
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			g.o.Log.Error("asking resource plugins failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Fault(lifecycle.ResourcePluginName)
+		}
+	}()
+	switch {
+	case ev.Kind == lifecycle.Synchronize:
+		live := map[string]bool{}
+		eachPod(ev, func(p **lifecycle.Pod) { live[(*p).UID] = true })
+		g.o.Plugins.Synchronized(live)
+	case ev.Pod == nil || ev.Pod.UID == "":
+	case ev.Kind == lifecycle.StopPodSandbox || ev.Kind == lifecycle.RemovePodSandbox:
+		if !g.hasOtherSandbox(ev.Pod) {
+			g.o.Plugins.Remove(ev.Pod.UID)
+		}
+	case ev.Container == nil:
+	case ev.Kind == lifecycle.StartContainer && can.Stamps():
+		got.HookServers.Problems = append(got.HookServers.Problems, g.o.Plugins.PreStart(ctx, ev.Pod, ev.Container)...)
+	case ev.Kind == lifecycle.CreateContainer:
+		g.allocate(ctx, can, ev, got)
+	}
+	return false
+}
+
+// hasOtherSandbox reports whether a pod has a newer sandbox, which the end of this one does not end.
+func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
+	others := g.pick(func(s *engine.State) []*engine.Pod { return s.PodsOf(pod.UID) }, func(p *engine.Pod) bool { return p.Pod.ID != pod.ID })
+	return len(others) > 0
+}
+
+// allocate asks about one creation.
+func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
+	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID))
+	if q == nil {
+		return
+	}
+	hints, problems := q.Hints(ctx)
+	got.HookServers.Hints = hints
+	at, refused := g.choose(can, ev, got)
+	if refused {
+		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
+		return // the decision refuses it again, and nothing is allocated
+	}
+	answer, err := q.Allocate(ctx, at)
+	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
+	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
+	got.HookServers.Hints = narrowed(hints, at)
+	if err == nil || can.Stamps() {
+		got.refused = err
+		return
+	}
+	got.HookServers.Problems = append(got.HookServers.Problems, lifecycle.Problem{
+		Hook: lifecycle.ResourcePluginName, Value: ev.Container.Name, Refused: true,
+		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
+	})
+}
+
+// choose returns the NUMA nodes that the engine would choose now. refused: it would refuse the
+// container.
+func (g *Gatherer) choose(can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (at *lifecycle.Affinity, refused bool) {
+	if len(got.HookServers.Hints) == 0 {
+		return nil, false
+	}
+	var f engine.Facts
+	g.Read(can, ev, &f)
+	f.HookServers = got.HookServers
+	defer g.o.State.Free()
+	plan := engine.Decide(g.o.State.Hold(), ev, f)
+	return plan.Affinity(), plan.Reject != ""
+}
+
+// narrowed limits hints to what was allocated, since the state may change before the decision.
+func narrowed(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifecycle.ResourceHints {
+	if at == nil {
+		return nil
+	}
+	out := slices.Clone(hints)
+	for i, h := range out {
+		if h.Hints != nil {
+			out[i].Hints = []lifecycle.NUMAHint{at.Of(h.Resource)}
+		}
+	}
+	return out
+}
+
+// withPlugins adds the values of resource plugins to those of hook servers, which have priority.
+func withPlugins(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
+	type slot struct {
+		field lifecycle.Field
+		key   string
+	}
+	from := map[slot]lifecycle.Value{}
+	for _, v := range have {
+		from[slot{v.Field, v.Key}] = v
+	}
+	for _, v := range more {
+		first, set := from[slot{v.Field, v.Key}]
+		switch {
+		case !set:
+			from[slot{v.Field, v.Key}] = v
+			have = append(have, v)
+		case !first.SameSetting(v):
+			*problems = append(*problems, lifecycle.Problem{
+				Hook: lifecycle.ResourcePluginName, Key: v.Why.Source + ": " + v.Setting(), Value: v.String(), Refused: true,
+				Reason: first.Why.Source + " sets it, too", Then: "the value of " + first.Why.Source + " stays",
+			})
+		}
+	}
+	return have
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// ResourcePlugins are the QoS resource plugins of the node, sorted by resource.
+type ResourcePlugins struct {
+	// Error is why plugins cannot register.
+	Error   string           `json:"error,omitempty"`
+	Plugins []ResourcePlugin `json:"plugins,omitempty"`
+	// Refused are the last registrations that were refused.
+	Refused []RefusedPlugin `json:"refused,omitempty"`
+}
+
+// ResourcePlugin is one resource plugin.
+type ResourcePlugin struct {
+	Resource  string `json:"resource"`
+	Socket    string `json:"socket"`
+	Answering bool   `json:"answering"`
+	// Hints, Reconciled and PreStart are what it wants of its manager.
+	Hints      bool `json:"hints,omitempty"`
+	Reconciled bool `json:"reconciled,omitempty"`
+	PreStart   bool `json:"preStart,omitempty"`
+	// Pods have something of it. It must still release those of PendingRemovals.
+	Pods            int    `json:"pods"`
+	PendingRemovals int    `json:"pendingRemovals,omitempty"`
+	Replaced        int    `json:"replaced,omitempty"` // earlier registrations of the resource
+	Calls           uint64 `json:"calls"`
+	Failed          uint64 `json:"failed"`
+	Error           string `json:"error,omitempty"`
+}
+
+// RefusedPlugin is a registration that was refused.
+type RefusedPlugin struct {
+	At       time.Time `json:"at"`
+	Resource string    `json:"resource"`
+	Socket   string    `json:"socket,omitempty"`
+	Reason   string    `json:"reason"`
+}
+
+// State is the state with its reason, for people.
+func (p ResourcePlugin) State() string {
+	s := "answers"
+	if !p.Answering {
+		s = "does not answer"
+		if p.Calls == 0 && p.Error == "" {
+			s = "was not called yet"
+		}
+	}
+	s += fmt.Sprintf(", %d pods", p.Pods)
+	if p.PendingRemovals > 0 {
+		s += fmt.Sprintf(", %d pods to release", p.PendingRemovals)
+	}
+	if p.Replaced > 0 {
+		s += fmt.Sprintf(", replaced %d times", p.Replaced)
+	}
+	if p.Calls > 0 {
+		s += fmt.Sprintf(", %d calls, %d failed", p.Calls, p.Failed)
+	}
+	if p.Error != "" {
+		s += ": " + p.Error
+	}
+	return s
+}
