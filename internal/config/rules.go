@@ -98,7 +98,6 @@ func checks() map[string]rule {
 		"expression or empty": {pattern: `^[^\x00]*$`, means: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), most: rules.MaxExpression},
 		"resource names":      {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, means: `names of resources, e.g. "cpu" or "example.com/nic"`},
 		"resource mappings":   {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?=[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, means: `two names of resources, e.g. "example.com/millicpu=cpu"`},
-		"directories":         {pattern: "^/", means: "absolute paths", wrong: absolute},
 		"rule fields":         {choices: rules.FieldNames()},
 		"mount options":       {choices: rules.MountOptions()},
 		"texts":               {pattern: `^[^\x00]*$`, means: "any texts", most: maxRuleText},
