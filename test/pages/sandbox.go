@@ -29,7 +29,7 @@ type Sandbox struct {
 }
 
 // redirected are directories of the node that commands read and write in the sandbox.
-var redirected = regexp.MustCompile(`(^|[\s='":>(])/(etc|usr/local|var/lib|var/run|run|opt|tmp)/`)
+var redirected = regexp.MustCompile(`(^|[\s='":>(])/(etc|usr/local|var/lib|var/run|run|opt|tmp)\b`)
 
 // tools are the host's programs that commands may call. None changes the machine or asks for a cluster: systemctl,
 // kubectl, helm and ctr are left out, so that a block that forgets to name its test fails.
@@ -104,7 +104,7 @@ func (s *Sandbox) Close() {
 
 // inside moves the node's directories of a text into the sandbox, and outside moves them back.
 func (s *Sandbox) inside(text string) string {
-	return redirected.ReplaceAllString(text, "${1}"+s.dir+"/${2}/")
+	return redirected.ReplaceAllString(text, "${1}"+s.dir+"/${2}")
 }
 
 func (s *Sandbox) outside(text string) string { return strings.ReplaceAll(text, s.dir, "") }
@@ -121,7 +121,7 @@ func (s *Sandbox) configFile() string {
 // command returns a shell that runs a script. The directory and the variables of the block before are those of the next.
 func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	saved := filepath.Join(s.dir, "variables")
-	script = fmt.Sprintf("[ ! -f %[1]s ] || . %[1]s; trap '{ export -p | grep -v TRIMTAB_CONFIG; echo \"cd $PWD\"; } >%[1]s' EXIT\n%s", saved, script)
+	script = fmt.Sprintf("[ ! -f %[1]s ] || . %[1]s; trap '{ export -p | grep -v TRIMTAB_CONFIG=..$; echo \"cd $PWD\"; } >%[1]s' EXIT\n%s", saved, script)
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", script)
 	cmd.Dir = s.work
 	cmd.Env = []string{
