@@ -24,7 +24,7 @@ func newConfig() *cobra.Command {
 		Args:  group,
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(newConfigInit(), newConfigCheck(), newConfigPlan(), newConfigPrint(), newConfigSchema())
+	cmd.AddCommand(newConfigInit(), newConfigCheck(), newConfigConvert(), newConfigPlan(), newConfigPrint(), newConfigSchema())
 	return cmd
 }
 

@@ -161,7 +161,7 @@ func (m *merged) warnRenamed(above []config.Layer) {
 				m.warned = map[config.Problem]bool{}
 			}
 			m.warned[p] = true
-			m.log.Warn("the configuration has a key by its former name, which is still read; rename it", logkey.Key, p.String())
+			m.log.Warn("the configuration has a key by its former name, which is still read, or one without an equivalent, which is not", logkey.Key, p.String())
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *settings) described() recording.Node {
 	maps.Copy(asked.devices, host.Devices)
 	host.Devices, host.HookFiles = asked.devices, asked.hookFiles
 	return recording.Node{
-		Config: string(config.Print(c)), Machine: recording.LayoutOf(m), Released: released, Unified: s.node.Unified(), Host: host,
+		Config: recordedConfig(c), Machine: recording.LayoutOf(m), Released: released, Unified: s.node.Unified(), Host: host,
 		Findings: asked.findings, Namespaces: s.node.namespaces.Labels(),
 	}
 }
@@ -122,4 +122,11 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	}})
 	report.Sort()
 	return report, err
+}
+
+// recordedConfig prints a configuration without the file that it was read from besides its own:
+// the machine that plays the recording does not have it.
+func recordedConfig(c config.Config) string {
+	c.Placement.PolicyFile = ""
+	return string(config.Print(c))
 }

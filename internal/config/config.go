@@ -158,6 +158,10 @@ type Placement struct {
 	// their containers' requests, and the reclaimed pool has what these leave. With
 	// "balloons" containers share sets of CPUs by type (docs/balloons.md).
 	Policy string `json:"policy" default:"none" check:"none|pools|balloons"`
+	// PolicyFile is a file with a BalloonsPolicy of containers/nri-plugins, which
+	// takes the place of the section balloons, and fills pools.reserved and
+	// pools.shared where these are empty.
+	PolicyFile string `json:"policyFile" check:"path or empty"`
 	// Balloons configure the policy balloons.
 	Balloons balloons.PolicyOptions `json:"balloons"`
 	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no

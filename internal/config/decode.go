@@ -27,6 +27,10 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		d.problem(n.Line, path, "aliases are not supported; write the value out")
 		return
 	}
+	if some, is := v.Addr().Interface().(*anyNode); is {
+		some.node = n
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		d.section(n, v, path)

@@ -60,6 +60,8 @@ type following struct {
 	Follower
 
 	content  []byte // of the file as last read
+	last     Config // as last parsed
+	policy   []byte // of the file that it names
 	read     bool
 	reported string // the reason last reported, "" for none
 }
@@ -73,7 +75,8 @@ func (r *following) look() {
 		r.report(fmt.Errorf("%w; the configuration in force stays", err))
 		return
 	}
-	if r.read && bytes.Equal(data, r.content) {
+	policy := r.last.PolicyText()
+	if r.read && bytes.Equal(data, r.content) && bytes.Equal(policy, r.policy) {
 		return
 	}
 	r.read, r.content = true, data
@@ -82,6 +85,11 @@ func (r *following) look() {
 		parse = r.Parse
 	}
 	c, err := parse(r.File, data)
+	if err == nil {
+		r.last = c
+		policy = c.PolicyText()
+	}
+	r.policy = policy
 	if err != nil {
 		r.report(fmt.Errorf("%w\nthe configuration in force stays", err))
 		return
@@ -122,6 +130,9 @@ func (r *following) dirs() []string {
 	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {
 		dirs = append(dirs, filepath.Dir(real))
+	}
+	if file := r.last.Placement.PolicyFile; file != "" {
+		dirs = append(dirs, filepath.Dir(file))
 	}
 	return dirs
 }

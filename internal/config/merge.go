@@ -40,9 +40,9 @@ func (s Sources) Of(key string) string {
 	return SourceDefault
 }
 
-// fileOnly are the sections that a shared layer must not have: a start reads them
-// before it knows of shared layers.
-func fileOnly() []string { return []string{"cluster", "paths"} }
+// fileOnly are what a shared layer must not have: sections that a start reads before it knows of
+// shared layers, and a file of the node that it would have read.
+func fileOnly() []string { return []string{"cluster", "paths", "placement.policyFile"} }
 
 // Merge makes one configuration of layers. A later layer stands above the ones
 // before: sections merge key by key, a list or a single value replaces what was
@@ -58,6 +58,7 @@ func Merge(layers ...Layer) (Config, Sources, error) {
 	if len(layers) == 0 || m.broken {
 		return Config{}, nil, refuse(m.problems)
 	}
+	m.policyFile()
 	for _, p := range Validate(m.config) {
 		at := m.placeOf(p.Path)
 		p.File, p.Line = at.layer, at.line

@@ -34,8 +34,9 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 	return now
 }
 
-// Renamed lists the keys that a document has by their former names. They are read like the new
-// ones. It is empty for a document that is malformed.
+// Renamed lists the keys that a document has by their former names, which are read like the new
+// ones, and the keys of its placement.policyFile that have no equivalent. It is empty for a
+// document that is malformed.
 func Renamed(name string, data []byte) []Problem {
 	root, problems := document(name, data)
 	if problems != nil {
@@ -44,7 +45,7 @@ func Renamed(name string, data []byte) []Problem {
 	c := Default()
 	d := decoder{file: name, lines: map[string]int{}}
 	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	return d.renamed
+	return append(d.renamed, unservedOf(&c)...)
 }
 
 // Rename gives the top-level keys of a document their new names.

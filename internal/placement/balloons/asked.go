@@ -52,7 +52,7 @@ func threadsOf(s placement.Subject) placement.Threads {
 
 // pinsMemory reports whether containers of a type are bound to memory nodes.
 func (p *Policy) pinsMemory(t *TypeOptions) bool {
-	return t.PinMemory == "on" || t.PinMemory == "" && p.Options.PinMemory
+	return t.PinMemory == "always" || t.PinMemory == "" && p.Options.PinMemory
 }
 
 // memoryOf returns the memory nodes of a container in a balloon of a type. Its own annotation

@@ -62,9 +62,9 @@ type TypeOptions struct {
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
 	// AllocatorTopologyBalancing is the policy's key of this name, for this type.
 	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
-	// PinMemory is the policy's key of this name, for this type: on, off, or empty for the
+	// PinMemory precedes the policy's key of this name: always, never, or empty for the
 	// policy's.
-	PinMemory string `json:"pinMemory" check:"|on|off"`
+	PinMemory string `json:"pinMemory" check:"|always|never"`
 	// MemoryTypes are the kinds of memory nodes to which containers are bound: the nearest node
 	// of each kind. Empty is DRAM.
 	MemoryTypes []string `json:"memoryTypes" check:"memory types"`
