@@ -1,6 +1,6 @@
-// Package auto makes bypass the fallback of NRI. It decides which of the two is active.
-// At most one is at any time: it drops the events of the other, so that nothing is
-// decided twice. It uses only the interfaces that both have.
+// Package auto makes bypass the fallback of NRI. It decides which of the two attachments is active, and never lets
+// both be active. It drops the events of the other one, so that the agent decides nothing twice. It uses only the
+// interfaces that both attachments have.
 package auto
 
 import (
@@ -36,7 +36,7 @@ type Recorder interface {
 	Ignored(mode string)
 }
 
-// Runner is an attachment that can be run. The fallback is run again each time it is needed.
+// Runner is an attachment that Failover can run. Failover runs the fallback again each time it needs it.
 type Runner interface {
 	Name() string
 	Run(ctx context.Context) error
@@ -52,7 +52,7 @@ type Options struct {
 	PreferredTimeout time.Duration
 }
 
-// errPreferredBack is why the fallback is detached.
+// errPreferredBack is the reason for which Failover detaches the fallback.
 var errPreferredBack = errors.New("the preferred attachment is back")
 
 // Failover makes the preferred attachment active whenever it is connected, and the
@@ -62,15 +62,15 @@ type Failover struct {
 
 	mu   sync.Mutex // guards all below; not held while events are decided
 	side Side
-	// tried: the preferred attachment was unconnected at least once, so there is no first
-	// connection to wait for.
+	// tried means that the preferred attachment was unconnected at least once, so Failover no longer waits for its
+	// first connection.
 	tried bool
 	why   string
 	since time.Time
 	names [3]string
 	// busy counts events of the fallback that are being decided.
 	busy sync.WaitGroup
-	// attachedFallback is the fallback while the conductor counts it as attached.
+	// attachedFallback is the fallback while the conductor counts it as attached, and nil otherwise.
 	attachedFallback conductor.Carrier
 	stop             context.CancelFunc // ends the fallback's run; nil while it does not run
 	wake             chan struct{}
@@ -97,8 +97,7 @@ func (s *Failover) Active() (side Side, why string, since time.Time) {
 	return s.side, s.why, s.since
 }
 
-// Away reports that the preferred attachment is not connected, and why. It may be
-// called repeatedly.
+// Away tells Failover that the preferred attachment is not connected, and why. The caller may repeat it.
 func (s *Failover) Away(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,12 +109,12 @@ func (s *Failover) Away(why error) {
 	connect.Wake(s.wake) // Run checks again
 }
 
-// enter changes sides; the lock is held.
+// enter makes another side active. The caller holds the lock.
 func (s *Failover) enter(to Side) {
 	from := s.side
 	s.side, s.since = to, time.Now()
 	s.o.Recorder.Switched(s.names[from], s.names[to])
-	s.o.Log.Info("the attachment in force changes", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.why)
+	s.o.Log.Info("another attachment becomes active", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.why)
 }
 
 // activatePreferred makes the preferred attachment active. It returns when no event of
@@ -166,7 +165,7 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		defer cancel() // Run returned because ctx ended, or because it failed
+		defer cancel() // Run returned because ctx ended, or because the attachment failed
 		ended <- first.Run(ctx)
 	}()
 	patience := time.NewTimer(s.o.PreferredTimeout)
@@ -255,7 +254,7 @@ func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.D
 // fallback passes events on while the preferred attachment is not connected.
 type fallback struct{ s *Failover }
 
-// Handle decides, unless the preferred attachment is active, which gets the same event.
+// Handle decides an event, unless the preferred attachment is active: then that one gets the same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admit() {
 		i.s.o.Recorder.Ignored(from.Name())

@@ -48,7 +48,7 @@ type Options struct {
 	Watch   func() (cgroup.Watcher, error)
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// Resync is how often everything is listed, in addition to events; default: 60 s.
+	// Resync is how often the attachment lists all pods and containers, in addition to events; default: 60 s.
 	Resync time.Duration
 	// PollInterval is how often each container's resources are read, because no runtime
 	// reports that the kubelet changed them in place; default: 10 s.
@@ -60,8 +60,8 @@ type Options struct {
 	Dial  socket.Dialer // to the runtime
 }
 
-// Attachment works beside a runtime. It is a conductor.Carrier that carries nothing,
-// and, while connected, a conductor.Runtime.
+// Attachment works beside a runtime. As a conductor.Carrier it carries no values. While connected, it is also a
+// conductor.Runtime.
 type Attachment struct {
 	o       Options
 	state   connect.State
@@ -91,8 +91,8 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Capabilities are only updates: no request waits for our answer, and the CRI's
-// UpdateContainerResources writes the runtime's stored copy of a container.
+// Capabilities allow only updates. No request waits for our answer, and the CRI's UpdateContainerResources writes
+// the runtime's stored copy of a container.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, Takes: a.takes}
 }
@@ -100,7 +100,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // Carries reports false: no Attachment of this package carries a field.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// takes returns why the runtime does not support a value in a call; "" if it does.
+// takes returns why the runtime does not support a value in a call, or "" if it supports it.
 func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
 	return a.runtime.Load().Kind.Takes(runtimes.CRI, c, v)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer compares what was reported of a container with the runtime's current
-// answer, and reports the difference.
+// checkContainer compares what this session reported of a container with the runtime's current answer, and reports
+// the difference.
 func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	c := p.ctrs[id]
 	if c == nil {
@@ -40,8 +40,8 @@ func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	return nil
 }
 
-// addContainer reads a container that was not reported yet, and reports it, unless it
-// has already ended.
+// addContainer reads a container that this session did not report yet, and reports it, unless the container has
+// already ended.
 func (s *session) addContainer(p *pod, id string) error {
 	found, err := s.c.Container(s.ctx, id, p.id)
 	if criclient.Gone(err) || p.stopped {
@@ -56,10 +56,10 @@ func (s *session) addContainer(p *pod, id string) error {
 	return nil
 }
 
-// reportNew reports a container that was not reported yet.
+// reportNew reports a container that this session did not report yet.
 func (s *session) reportNew(p *pod, c *ctr) {
 	if c.reported.CgroupsPath == "" {
-		return // the runtime does not report the path; the cgroup's creation will
+		return // the runtime does not report the path; the creation of the cgroup will show it
 	}
 	p.ctrs[c.id] = c
 	s.keep(p, c)
@@ -72,7 +72,7 @@ func (s *session) reportNew(p *pod, c *ctr) {
 	}
 }
 
-// reconcile writes the decided values to the kernel, over what others wrote.
+// reconcile writes the decided values to the kernel and replaces what others wrote there.
 func (s *session) reconcile(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -86,8 +86,8 @@ func (s *session) reconcile(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: kind, Pod: p.reported, Container: c.reported})
 }
 
-// confirmRunning notes that the runtime reports a container as running. It writes no
-// more for the start, so this reconciles the container for good.
+// confirmRunning notes that the runtime reports a container as running. The runtime writes nothing more for this
+// start, so this reconciliation is the last one for it.
 func (s *session) confirmRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
@@ -148,9 +148,8 @@ func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) 
 	return false, nil
 }
 
-// maxExitPolls bounds how often the runtime is asked whether a container whose cgroup
-// was removed has ended: it notes an exit a moment later. After that the next list
-// shows the end.
+// maxExitPolls bounds how often we ask the runtime whether a container has ended after its cgroup was removed. The
+// runtime notes an exit a moment later. After these polls the next list shows the end.
 const maxExitPolls = 8
 
 func (s *session) waitForEnd(p *pod, c *ctr) {
@@ -163,8 +162,8 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 	}
 }
 
-// resources reads a container's state, and the resources that the runtime has stored
-// for it; nil if it does not report them.
+// resources reads a container's state and the resources that the runtime has stored for it. The resources are nil
+// if the runtime does not report them.
 func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
 	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
 	if has == nil {
@@ -183,7 +182,7 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	if err != nil || now == nil {
 		return state, nil, err
 	}
-	if c.blank { // its resources before are unknown
+	if c.blank { // the resources that it had before are unknown
 		c.blank, c.seen = false, *now
 		return state, nil, nil
 	}
@@ -214,11 +213,10 @@ var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has
 
 // errCopyChanged refuses an update that would overwrite what another client has written
 // to the runtime's copy since it was read.
-var errCopyChanged = errors.New("another client has changed the runtime's copy meanwhile; the agent reads it first")
+var errCopyChanged = errors.New("another client has changed the runtime's copy; the agent reads that copy before it updates it")
 
-// update writes values to the runtime's copy of one container. The runtime then writes
-// the whole copy to the kernel, so the values must not have CPUs that the container's
-// cgroup has lost.
+// update writes values to the runtime's copy of one container. The runtime then writes its whole copy to the
+// kernel. The values must therefore not name CPUs that the container's cgroup has lost.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	k, ok := s.index.of(w.Container)
 	c := k.c
@@ -257,7 +255,7 @@ func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 	}
 	text, err := tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
 	if cgroup.Gone(err) {
-		return nil // not started: the runtime only stores it
+		return nil // not started: the runtime only stores the value
 	}
 	if err != nil {
 		return err

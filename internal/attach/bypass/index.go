@@ -44,7 +44,7 @@ func (x *index) at(dir string) (id string, ok bool) {
 	return id, ok
 }
 
-// hint adds a hint for a pod's worker. It returns the pod if it has no worker now.
+// hint adds a hint for a pod's worker. It returns the pod if no worker runs for it; the caller then starts one.
 func (x *index) hint(podID, id string, w reasons) *pod {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,7 +65,8 @@ func (x *index) hint(podID, id string, w reasons) *pod {
 	return p
 }
 
-// take returns a worker's hints. If there are none, the pod has no worker any more.
+// take removes a worker's hints from the pod and returns them. If there are none, it also notes that the pod has no
+// worker any more.
 func (x *index) take(p *pod) hints {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,8 +122,8 @@ func (x *index) drop(p *pod) {
 	}
 }
 
-// found notes that a cgroup with this id exists. It returns the pod of a known
-// container, "" for others, and whether to ask the runtime what the cgroup is for.
+// found notes that a cgroup with this id exists. For a known container it returns the id of its pod, and ""
+// otherwise. ask is true if the caller must ask the runtime which container the cgroup belongs to.
 func (x *index) found(id, dir string) (podID string, ask bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -145,14 +146,15 @@ func (x *index) foundDir(id string) string {
 	return x.unknown[id]
 }
 
-// resolved ends what found started.
+// resolved ends the search that found started.
 func (x *index) resolved(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.unknown, id)
 }
 
-// next returns the container to poll now; "" for none. Two polls are at least apart apart.
+// next returns the container to poll now, or "" if there is none. At least the duration apart lies between two
+// polls.
 func (x *index) next(apart time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -174,7 +176,7 @@ func (x *index) next(apart time.Duration) string {
 	return id
 }
 
-// compare returns the pods and the containers whose list entries differ from what is known.
+// compare returns the pods and the containers whose list entries differ from what the index has.
 func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []criclient.Listed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

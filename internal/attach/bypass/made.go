@@ -22,15 +22,14 @@ const (
 	setupFinished                   // the OCI runtime is done; the workload waits, or runs
 )
 
-// setupState returns whether the OCI runtime still writes to a new cgroup, and the
-// process that does. Nothing may be written to the cgroup until that process has ended.
-// runc reads back what it wrote, and fails the container if another program wrote
-// meanwhile (cpu.shares of version 1, opencontainers cgroups 0.1.0). It sets memory and
+// setupState returns whether the OCI runtime still sets up a new cgroup, and the process that does so. Nobody else
+// may write to the cgroup until that process has ended. runc reads back what it wrote, and fails the container if
+// another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). It also sets memory and
 // swap in an order that depends on their present values.
 //
-// Until it has ended, that process is the parent of the container's first process. The
-// common command line of OCI runtimes (runc, crun, youki) shows that it was called to
-// create. The child's own name changes several times.
+// Until it has ended, that process is the parent of the container's first process. The command line that OCI
+// runtimes share (runc, crun, youki) shows that the process was called to create. The child's own name changes
+// several times.
 func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	text, err := s.tree.FS.ReadFile(path.Join(fileOf(s.tree, dir), procsFile))
 	if err != nil {
@@ -79,8 +78,8 @@ func (s *startWatcher) process(pid int, file string) string {
 	return string(data)
 }
 
-// awaitExit waits until a process has ended. It returns an error where it cannot wait
-// (kernels before 5.10, or a procfs of another machine).
+// awaitExit waits until a process has ended. It returns an error if it cannot wait: on kernels before 5.10, or with
+// a procfs of another machine.
 func awaitExit(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err == unix.ESRCH { //nolint:errorlint // a system call's plain number

@@ -12,27 +12,27 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// dirWatcher watches the directories of a cgroup tree: those above pods, and those of
-// pods. Only one goroutine uses it.
+// dirWatcher watches the directories of a cgroup tree that belong to pods, and the directories above them. Only one
+// goroutine uses it.
 type dirWatcher struct {
 	tree  *cgroup.Tree
 	watch cgroup.Watcher
 	// roots are the possible directories of a kubelet's cgroups, existing or not.
 	roots []string
-	// learned are directories of pods that the runtime lists and that are not below the roots.
+	// learned are pod directories outside the roots, which the runtime has listed.
 	learned map[string]bool
 	above   map[string]bool // watched for the creation of a root
 	groups  map[string]bool // watched: kubepods and its classes
 	pods    map[string]bool // watched
 	// watchError is why a directory could not be watched; "" if all are.
 	watchError string
-	// trusts: a watched directory of a pod need not be listed to know what it contains.
+	// trusts means that scans need not list a pod directory again while it is watched.
 	trusts bool
 }
 
-// topsBelow returns where the kubelet puts its cgroups below its --cgroup-root, for
-// both drivers (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice has its path,
-// and dashes in names become underscores).
+// topsBelow returns the directories below --cgroup-root in which the kubelet creates its cgroups, for both cgroup
+// drivers. (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice has its path, and dashes in names become
+// underscores.)
 func topsBelow(root string) ([]string, error) {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	var parts []string
@@ -59,8 +59,8 @@ func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, root string) (*dirWatche
 	}, nil
 }
 
-// fileOf returns the path of a cgroup in the hierarchy where pods and containers are
-// watched: the cpuset's, which runtimes create first.
+// fileOf returns the path of a cgroup in the hierarchy in which we watch pods and containers. This is the cpuset
+// hierarchy, because runtimes create it first.
 func fileOf(tree *cgroup.Tree, dir string) string {
 	if tree.Version == cgroup.V1 {
 		return path.Join("cpuset", dir)
@@ -68,7 +68,7 @@ func fileOf(tree *cgroup.Tree, dir string) string {
 	return dir
 }
 
-// dir is the inverse of fileOf, in any hierarchy: the cgroup of a path.
+// dir is the inverse of fileOf for any hierarchy: it returns the cgroup of a path.
 func (p *dirWatcher) dir(file string) (string, bool) {
 	if p.tree.Version == cgroup.V2 {
 		return file, true
@@ -77,12 +77,12 @@ func (p *dirWatcher) dir(file string) (string, bool) {
 	return dir, ok
 }
 
-// scan watches existing directories and returns those of containers, by id. It is
-// called at the start, and whenever notices may have been lost.
+// scan watches existing directories and returns those of containers, by id. The session calls it at the start, and
+// whenever inotify may have lost notices.
 func (p *dirWatcher) scan() map[string]string {
 	p.watchError = ""
 	for _, kind := range []map[string]bool{p.pods, p.groups, p.above} {
-		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // its notice may have been lost
+		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // inotify may have lost the notice of its removal
 	}
 	found := map[string]string{}
 	for _, top := range p.roots {
@@ -102,7 +102,7 @@ func (p *dirWatcher) scan() map[string]string {
 	return found
 }
 
-// rescan is scan for the case that no notice was lost: it skips watched directories.
+// rescan does the same as scan when no notice was lost: it skips directories that are already watched.
 func (p *dirWatcher) rescan() map[string]string {
 	p.trusts = true
 	defer func() { p.trusts = false }()
@@ -181,7 +181,7 @@ func (p *dirWatcher) created(file string) map[string]string {
 	found := map[string]string{}
 	switch {
 	case !p.isDir(dir):
-		// A file, a link, or already removed.
+		// A file, a link, or a directory that was removed already.
 	case p.groups[above]:
 		p.addChild(dir, found, strings.Count(dir, "/")-p.level(dir)-1)
 	case p.pods[above]:
@@ -208,7 +208,7 @@ func (p *dirWatcher) isDir(dir string) bool {
 	return err == nil && slices.Contains(names, path.Base(dir))
 }
 
-// removed forgets a directory. It returns it, because it may be a container's.
+// removed forgets a directory and returns it, because it may be a container's.
 func (p *dirWatcher) removed(file string) (dir string, ok bool) {
 	if dir, ok = p.dir(file); ok {
 		delete(p.pods, dir)
@@ -228,7 +228,7 @@ func (p *dirWatcher) add(dir string, kind map[string]bool) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err != nil:
-		// Read it nevertheless: the next full scan finds what is created in it later.
+		// Read the directory nevertheless: the next full scan finds what is created in it later.
 		p.watchError = fmt.Sprintf("%s cannot be watched: %v", dir, err)
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reasons says why a hint about a container was given.
+// reasons says why someone gave a hint about a container.
 type reasons uint8
 
 const (
@@ -43,39 +43,39 @@ func (h *hints) add(id string, w reasons) {
 	h.ctrs[id] |= w
 }
 
-// pod is a sandbox and what was reported of it.
+// pod is a sandbox, and what this session has reported of it.
 type pod struct {
 	id string
 	// Used only by its worker:
 	reported *lifecycle.Pod
 	stopped  bool
-	gone     bool // nothing more is reported of it
+	gone     bool // the session reports nothing more of it
 	ctrs     map[string]*ctr
-	tries    map[string]int // without success, by container; "" is the sandbox
+	tries    map[string]int // failed questions, by container; "" is the sandbox
 	// Guarded by index.mu:
 	inbox hints
 	busy  bool
-	lacks bool            // it is not reported yet, or the runtime cannot describe it
+	lacks bool            // not reported yet, or the runtime cannot describe it
 	runs  map[string]bool // containers known to run
 }
 
-// ctr is a container and what was reported of it. Only the pod's worker uses the fields
-// without a lock.
+// ctr is a container, and what this session has reported of it. Only the pod's worker uses the fields that no lock
+// guards.
 type ctr struct {
 	id         string
 	reported   *lifecycle.Container
-	dir        string        // of its cgroup; "" if it is unknown
-	running    bool          // the runtime reports it as running, and it was reconciled since
-	startWatch chan struct{} // closed to stop the watch of its start; nil before
+	dir        string        // directory of its cgroup; "" if it is unknown
+	running    bool          // the runtime reports it as running, and we have reconciled it since
+	startWatch chan struct{} // closing it ends the watch of the container's start; nil before the watch
 	exitPolls  int           // how often it was polled since its cgroup was removed
 
-	reporting sync.Mutex // held during reports; guards what is reported at most once
+	reporting sync.Mutex // held during reports; guards the fields about reports that must not come twice
 	started   bool       // StartContainer was reported
 	ended     bool
 
 	// Guarded by session.copies:
 	seen, ours stored
-	inStatus   bool // its plain status has its resources
+	inStatus   bool // its plain status contains its resources
 	blank      bool // the runtime has never reported its resources
 }
 
@@ -92,7 +92,7 @@ func newPod(id string) *pod {
 // newCtr makes a container from the runtime's description. dir is its cgroup; "" if
 // none was found.
 func newCtr(d criclient.Container, dir string) *ctr {
-	if d.StateUnknown && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
+	if d.StateUnknown && dir == "" { // containerd reports this after it was killed in the middle of a start: without a cgroup nothing runs
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
@@ -127,8 +127,8 @@ func (s *session) hint(podID, id string, w reasons) {
 
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer is hint for a reported container. For others the pod is unknown, and
-// the next lists report them.
+// hintContainer gives a hint about a container that was reported. For any other container the pod is unknown, and
+// the next lists report it.
 func (s *session) hintContainer(id string, w reasons) {
 	if k, ok := s.index.of(id); ok {
 		s.hint(k.p.id, id, w)
@@ -155,9 +155,8 @@ func (s *session) processHints(p *pod) {
 // maxAsks bounds how often a failed question is repeated.
 const maxAsks = 5
 
-// check processes hints. A question that failed is repeated, at most maxAsks times.
-// Then the object is reported from its list entry, and the next comparison of lists
-// asks again.
+// check processes hints. It repeats a question that failed, at most maxAsks times. After that it reports the object
+// from its list entry, and the next comparison of lists asks again.
 func (s *session) check(p *pod, h hints) {
 	left, err := s.checkPod(p, h)
 	switch {
@@ -182,12 +181,12 @@ func (s *session) check(p *pod, h hints) {
 	}
 }
 
-// checkPod returns the hints that failed, and why. A container that the runtime cannot
-// describe delays no other.
+// checkPod returns the hints that failed, and why. A container that the runtime cannot describe does not delay the
+// other ones.
 func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	switch {
 	case p.gone:
-		return left, nil // hints from before its end was reported
+		return left, nil // someone gave these hints before its end was reported
 	case p.reported == nil:
 		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
@@ -216,7 +215,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	return left, err
 }
 
-// addPod reads a pod that was not reported yet, and reports it.
+// addPod reads a pod that this session did not report yet, and reports it.
 func (s *session) addPod(p *pod) (ok bool, err error) {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.Gone(err) {
@@ -232,7 +231,7 @@ func (s *session) addPod(p *pod) (ok bool, err error) {
 
 // reportPod reports a pod in its current state.
 func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // the watch of a start reports it, too
+	for _, id := range sortedIDs(p.ctrs) { // the watch of a start reports that start, too
 		c := p.ctrs[id]
 		c.reporting.Lock()
 		defer c.reporting.Unlock()
@@ -298,7 +297,7 @@ func (s *session) keep(p *pod, c *ctr) {
 	if err == nil {
 		c.dir = dir
 	} else {
-		s.a.o.Log.Warn("a container's cgroup is unknown; its values are not written", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
+		s.a.o.Log.Warn("a container's cgroup is unknown; the agent does not write its values", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
 	s.index.keep(p, c)

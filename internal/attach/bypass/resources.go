@@ -15,7 +15,7 @@ type amount struct {
 	text string
 }
 
-// amountOf converts a value. Unlimited is -1 or 0, which compare as equal.
+// amountOf converts a value. It stores unlimited as -1 or 0, and the two compare as equal.
 func amountOf(v lifecycle.Value) amount {
 	switch {
 	case !v.Field.Numeric():
@@ -31,7 +31,7 @@ func (a amount) valueOf(f lifecycle.Field) lifecycle.Value {
 	return lifecycle.Value{Field: f, Int: a.n, Text: a.text}
 }
 
-// copyFields are the fields that a CRI update can change and that are compared.
+// copyFields are the fields that a CRI update can change and that this package compares.
 var copyFields = [6]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems,
 }
@@ -41,8 +41,8 @@ func rowOf(f lifecycle.Field) int { return slices.Index(copyFields[:], f) }
 
 var copyFieldSet = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return rowOf(f) >= 0 })
 
-// stored are the resources in the runtime's stored copy that the CRI can change, in the
-// order of copyFields. 0 and "" mean unset.
+// stored are the resources in the runtime's stored copy that the CRI can change, in the order of copyFields. 0 and
+// "" mean unset.
 type stored [len(copyFields)]amount
 
 func storedOf(r *lifecycle.Resources) (s stored) {
@@ -53,8 +53,8 @@ func storedOf(r *lifecycle.Resources) (s stored) {
 	return s
 }
 
-// foreignChanges returns what another client has written to the runtime's copy since it
-// was read: what differs from seen and from ours. nil if nothing does.
+// foreignChanges returns what another client has written to the runtime's copy since we read it: the fields of now
+// that differ from both seen and ours. It returns nil if there are none.
 func foreignChanges(now, seen, ours stored) *lifecycle.Resources {
 	r, differs := &cri.LinuxContainerResources{}, false
 	for i, f := range copyFields {
@@ -80,8 +80,8 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
-// drop removes what another client has requested since, so that a request for the
-// earlier value counts as a request again.
+// drop removes the fields that another client has requested since. If we later request the earlier value, it then
+// counts as a new request.
 func (s *stored) drop(r *lifecycle.Resources) {
 	for i, f := range copyFields {
 		if _, set := r.Of(f, ""); set {

@@ -20,35 +20,34 @@ import (
 )
 
 const (
-	// workers bounds the pods that are checked at once.
+	// workers is how many pods may be checked at the same time.
 	workers = 16
-	// minPollPause is the least pause between two polls of container resources, and
-	// containerPollPause that between two polls of one container. A write to a value that
-	// the keeper watches is noticed sooner.
+	// minPollPause is the shortest pause between two polls of container resources. containerPollPause is the
+	// shortest pause between two polls of the same container. The agent notices a write to a file that the keeper
+	// watches sooner.
 	minPollPause       = time.Second
 	containerPollPause = 10 * time.Second
 )
 
-// session is one connection to a runtime and what was reported since. Events, lists and
-// cgroup changes all become hints for a pod. Its worker then asks the runtime for the
-// current state and reports the difference. So nothing is reported twice, and a missed
-// event is made good.
+// session is one connection to a runtime, and what it has reported so far. Events, lists and cgroup changes all
+// become hints for a pod. The pod's worker then asks the runtime for the current state and reports the difference.
+// The session therefore reports nothing twice, and a lost event does no harm.
 type session struct {
 	a            *Attachment
-	ctx          context.Context // of everything this connection runs; canceled when it ends
+	ctx          context.Context // of everything that this connection runs; canceled when the connection ends
 	c            *criclient.Client
 	streams      atomic.Bool // the runtime sends events to all listeners
 	tasks        *tasks
 	watcher      cgroup.Watcher
-	dirs         *dirWatcher   // used by one goroutine: synchronise, then serve
+	dirs         *dirWatcher   // only one goroutine uses it: synchronise, then serve
 	learn        chan string   // directories of pods, for dirs
 	slots        chan struct{} // one for each pod that is being checked
 	index        index
 	startWatcher startWatcher
 	once         sync.Once
 
-	// copies is held while we read or change the runtime's copy of resources, so that our
-	// own change is never mistaken for another client's.
+	// copies is held while we read or change the runtime's copy of resources. We therefore never mistake our own
+	// change for another client's.
 	copies sync.Mutex
 }
 
@@ -146,12 +145,12 @@ func (s *session) notice(n cgroup.Notice) {
 	}
 }
 
-// streamStart is the time after which an opened stream surely delivers events. No
-// runtime reports when a stream begins to, so lists are compared once after this time.
+// streamStart is the time after which an open stream surely delivers events. No runtime reports when its stream
+// begins to deliver. After this time the session compares the lists once.
 const streamStart = 500 * time.Millisecond
 
-// watchEvents reads the runtime's events. They are only hints: if the stream is lost,
-// changes are found later, by lists.
+// watchEvents reads the runtime's events. They are only hints: if the stream breaks, the lists show the changes
+// later.
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
@@ -172,7 +171,7 @@ func (s *session) watchEvents() {
 		case status.Code(err) == codes.Unimplemented:
 			s.a.o.Log.Info("the runtime sends no events; the agent reads its lists when cgroups change", logkey.Err, err)
 			s.streams.Store(false)
-			s.relist() // what appeared so far was left to the events
+			s.relist() // events were expected to report what has appeared so far
 			return
 		case !errors.Is(err, io.EOF):
 			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
@@ -191,7 +190,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
-		why = runs // needs no question, which would cost the busy runtime time
+		why = runs // this needs no question to the runtime, which is busy now
 	}
 	switch {
 	case e.ContainerId == "":
@@ -206,8 +205,8 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 	}
 }
 
-// pollNext reads the resources of one running container, because no runtime reports
-// that the kubelet changed them in place.
+// pollNext reads the resources of one running container. The kubelet changes resources in place, and no runtime
+// reports that.
 func (s *session) pollNext() {
 	id := s.index.next(s.a.o.PollInterval)
 	if id != "" {

@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// quietTime is how long a new cgroup must be without writes before values are written;
-	// maxQuietWait bounds that wait.
+	// quietTime is how long nobody may have written to a new cgroup before we write values to it. maxQuietWait
+	// bounds the wait for that.
 	quietTime    = time.Millisecond
 	maxQuietWait = 5 * time.Millisecond
-	// setupPoll is how often a cgroup is polled while it is set up. From the end of its
-	// setup to the first instruction runc takes some 20 ms.
+	// setupPoll is how often we poll a cgroup while the OCI runtime sets it up. Some 20 ms pass between the end of
+	// that setup and the first instruction of a container that runc starts.
 	setupPoll = 4 * time.Millisecond
-	// maxStartTime is how long a container may take from its cgroup to its first
-	// instruction; then the agent stops watching its files.
+	// maxStartTime is how long a container may take from the creation of its cgroup to its first instruction. After
+	// that the agent stops watching its files.
 	maxStartTime = 30 * time.Second
 )
 
-// begin watches a container from the creation of its cgroup until the runtime reports
-// it as running, so that the agent's values replace what the runtime writes to the new
-// cgroup.
+// begin watches a container from the creation of its cgroup until the runtime reports it as running. During that
+// time it replaces what the runtime writes to the new cgroup by the agent's values.
 func (s *session) begin(p *pod, c *ctr) {
 	c.startWatch = make(chan struct{})
 	f := &newCgroup{
@@ -38,9 +37,9 @@ func (s *session) begin(p *pod, c *ctr) {
 	s.tasks.run(func() { f.watch(p, c) })
 }
 
-// watch reconciles a starting container when the OCI runtime has set it up, and again
-// after each write to its cgroup, until the runtime reports it as running. If no
-// process is visible, it reconciles only then.
+// watch reconciles a starting container when the OCI runtime has set it up, and again after each write to its
+// cgroup, until the runtime reports it as running. If no process of the container is visible, watch reconciles only
+// when the runtime reports it as running.
 func (f *newCgroup) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -48,8 +47,8 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	defer f.close()
 	end := time.NewTimer(maxStartTime)
 	defer end.Stop()
-	// again is how long to wait before the runtime is asked whether the container runs. A
-	// runtime that sends events need not be asked, but may lose one.
+	// again is how long to wait before we ask the runtime whether the container runs. A runtime that sends events
+	// reports it, but an event may be lost.
 	again := 10 * time.Millisecond
 	if s.streams.Load() {
 		again = 200 * time.Millisecond
@@ -92,7 +91,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	}
 }
 
-// awaits reports whether the end of the process wakes us, and arranges that.
+// awaits arranges that the end of the process wakes us, and reports whether that is possible.
 func (f *newCgroup) awaits(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
 		return false // procfs is another machine's
@@ -117,8 +116,8 @@ type newCgroup struct {
 	done     <-chan struct{}
 	watched  map[string]bool
 	complete bool        // all its directories are watched
-	awaited  int         // the last process that was waited for
-	waits    atomic.Bool // its end is being waited for
+	awaited  int         // the process for which we waited last
+	waits    atomic.Bool // a goroutine waits for the end of that process
 }
 
 // files are the directories to watch for the runtime's writes: in version 1 each
@@ -233,8 +232,8 @@ func (s *session) cgroupRemovedAt(dir string) {
 	}
 }
 
-// pollSandboxEnd asks about a pod whose sandbox has lost its cgroup. Runtimes note the
-// end a moment later; after that the next list shows it.
+// pollSandboxEnd asks about a pod whose sandbox has lost its cgroup. Runtimes note the end a moment later. After
+// that the next list shows it.
 func (s *session) pollSandboxEnd(id string) {
 	for n := 0; n < maxExitPolls && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
@@ -242,14 +241,14 @@ func (s *session) pollSandboxEnd(id string) {
 }
 
 const (
-	// maxResolving bounds the cgroups that are resolved at once.
+	// maxResolving is how many cgroups may be resolved at the same time.
 	maxResolving = 1024
 	// maxResolveTime is how long the runtime may take to list the container of a new cgroup.
 	maxResolveTime = 15 * time.Second
 )
 
-// resolve asks the runtime for the container of a cgroup with a container's name. The
-// cgroup exists before the runtime lists the container, so it asks repeatedly.
+// resolve asks the runtime which container has this cgroup, whose name has the form of a container's. The cgroup
+// exists before the runtime lists the container, so resolve asks repeatedly.
 func (s *session) resolve(id, dir string) {
 	defer s.index.resolved(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < maxResolveTime; delay = min(2*delay, time.Second) {

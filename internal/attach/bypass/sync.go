@@ -32,7 +32,7 @@ func (s *session) synchronise() error {
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
-			continue // its cgroup must not be written to yet; its start reports it
+			continue // nobody may write to its cgroup yet; the watch of its start reports it
 		}
 		c.started = c.running
 		known[l.PodID].ctrs[c.id] = c
@@ -56,12 +56,11 @@ func (s *session) synchronise() error {
 			s.cgroupsCreated(s.dirs.learn(dir))
 		}
 	}
-	s.cgroupsCreated(found) // pods that are being created are not in the list yet
+	s.cgroupsCreated(found) // the list does not have the pods that the runtime creates now
 	return nil
 }
 
-// relist compares the runtime's lists with what was reported, and gives hints about the
-// differences.
+// relist compares the runtime's lists with what this session has reported, and gives hints about the differences.
 func (s *session) relist() {
 	pods, ctrs, err := s.c.List(s.ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type tasks struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	failed chan error // why the connection must end
+	failed chan error // the reason for which the connection must end
 
 	mu    sync.Mutex
 	ended bool
@@ -34,7 +34,7 @@ func (t *tasks) run(f func()) {
 	}
 }
 
-// later runs f after a while, unless the connection has ended.
+// later runs f after the duration d, unless the connection has ended.
 func (t *tasks) later(d time.Duration, f func()) {
 	t.run(func() {
 		if sleep.For(t.ctx, d) {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// splitRetries returns the hints to try again, the least number of their tries so far,
-// and the hints that were tried often enough.
+// splitRetries splits the hints that failed. It returns the hints to try again, the least number of tries among
+// them, and the hints that have had all their tries.
 func (p *pod) splitRetries(left hints) (again, over hints, tries int) {
 	count := func(id string) bool {
 		if p.tries == nil {
@@ -39,9 +39,9 @@ func (p *pod) splitRetries(left hints) (again, over hints, tries int) {
 	return again, over, tries
 }
 
-// reportUnread reports a pod and containers from their list entries, because the
-// runtime repeatedly could not describe them: they run, and CPUs that others own must
-// be kept from them. Those reported before are polled like all others.
+// reportUnread reports a pod and containers from their list entries after the runtime repeatedly could not describe
+// them. They run, and the agent must keep them off CPUs that other containers own. The session goes on polling the
+// containers that it had reported before.
 func (s *session) reportUnread(p *pod, left hints, why error) {
 	if p.reported == nil {
 		now, err := s.c.UnreadPod(s.ctx, p.id, why)

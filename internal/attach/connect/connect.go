@@ -1,6 +1,5 @@
-// Package connect has what every attachment needs for its connection: a state for
-// Status, pauses that grow between attempts, and calls that recover from a panic. It
-// knows no protocol.
+// Package connect has what every attachment needs for its connection: a state for Status, growing pauses between
+// attempts, and calls that recover from a panic. It knows no protocol.
 package connect
 
 import (
@@ -22,14 +21,14 @@ const (
 	Idle         = "not running"
 	Standby      = "standby" // another agent decides
 	Lost         = "connection lost"
-	Synchronised = "synchronised" // the running containers are known
+	Synchronised = "synchronised" // the agent knows the running containers
 )
 
 // AdmitInterval is the pause between two calls of Admit.
 const AdmitInterval = 200 * time.Millisecond
 
-// minPause is the least pause between two attempts: a new socket is bound a moment
-// before it listens.
+// minPause is the shortest pause between two attempts: a runtime binds its new socket a moment before it listens on
+// it.
 const minPause = 20 * time.Millisecond
 
 // State is the state of an attachment; Idle at first.
@@ -39,9 +38,8 @@ type State struct {
 	err error
 }
 
-// Enter moves to a state. A new error replaces the last one, Synchronised clears it,
-// and all other states keep it for Status. It returns the error that is kept, and logs
-// a change with what as its message.
+// Enter moves to a state. A new error replaces the last one. Synchronised clears the error, and all other states
+// keep it for Status. Enter returns the error that it kept. It logs a change of state with what as the message.
 func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	s.mu.Lock()
 	changed := cmp.Or(s.now, Idle) != now
@@ -64,11 +62,11 @@ func (s *State) Get() (now string, err error) {
 	return cmp.Or(s.now, Idle), s.err
 }
 
-// Backoff bounds the pause between attempts to connect. It doubles from Min to
-// Max, with jitter, and starts over after a connection that worked.
+// Backoff bounds the pause between attempts to connect. The pause doubles from Min to Max, with jitter. After a
+// connection that worked it starts at Min again.
 type Backoff struct{ Min, Max time.Duration }
 
-// Or returns b with bounds that are 0 taken from other.
+// Or returns b, and takes the bounds that are 0 in b from other.
 func (b Backoff) Or(other Backoff) Backoff {
 	if b.Min <= 0 {
 		b.Min = other.Min
@@ -84,19 +82,20 @@ type Attempts struct {
 	Backoff
 	// Enter moves to a state; err may be nil.
 	Enter func(state string, err error)
-	// Absent returns why no attempt can be made yet; nil if the runtime's socket exists. A
-	// nil function: attempts are always made.
+	// Absent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
+	// nil, Run never waits.
 	Absent func() error
-	// Admit returns why this agent may not decide yet: the state is then Standby, and it is
-	// called again after AdmitInterval (the constant if 0). nil always admits.
+	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is Standby, and
+	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). A nil function
+	// always admits.
 	Admit         func() error
 	AdmitInterval time.Duration
 	// Attempt serves one connection until it is lost. worked reports whether it
 	// synchronised; the error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Failed is called with an attempt's error if it differs from the last one.
+	// Run calls Failed with an attempt's error if it differs from the error before.
 	Failed func(err error)
-	// Wake ends pauses: the runtime's socket may exist again. A nil channel never does.
+	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends one.
 	Wake <-chan struct{}
 }
 
@@ -130,7 +129,7 @@ func (a Attempts) Run(ctx context.Context) {
 	}
 }
 
-// wait returns how long to wait before an attempt; 0: none.
+// wait returns how long to wait before an attempt; 0 means no wait.
 func (a Attempts) wait() time.Duration {
 	if a.Absent != nil && a.Absent() != nil {
 		return a.Max
@@ -160,8 +159,8 @@ func Wake(wake chan<- struct{}) {
 	}
 }
 
-// RecoverPanic runs f and logs a panic in it, so that the agent goes on. It reports
-// whether there was none.
+// RecoverPanic runs f. If f panics, it logs the panic, and the agent continues. It reports whether f returned
+// normally.
 func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {

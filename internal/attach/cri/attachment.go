@@ -46,23 +46,23 @@ type Options struct {
 	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. It does
 	// not serve Socket then.
 	Hooks *HookService
-	// Disabled are the calls whose answers change nothing.
+	// Disabled are the calls in whose answers the attachment changes nothing.
 	Disabled []runtimes.Call
-	// ListInterval is how often the runtime's lists are compared with what the calls
-	// reported. Containers end by themselves, and the agent must know within a second.
-	// containerd's event stream would report it sooner, but 1.7 sends each event to one
-	// listener only, and the kubelet would miss it. Default: 800 ms.
+	// ListInterval is how often the attachment compares the runtime's lists with what the calls reported.
+	// Containers also end by themselves, and the agent must know that within a second. containerd's event stream
+	// would report it sooner. But containerd 1.7 sends each event to one listener only, and the kubelet would then
+	// miss it. Default: 800 ms.
 	ListInterval time.Duration
 	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
 	RuntimeTimeout time.Duration
-	// Admit is called before anything is decided. While it returns an error every call
-	// passes, also with Fail. nil always admits.
+	// Run calls Admit before it decides anything. While Admit returns an error, every call passes, also with Fail.
+	// nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
-	// Decisions is the directory in which the OCI runtime wrapper looks for what to change
-	// in new containers. Empty: the OCI runtime is no wrapper of ours.
+	// Decisions is the directory in which the OCI runtime wrapper finds what to change in new containers. Empty
+	// means that the OCI runtime is not our wrapper.
 	Decisions string
-	// Host stands before the relay; nil for nothing.
+	// Host stands between callers and the relay; nil if there is none.
 	Host Host
 }
 
@@ -103,15 +103,14 @@ func New(o Options) *Attachment {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 
-// Capabilities are what calls to the connected runtime can change. Values of pods are
-// never carried.
+// Capabilities are what calls to the connected runtime can change. The CRI carries no values of pods.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.link.met.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
 
-// About names the runtime and its version; empty until it has answered once.
+// About names the runtime and its version. It is empty until the runtime has answered once.
 func (a *Attachment) About() string { return a.Capabilities().About }
 
 // Status returns the state of the attachment, the runtime, and the last error
@@ -121,8 +120,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Update writes values to the runtime's copy of containers, one call each. It returns
-// the ids of containers that the runtime does not know or whose update it refuses.
+// Update writes values to the runtime's copies of containers, with one call for each container. It returns the ids
+// of containers that the runtime does not know, or for which it refuses the update.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if !a.link.live.Load() {
 		return nil, ErrDetached
@@ -142,9 +141,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// Run serves until ctx ends. It opens the socket when the running containers are known,
-// or when the runtime does not answer; every call then passes until it does. Run is
-// called once.
+// Run serves until ctx ends. It opens the socket when the agent knows the running containers, or when the runtime
+// does not answer. In that case every call passes until the runtime answers. Run may be called only once.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.link.enter(StateIdle, nil)
 	var err error
@@ -233,7 +231,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 		}
 	default:
 		if a.link.isNew(err) {
-			a.log.Warn("the running containers are not known yet; every call passes undecided", logkey.Err, err)
+			a.log.Warn("the agent does not know the running containers yet; every call passes without a decision", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {

@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// services are the services whose calls are held. v1alpha2 (Kubernetes before 1.26) has
-// the same fields with the same numbers.
+// services are the services in which calls are held. v1alpha2 (Kubernetes before 1.26) has the same fields with the
+// same numbers.
 var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
 // calls decides the calls that are held.
@@ -30,8 +30,8 @@ type calls struct {
 // heldCall says how a held call is handled.
 type heldCall struct {
 	hook func(c *calls, ctx context.Context, msg []byte) relay.Verdict
-	// ends: the call ends something. Nothing is decided; the event is handled after the
-	// runtime's answer.
+	// ends means that the call ends a pod or container. The agent decides nothing for it, and handles the event
+	// after the runtime's answer.
 	ends bool
 }
 
@@ -48,8 +48,7 @@ var held = map[string]heldCall{
 	"RemoveContainer":           {ends: true, hook: decode((*calls).removeContainer)},
 }
 
-// decode decodes a request for a call. It passes a malformed request on, and the
-// runtime refuses it.
+// decode decodes a request for a call. It passes a malformed request on, because the runtime refuses that itself.
 func decode[M any, P interface {
 	*M
 	proto.Message
@@ -63,7 +62,7 @@ func decode[M any, P interface {
 	}
 }
 
-// pick decides whether a call is held. It holds none until the running containers are known.
+// pick says whether to hold a call. It holds no call until the agent knows the running containers.
 func (c *calls) pick(path string) relay.Held {
 	for _, service := range services {
 		method, ours := strings.CutPrefix(path, service)
@@ -93,8 +92,7 @@ func refuse(code codes.Code, text string) relay.Verdict {
 	return relay.Verdict{Refuse: &relay.Status{Code: code, Text: text}}
 }
 
-// decide makes the verdict for one call. After a fault of ours the call passes, unless
-// Fail is set.
+// decide makes the verdict for one call. After a fault of ours the call passes, unless Fail is set.
 func (c *calls) decide(ctx context.Context, method string, call heldCall, msg []byte) (v relay.Verdict) {
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
@@ -189,8 +187,8 @@ func (c *calls) endContainer(id string, kind lifecycle.Kind) relay.Verdict {
 	return onConfirmed(func() { c.events.endContainer(k, p, kind) })
 }
 
-// podOf returns the pod of a container that is to be created. If the pod's own call
-// passed, or the runtime could not describe it, the request completes it.
+// podOf returns the pod of a container that is to be created. It completes the pod from the request if the pod's
+// own call passed undecided, or if the runtime could not describe the pod.
 func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
 	c.order.await(ctx, req.pod)
 	known := c.store.pod(req.pod)
@@ -230,10 +228,9 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	return v
 }
 
-// created notes the id that the runtime gave a container, or forgets the container. It
-// also forgets a creation without an answer: if the runtime did create the container,
-// the next list has it. The values are those for the OCI runtime wrapper, which reads
-// them when the container starts: the start waits for this pod's queue.
+// created notes the id that the runtime gave a container, or forgets the container if its creation failed. It also
+// forgets a creation without an answer: if the runtime did create the container, the next list has it. The OCI
+// runtime wrapper reads the values when the container starts. That start waits for this pod's queue.
 func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
 	resp := &cri.CreateContainerResponse{}
 	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
@@ -247,7 +244,7 @@ func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Co
 		if err := c.wrapper.decide(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.undecided = err })
 		}
-		// Others may get its CPUs before it starts: its cgroup must be known by then.
+		// Others may get its CPUs before it starts, so the agent must know its cgroup by then.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID})
 	})
 }
@@ -276,14 +273,14 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 	}}
 }
 
-// undecided is why the OCI runtime wrapper has no decision about a container, if that is
-// to keep it from starting.
+// undecided returns why the OCI runtime wrapper has no decision about a container, if this must keep the container
+// from starting.
 func (c *calls) undecided(id string) (why error) {
 	c.store.change(id, func(k *ctr) { why = k.undecided })
 	if why == nil {
 		return nil
 	}
-	c.log.Error("a container starts without a part of what was decided", append(c.events.logAttrs(id), logkey.Err, why)...)
+	c.log.Error("a container starts without some of the decided values", append(c.events.logAttrs(id), logkey.Err, why)...)
 	if !c.fail {
 		return nil
 	}

@@ -20,8 +20,8 @@ const (
 	creationSandbox protowire.Number = 3 // sandbox_config
 )
 
-// creation is a CreateContainerRequest. The kubelet waits while it is read, so the part
-// about the pod, which is known already, is skipped.
+// creation is a CreateContainerRequest. The kubelet waits while we read it, so we skip the part about the pod,
+// which the agent knows already.
 type creation struct {
 	msg   []byte
 	pod   string
@@ -63,10 +63,9 @@ func (c creation) podIn() *lifecycle.Pod {
 	return criclient.PodOfConfig(p, c.pod, "")
 }
 
-// changed puts values into a request. Most values only add to it: more is then appended
-// to the original message, because protobuf merges a later occurrence into an earlier
-// one. Otherwise the message is encoded again. left are the values that the CRI cannot
-// carry.
+// changed puts values into a request. Most values only add to it, so changed appends them to the original message:
+// protobuf merges a later occurrence into an earlier one. Otherwise it encodes the message again. left are the
+// values that the CRI cannot carry.
 func (c *calls) changed(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
 	values, refused := c.link.splitSupported(runtimes.Create, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.asked, v) }) {
@@ -85,8 +84,8 @@ func (c *calls) changed(req creation, values []lifecycle.Value) (message, more [
 	return c.events.encode(whole), nil, append(left, refused...)
 }
 
-// replaces reports whether a value changes an entry of a list, or sets a number to its
-// zero value. Appending to a message can do neither.
+// replaces reports whether a value changes an entry of a list, or sets a number to its zero value. We cannot do
+// either by appending to a message.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
 	s := settingOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)

@@ -15,8 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// shared is what held calls, hook calls and the comparison of lists use. Each part has
-// its own lock.
+// shared is the state that held calls, hook calls and the comparison of lists use. Each part has its own lock.
 type shared struct {
 	log         *slog.Logger
 	client      *criclient.Client // from Run on
@@ -31,12 +30,12 @@ type shared struct {
 	wrapper     wrapper
 }
 
-// beforePod is a handler that is called before a sandbox is created.
+// beforePod is a handler that the attachment calls before the runtime creates a sandbox.
 type beforePod interface {
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error)
 }
 
-// events passes events to the handler, and its values for existing containers to the runtime.
+// events passes events to the handler, and the handler's values for existing containers to the runtime.
 type events struct {
 	*shared
 
@@ -74,12 +73,12 @@ func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 	}
 }
 
-// after passes an event on when everything that is queued for its pod has run.
+// after passes an event on after all functions that are queued for its pod.
 func (e *events) after(ev lifecycle.Event) {
 	e.order.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
-// endPod passes a pod's end on, when everything that is queued for it has run.
+// endPod passes a pod's end on after all functions that are queued for the pod.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
 	e.order.after(id, func(ctx context.Context) {
 		p := e.store.pod(id)
@@ -99,8 +98,7 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 	})
 }
 
-// endContainer passes a container's end on, once, when everything that is queued for
-// its pod has run.
+// endContainer passes a container's end on once, after all functions that are queued for its pod.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
 	e.order.after(p.ID, func(ctx context.Context) {
 		again := true
@@ -116,8 +114,8 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 	})
 }
 
-// others sends values to existing containers: at once to those that start or run,
-// before their start to those that were only created.
+// others sends values to existing containers. It sends them at once to containers that start or run, and before the
+// start to containers that were only created.
 func (e *events) others(all []conductor.Settings) {
 	for _, s := range all {
 		late := false
@@ -136,13 +134,13 @@ func (e *events) others(all []conductor.Settings) {
 	}
 }
 
-// starting handles a StartContainer call. It sends the pending values to the runtime. A
-// container that owns CPUs waits for those whose start began earlier. end is called
-// when the container has started. The error is a rejection.
+// starting handles a StartContainer call. It sends the pending values to the runtime. A container that owns CPUs
+// waits for the containers whose start began earlier. The caller calls end when the container has started. The
+// error is a rejection.
 func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
 	serial, started := e.order.start()
 	defer func() {
-		if end == nil { // on a return before end is handed out
+		if end == nil { // if this function returns before the caller gets end
 			started()
 		}
 	}()
@@ -151,7 +149,7 @@ func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecy
 		return nil, err
 	}
 	if err := e.sendPending(ctx, c.ID); err != nil {
-		e.log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
+		e.log.Warn("a container starts with the values of its creation; the agent corrects the kernel at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
 	}
 	if ans.Owns {
 		e.order.awaitStarts(ctx, serial)
@@ -190,10 +188,10 @@ func (e *events) encode(m proto.Message) []byte {
 	return b
 }
 
-// report logs values that the handler returned though Capabilities excludes them.
+// report logs values that the handler returned although Capabilities excludes them.
 func (e *events) report(id string, left []lifecycle.Value) {
 	for _, v := range left {
-		e.log.Warn("value not carried by the cri", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
+		e.log.Warn("the CRI cannot carry a decided value", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}
 }
 

@@ -23,14 +23,14 @@ type frontend struct {
 	order *order
 	pick  relay.Pick
 
-	mu       sync.Mutex // guards all below; never held across I/O
+	mu       sync.Mutex // guards all fields below; never held across I/O
 	conns    map[*relay.Conn]struct{}
-	dialling int  // callers that were accepted and have no connection to the runtime yet
+	dialling int  // accepted callers that have no connection to the runtime yet
 	frozen   bool // no new call is accepted
 }
 
-// freeze stops new calls on the open connections. Callers that connect again wait for
-// the next agent, if systemd holds the socket.
+// freeze stops new calls on the open connections. If systemd holds the socket, callers that connect again wait for
+// the next agent.
 func (f *frontend) freeze() {
 	f.mu.Lock()
 	f.frozen = true
@@ -38,7 +38,7 @@ func (f *frontend) freeze() {
 	f.mu.Unlock()
 	var draining sync.WaitGroup
 	for _, c := range all {
-		draining.Go(c.Drain) // a connection that is not read delays no other
+		draining.Go(c.Drain) // a connection whose caller does not read must not delay the others
 	}
 	draining.Wait()
 }

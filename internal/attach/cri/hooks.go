@@ -58,8 +58,8 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	return err
 }
 
-// stopWithin waits for running calls, at most for bound. Otherwise a proxy that does
-// not read its answer would keep the agent from ending.
+// stopWithin waits for running calls, at most for bound. Without the bound, a proxy that does not read its answer
+// would keep the agent from ending.
 func stopWithin(s *grpc.Server, bound time.Duration) {
 	cut := time.AfterFunc(bound, s.Stop)
 	defer cut.Stop()

@@ -25,11 +25,11 @@ type hookService struct {
 	*shared
 
 	mu       sync.Mutex                         // guards all below
-	creating map[attemptOf]*lifecycle.Container // decided, and without an id yet
+	creating map[attemptOf]*lifecycle.Container // decided containers that have no id yet
 	sandbox  map[string]string                  // ids of ready sandboxes, by pod UID
 }
 
-// attemptOf names a container that has no id.
+// attemptOf names a container that has no id yet.
 type attemptOf struct{ pod, name string }
 
 // intercept turns a panic into an error for the proxy.
@@ -40,7 +40,7 @@ func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnarySe
 	return resp, err
 }
 
-// ready returns an error until the running containers are known.
+// ready returns an error until the agent knows the running containers.
 func (f *hookService) ready() error {
 	if !f.link.known.Load() {
 		return status.Error(codes.Unavailable, "trimtab: the running containers are not known yet; try again")
@@ -48,7 +48,7 @@ func (f *hookService) ready() error {
 	return nil
 }
 
-// onStandby reports whether another agent decides: then answers change nothing.
+// onStandby reports whether another agent decides. In that case our answers change nothing.
 func (f *hookService) onStandby() bool { return f.link.standby.Load() && !f.link.known.Load() }
 
 // podFor returns the pod as the runtime knows it; the proxy sends no sandbox id.
@@ -119,7 +119,7 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	id := f.sandbox[uid]
 	f.mu.Unlock()
 	if id == "" {
-		id = f.store.podOfUID(uid) // of a pod from before our start
+		id = f.store.podOfUID(uid) // the pod existed before our start
 	}
 	f.forget(id)
 	if id != "" {
@@ -147,7 +147,7 @@ func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookRes
 	return out
 }
 
-// PreCreateContainerHook decides the values of a container. It has no id yet.
+// PreCreateContainerHook decides the values of a container, which has no id yet.
 func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if f.onStandby() {
 		return echo(r), nil
@@ -173,8 +173,7 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 	return resp, nil
 }
 
-// PreStartContainerHook notes the id of a container, and updates the runtime's copy
-// before it starts.
+// PreStartContainerHook notes the id of a container, and updates the runtime's copy before the container starts.
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil {
@@ -188,7 +187,7 @@ func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.Contai
 	return echo(r), nil
 }
 
-// located returns the container with the id that the proxy sent. It stores one that is new.
+// located returns the container with the id that the proxy sent. It stores a container that is new.
 func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
 	if f.ready() != nil || id == "" {
@@ -222,9 +221,8 @@ func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.Conta
 	return echo(r), nil
 }
 
-// PreUpdateContainerResourcesHook answers an update of the kubelet's. The proxy sends
-// all resources, not only the changed ones; those that the runtime has already do not
-// count as requested.
+// PreUpdateContainerResourcesHook answers an update from the kubelet. The proxy sends all resources, not only the
+// changed ones. Values that the runtime has already do not count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil || r.ContainerResources == nil { // a restarted proxy sends none
@@ -249,17 +247,16 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	return resp, nil
 }
 
-// maxUpdateWait bounds the wait for an update that a proxy was answered. updatePause is
-// the first pause between two polls.
+// maxUpdateWait bounds the wait until the runtime has the update that we answered to a proxy. updatePause is the
+// first pause between two polls.
 const (
 	maxUpdateWait = 3 * time.Second
 	updatePause   = 5 * time.Millisecond
 )
 
-// awaitUpdate polls until the runtime has what the proxy was answered, and then reports
-// the update. No call reports when that is, and until then the kernel would refuse
-// values that are only valid beside the new ones. A proxy may also give up: then the
-// update is reported at the end of the wait.
+// awaitUpdate polls until the runtime has the values that we answered to the proxy, and then reports the update. No
+// call reports that moment. Until then the kernel would refuse values that are valid only together with the new
+// ones. A proxy may also drop the update: then awaitUpdate reports it at the end of the wait.
 func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
 	limited, cancel := context.WithTimeout(ctx, maxUpdateWait)
 	defer cancel()

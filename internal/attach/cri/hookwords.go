@@ -42,12 +42,12 @@ func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.
 	return c
 }
 
-// hookResources converts resources that are not nil.
+// hookResources converts resources, which must not be nil.
 func hookResources(r *hooks.LinuxContainerResources) lifecycle.Resources {
 	return *criclient.Resources(convertProto(r, &cri.LinuxContainerResources{}))
 }
 
-// withoutStored removes from the requested resources those that the runtime has already.
+// withoutStored removes from the requested resources those that the runtime already has.
 func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	if asked.CPU.Shares.V == has.CPU.Shares.V {
 		asked.CPU.Shares = lifecycle.Opt[uint64]{}
@@ -71,8 +71,8 @@ func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	return asked
 }
 
-// putHooked is criclient.Put for an answer to a proxy. 0 and an empty list mean unset.
-// Proxies ignore a memory limit below 0: the keeper writes it.
+// putHooked does what criclient.Put does, for an answer to a proxy. 0 and an empty list mean unset. Proxies ignore
+// a memory limit below 0, so the keeper writes that one.
 func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	switch {
 	case v.Field == lifecycle.OOMScoreAdj:
@@ -96,9 +96,8 @@ func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// putAnswer puts values into an answer to a proxy, which already has the requested
-// resources. If the request had no resources, neither has the answer: proxies would
-// apply its missing fields as zero.
+// putAnswer puts values into an answer to a proxy, which already has the requested resources. If the request had no
+// resources, the answer has none either: proxies would apply its missing fields as zero.
 func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
 	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {

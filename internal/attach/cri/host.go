@@ -13,26 +13,26 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Host is a CRI server in front of the relay that holds calls of its own. It makes
-// them again over connections that dial opens.
+// Host is a CRI server in front of the relay. It holds some calls itself, and makes them again over connections
+// that dial opens.
 type Host interface {
 	// Serve serves callers until the listener closes.
 	Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error
-	// Stop waits for calls that have begun: for those that the host holds at most most,
-	// for all others at most grace.
+	// Stop waits for calls that have begun: at most for the duration most if the host holds the call, and at most
+	// for grace for all other calls.
 	Stop(grace, most time.Duration)
 }
 
-// host has the host in front of the relay serve a socket.
+// host lets the host in front of the relay serve a socket.
 func (a *Attachment) host(ctx context.Context, s served) {
 	dial := func(context.Context) (net.Conn, error) { return a.front.connect(s.to) }
 	if err := a.o.Host.Serve(ctx, s.listener, dial); err != nil {
-		a.log.Error("the cri is not served through the host of NRI plugins; it is relayed alone", logkey.Err, err)
+		a.log.Error("the host of NRI plugins cannot serve the CRI; the agent relays the CRI without it", logkey.Err, err)
 		a.front.accept(s)
 	}
 }
 
-// connect makes a connection that is relayed like a caller's.
+// connect makes a connection that the relay serves like a caller's.
 func (f *frontend) connect(to string) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

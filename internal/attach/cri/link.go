@@ -35,7 +35,7 @@ type link struct {
 	state   connect.State
 
 	met     atomic.Pointer[lastRuntime]
-	known   atomic.Bool // the running containers are known; from then on calls are held
+	known   atomic.Bool // the agent knows the running containers; from then on it holds calls
 	standby atomic.Bool // another agent decides
 	live    atomic.Bool // the runtime answers
 }
@@ -86,14 +86,14 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 	}
 }
 
-// meet stores which runtime answers.
+// meet notes which runtime answers.
 func (l *link) meet(r criclient.Runtime) {
 	can := capabilities(l.hooks, l.wrapped, r.Kind)
 	can.About = r.About
 	l.met.Store(&lastRuntime{r.Kind, can})
 }
 
-// admitted returns why this agent may not decide; nil if it may.
+// admitted returns why this agent may not decide, or nil if it may.
 func (l *link) admitted() error {
 	err := l.admit()
 	l.standby.Store(err != nil)
@@ -111,8 +111,8 @@ func (l *link) isNew(err error) bool {
 	return last == nil || last.Error() != err.Error()
 }
 
-// splitSupported splits values into those that the runtime supports in a call, and
-// those that would fail the call or be dropped.
+// splitSupported splits values into those that the runtime supports in a call, and the rest. The rest would fail
+// the call, or the runtime would drop them.
 func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
 	kind := l.met.Load().kind
 	for _, v := range values {

@@ -16,11 +16,11 @@ import (
 type order struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
-	ctx    context.Context // of everything that Run started
+	ctx    context.Context // of everything that Run has started
 	work   workerpool.Pool
 
 	mu     sync.Mutex               // guards all below
-	queues map[string]chan struct{} // by pod: closed when the last function of its queue has run
+	queues map[string]chan struct{} // by pod: closed when the last function of the pod's queue has returned
 	starts map[uint64]chan struct{} // containers that are starting
 }
 
@@ -28,8 +28,7 @@ func newOrder(log *slog.Logger, serial *atomic.Uint64) *order {
 	return &order{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
-// after queues f behind the other functions of a pod. It does not block, so that the
-// runtime's answer is not delayed.
+// after queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
 func (o *order) after(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()
@@ -52,7 +51,7 @@ func (o *order) after(pod string, f func(ctx context.Context)) {
 	})
 }
 
-// await returns when everything that is queued for a pod has run.
+// await returns when all functions that are queued for a pod have returned.
 func (o *order) await(ctx context.Context, pod string) {
 	o.mu.Lock()
 	last := o.queues[pod]
@@ -69,8 +68,8 @@ func (o *order) await(ctx context.Context, pod string) {
 // maxStartWait bounds the wait for containers that are starting.
 const maxStartWait = 5 * time.Second
 
-// start notes that a container is about to start. The caller calls end when it has
-// started; serial orders starts.
+// start notes that a container is about to start. The caller calls end when the container has started. serial gives
+// the order of starts.
 func (o *order) start() (serial uint64, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,9 +84,9 @@ func (o *order) start() (serial uint64, end func()) {
 	}
 }
 
-// awaitStarts waits for all starts before this one. A container that owns CPUs must not
-// run its first instruction while another container starts with those CPUs: they can be
-// taken from that one only when it has a cgroup.
+// awaitStarts waits for all starts before this one. A container that owns CPUs must not run its first instruction
+// while another container starts with those CPUs. The agent can take CPUs from that other container only when it
+// has a cgroup.
 func (o *order) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()

@@ -10,14 +10,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// pathForm is how a runtime names the cgroup of a container, from the pod's cgroup
-// parent and the container's id. containerd joins both, or writes
-// "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
-// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a
-// runtime handler have the same form. So the runtime is asked for one container only:
-// its answer has the whole OCI spec.
+// pathForm is how a runtime forms the path of a container's cgroup from the pod's cgroup parent and the container's
+// id. containerd joins both, or writes "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
+// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler have the same
+// form. We therefore ask the runtime about one container only, because its answer contains the whole OCI spec.
 type pathForm struct {
-	base           bool // begins with only the last element of the pod's path
+	base           bool // the path begins with only the last element of the pod's path
 	between, after string
 }
 
@@ -75,7 +73,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 			s.mu.Unlock()
 		}
 	}
-	with := func(c *lifecycle.Container) *lifecycle.Container { // values in the store are replaced, not changed
+	with := func(c *lifecycle.Container) *lifecycle.Container { // nobody changes values in the store; this code replaces them
 		n := *c
 		n.CgroupsPath = at
 		return &n
@@ -91,7 +89,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 	return placed
 }
 
-// forget is called when the runtime disconnects: it may come back with another configuration.
+// forget is called when the runtime disconnects: the runtime may return with another configuration.
 func (s *paths) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,27 +8,26 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
-// firstRetry and lastRetry bound the pause before the runtime is asked again about a
-// pod or container that it could not describe.
+// firstRetry and lastRetry bound the pause before we ask the runtime again about a pod or container that it could
+// not describe.
 const firstRetry, lastRetry = time.Second, 30 * time.Second
 
-// retries is when to ask the runtime again about pods and containers that it could not
-// describe.
+// retries says when to ask the runtime again about pods and containers that it could not describe.
 type retries struct {
 	mu sync.Mutex
 	of map[string]retry // by id; guarded by mu
 }
 
-// retry is when to ask about one of them.
+// retry says when to ask about one of them.
 type retry struct {
 	at    time.Time
 	pause time.Duration
-	busy  bool // the question is being asked
+	busy  bool // a question about it is running
 }
 
 func newRetries() *retries { return &retries{of: map[string]retry{}} }
 
-// begin reports whether it is time to ask; end follows.
+// begin reports whether it is time to ask. The caller calls end afterwards.
 func (r *retries) begin(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +59,7 @@ func (r *retries) later(id string) {
 	r.of[id] = n
 }
 
-// keep forgets all that are not in the lists.
+// keep forgets all ids that are not in the lists.
 func (r *retries) keep(lists ...[]criclient.Listed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *retries) keep(lists ...[]criclient.Listed) {
 	maps.DeleteFunc(r.of, func(id string, _ retry) bool { return !there[id] })
 }
 
-// drop forgets the given ids, so that a next question is asked at once.
+// drop forgets the given ids, so that the next question about them is asked at once.
 func (r *retries) drop(ids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// grace is how long running calls may take when the agent ends, and maxGrace how long
-	// held calls and queued events may, so that the next agent finds nothing half done.
+	// grace is how long running calls may take when the agent ends. maxGrace is how long held calls and queued
+	// events may take, so that the next agent finds no half-finished work.
 	grace    = 3 * time.Second
 	maxGrace = 15 * time.Second
 	// dialTimeout bounds connecting to the runtime for a caller.
@@ -46,7 +46,7 @@ func (a *Attachment) listen() ([]served, error) {
 	}
 	var err error
 	if n := len(a.o.Listeners); n > len(targets) {
-		return nil, fmt.Errorf("systemd passed %d sockets and the agent serves %d: the socket unit wants one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
+		return nil, fmt.Errorf("systemd passed %d sockets and the agent serves %d: the socket unit needs one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
 	}
 	for i := range targets {
 		if i < len(a.o.Listeners) {

@@ -35,24 +35,24 @@ type setting struct {
 // settings is the table of all fields that the CRI can set. The attachment's
 // capabilities are made from it.
 var settings = []setting{
-	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so 0 is never sent", nil},
-	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so 0 is never sent", nil},
-	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", nil, "0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so Trimtab never sends 0", nil},
+	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so Trimtab never sends 0", nil},
+	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", nil, "0 means unset, so Trimtab never sends 0", nil},
 	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", nil,
-		"0 means unset, so 0 is never sent; -1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
-	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
+		"0 means unset, so Trimtab never sends 0; -1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
+	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; Trimtab never sends it on cgroup v1, where runtimes fail a container for it", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", setOOMScore,
 		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
-	{lifecycle.Env, "ContainerConfig.envs", addEnv, "a variable that is there keeps its place", hasEnv},
-	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; of the options, only ro and the propagation", hasMount},
-	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node is the host's: at the same path, or at the one that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 where enable_cdi is off: Trimtab sends it to neither, and it is reported as not applied", hasCDI},
+	{lifecycle.Env, "ContainerConfig.envs", addEnv, "an existing variable keeps its position", hasEnv},
+	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; the only options are ro and the propagation", hasMount},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "a node of the host: at the same path, or at the path that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 with enable_cdi off: Trimtab does not send it to these, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
-		"only at creation: containerd adds a limit to those of the same size when it updates", hasHugepages},
+		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
 	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,
-		"of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
+		"annotations of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 
 // settingOf finds a field's row; nil for none.

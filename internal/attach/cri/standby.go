@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// openWhenAdmitted opens the sockets. Another agent on the node may still serve the
-// same socket: then it waits for that one to end. Callers wait in the socket until the
-// running containers are known, at most for RuntimeTimeout.
+// openWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits for
+// that agent to end. Callers wait in the socket until the agent knows the running containers, at most for
+// RuntimeTimeout.
 func openWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {

@@ -8,33 +8,34 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// store has the pods and containers that are known: calls after the first have only ids.
+// store has the pods and containers that the attachment knows: only the first call about one describes it, and
+// later calls have only its id.
 type store struct {
-	serial atomic.Uint64 // orders what is noted, and what starts
+	serial atomic.Uint64 // gives the order in which entries were noted and containers start
 
 	mu   sync.Mutex // guards all below
 	pods map[string]*pod
 	ctrs map[string]*ctr
 }
 
-// pod is a sandbox. value is replaced, not changed.
+// pod is a sandbox. A change replaces value and does not modify it.
 type pod struct {
 	value   *lifecycle.Pod
 	addedAt uint64 // the serial when it was noted
 }
 
-// ctr is a container. value is replaced, not changed.
+// ctr is a container. A change replaces value and does not modify it.
 type ctr struct {
 	value   *lifecycle.Container
 	pod     string
 	addedAt uint64
 	started bool
 	ended   bool
-	// pending are values decided between its creation and its start. They are
-	// sent before it starts.
+	// pending are values that the agent decided between the container's creation and its start. The attachment
+	// sends them before the container starts.
 	pending []lifecycle.Value
-	// undecided is why the OCI runtime wrapper has no decision about it; nil if it needs
-	// none, or has it.
+	// undecided is why the OCI runtime wrapper has no decision about the container. It is nil if the wrapper has
+	// one, or needs none.
 	undecided error
 }
 
@@ -122,7 +123,7 @@ func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
 	return &lifecycle.Pod{ID: c.pod}
 }
 
-// podOfUID is the id of a pod's sandbox, "" where none is known.
+// podOfUID is the id of a pod's sandbox, or "" if the store has none.
 func (s *store) podOfUID(uid string) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +135,7 @@ func (s *store) podOfUID(uid string) (id string) {
 	return id
 }
 
-// container returns a container and its pod; nil where it is unknown.
+// container returns a container and its pod, each nil if it is unknown.
 func (s *store) container(id string) (*lifecycle.Container, *lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +181,7 @@ func (s *store) dropContainer(id string) {
 	delete(s.ctrs, id)
 }
 
-// dropPod forgets a pod with its containers, whose ids it returns.
+// dropPod forgets a pod and its containers, and returns the ids of those containers.
 func (s *store) dropPod(id string) (ctrs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 type lists struct {
 	*shared
 
-	unannounced unannounced // of the goroutine that compares
+	unannounced unannounced // only the goroutine that compares uses it
 }
 
-// synchronise rebuilds the store from the runtime's lists, verbose statuses and the
-// records in containers. From then on calls are held.
+// synchronise rebuilds the store from the runtime's lists, verbose statuses and the records in containers. From
+// then on the attachment holds calls.
 func (s *lists) synchronise(ctx context.Context) error {
 	if err := s.link.admitted(); err != nil {
 		return err
@@ -44,12 +44,12 @@ func (s *lists) synchronise(ctx context.Context) error {
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
 	s.link.known.Store(true)
-	debug.FreeOSMemory() // all verbose statuses were read; little of them is kept
+	debug.FreeOSMemory() // we have read all verbose statuses, and keep little of them
 	return nil
 }
 
-// compare reports pods and containers that ended without a call of the kubelet's, and
-// adopts those that were created while calls passed.
+// compare reports pods and containers that ended without a call from the kubelet. It also adopts those that were
+// created while calls passed.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
@@ -61,8 +61,8 @@ func (s *lists) compare(ctx context.Context) error {
 	return s.adopt(ctx, pods, ctrs)
 }
 
-// endUnlisted ends what was known before a list was requested and is not in it, or has
-// exited in it.
+// endUnlisted ends what was known before a list was requested, if the list does not have it or shows that it has
+// exited.
 func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
@@ -90,9 +90,9 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	}
 }
 
-// adopt stores pods and running containers that no call announced: the kubelet gave the
-// call up, or it passed. One that cannot be read delays no other. It asks again, in
-// parallel, about those that the runtime could not describe before.
+// adopt stores pods and running containers that no call announced: the kubelet gave the call up, or the call
+// passed. An object that the runtime cannot describe does not delay the others. For the objects that the runtime
+// could not describe before, adopt asks again, in parallel.
 func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error {
 	s.unannounced.begin()
 	var lost error
@@ -118,7 +118,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 	return lost
 }
 
-// find returns a container from the store, or else from the runtime; nil for an unknown one.
+// find returns a container from the store, or else from the runtime. It returns nil if neither has it.
 func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
 	if c != nil && c.Undescribed != "" && p.Undescribed == "" {
@@ -137,6 +137,6 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 			return nil, nil
 		}
 	}
-	s.order.await(ctx, p.ID) // queued functions may complete or end it
+	s.order.await(ctx, p.ID) // queued functions may complete the container or end it
 	return s.store.container(id)
 }

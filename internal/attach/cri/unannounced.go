@@ -2,13 +2,13 @@ package cri
 
 import "time"
 
-// unannouncedAfter is how long a pod or container is in the runtime's lists before it
-// counts as unannounced: by then the answer of its call would have been seen.
+// unannouncedAfter is how long a pod or container must be in the runtime's lists before it counts as unannounced.
+// By then the attachment would have seen the answer to its call.
 const unannouncedAfter = 2 * time.Second
 
-// unannounced are the pods and containers in the runtime's lists that no call
-// announced, and when each was first seen there. It does not use the runtime's creation
-// times: after a step of the wall clock they may be in the future.
+// unannounced are the pods and containers in the runtime's lists that no call announced, with the time when each
+// was first listed. It does not use the runtime's creation times, because they may be in the future after a step of
+// the wall clock.
 type unannounced struct {
 	now        func() time.Time
 	seen, next map[string]time.Time
@@ -18,7 +18,7 @@ func newUnannounced(now func() time.Time) unannounced {
 	return unannounced{now: now, seen: map[string]time.Time{}, next: map[string]time.Time{}}
 }
 
-// begin begins a comparison. It forgets what the last one did not ask about.
+// begin starts a comparison. It forgets the ids for which the last comparison did not call old.
 func (s *unannounced) begin() { s.seen, s.next = s.next, make(map[string]time.Time) }
 
 // old reports whether an id has been listed for unannouncedAfter.

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// away returns the error if the runtime does not answer or the context ended, and nil
-// if the error is about a single pod or container.
+// away returns err if the runtime does not answer or the context has ended. It returns nil if err is about a single
+// pod or container.
 func away(ctx context.Context, err error) error {
 	if criclient.Away(ctx, err) {
 		return err
@@ -18,7 +18,7 @@ func away(ctx context.Context, err error) error {
 	return nil
 }
 
-// retry asks again, when it is time, about something that the runtime could not describe.
+// retry asks again about something that the runtime could not describe, when it is time.
 func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
@@ -29,7 +29,7 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	})
 }
 
-// retryNow asks at once about the containers of a pod that can be read again.
+// retryNow asks at once about the containers of a pod that the runtime can describe again.
 func (s *lists) retryNow(pod string) {
 	if p := s.store.pod(pod); p != nil && p.Undescribed == "" {
 		s.retries.drop(pod)
@@ -37,8 +37,8 @@ func (s *lists) retryNow(pod string) {
 	s.retries.drop(s.store.containersOf(pod)...)
 }
 
-// adoptPod stores one pod if it still exists; known is its entry of the list if it
-// could not be described. It returns an error only if the runtime does not answer.
+// adoptPod stores one pod if it still exists. known is its list entry if the runtime could not describe it. It
+// returns an error only if the runtime does not answer.
 func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {
@@ -52,8 +52,8 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	return nil
 }
 
-// adoptContainer stores one container; known is its entry of the list if it could not
-// be described. It returns an error only if the runtime does not answer.
+// adoptContainer stores one container. known is its list entry if the runtime could not describe it. It returns an
+// error only if the runtime does not answer.
 func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifecycle.Pod, known *lifecycle.Container) error {
 	found, err := s.client.DescribeContainer(ctx, l)
 	c := found.Container
@@ -67,8 +67,8 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifec
 	return nil
 }
 
-// addContainer reports a container that no call announced, or completes one that could
-// not be described, unless a call did so meanwhile.
+// addContainer reports a container that no call announced, or completes one that the runtime could not describe,
+// unless a call has done so in the meantime.
 func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
 	if now, _ := s.store.container(c.ID); now != known {
 		return
@@ -82,14 +82,13 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	if c.Undescribed == "" {
 		s.retries.drop(c.ID)
 	}
-	if runs { // else its StartContainer call reports it
+	if runs { // otherwise its StartContainer call reports it
 		s.events.notify(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	}
 }
 
-// readableChanged reports whether something can be described that could not be before,
-// or is new, and logs that. It schedules another question about what cannot be
-// described.
+// readableChanged reports whether the runtime can describe something that is new, or that it could not describe
+// before, and logs that. It schedules another question about what the runtime cannot describe.
 func (s *lists) readableChanged(what, name, id, unread string, before bool) bool {
 	criclient.LogRead(s.log, what, name, unread, before)
 	if unread != "" {

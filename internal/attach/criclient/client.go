@@ -29,8 +29,8 @@ import (
 const (
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 10 * time.Second
-	// describeTimeout bounds the question about one pod or container. It is short, because
-	// a question that hangs delays the others.
+	// describeTimeout bounds the question about one pod or container. It is short, because a question without an
+	// answer delays the others.
 	describeTimeout = 2 * time.Second
 	// maxMessage is the kubelet's limit: lists of a full node are large.
 	maxMessage = 16 << 20
@@ -44,7 +44,7 @@ type Client struct {
 	calls cri.RuntimeServiceClient
 	log   *slog.Logger
 
-	reading sync.Mutex // held while a list is read
+	reading sync.Mutex // held while we read a list
 	buf     []byte     // of the list
 }
 
@@ -68,8 +68,8 @@ func (c *Client) Close() { _ = c.conn.Close() }
 // Watch returns an error when the runtime closes the connection, and nil when ctx ends.
 // It calls relist if calls may have used another connection.
 func (c *Client) Watch(ctx context.Context, relist func()) error {
-	// The connection may become ready a little after the first calls used it. If they used
-	// another connection, the lists report what was missed.
+	// The connection may become ready a little after the first calls used it. If those calls used another
+	// connection, the lists report the changes that this one missed.
 	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return nil
@@ -87,7 +87,7 @@ func (c *Client) Watch(ctx context.Context, relist func()) error {
 	}
 }
 
-// ask makes one call with a timeout. what is its purpose, for the error.
+// ask makes one call with a timeout. The error names its purpose, which is what.
 func ask[Q, A any](
 	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
 ) (A, error) {
@@ -100,22 +100,22 @@ func ask[Q, A any](
 	return a, nil
 }
 
-// Away reports whether an error means that the runtime does not answer, or that the
-// context ended, and not that the runtime refused the question.
+// Away reports whether an error means that the runtime does not answer, or that the context ended. Otherwise the
+// runtime answered and refused the question.
 func Away(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
 
-// Gone reports whether the runtime does not have what it was asked about.
+// Gone reports whether an error means that the runtime does not have the object that we asked about.
 func Gone(err error) bool { return status.Code(err) == codes.NotFound }
 
 // Runtime identifies the runtime that answers at the socket.
 type Runtime struct {
 	About string // its name and version, for status
 	Kind  runtimes.Runtime
-	// Streams: the runtime sends each event to all listeners, as containerd does since 2.0.
-	// containerd 1.7 sends each event to one listener only, so the kubelet would miss it.
-	// 1.6 has no events.
+	// Streams means that the runtime sends each event to all listeners, as containerd does since 2.0. containerd
+	// 1.7 sends each event to one listener only, so the kubelet would miss events that we receive. 1.6 has no
+	// events.
 	Streams bool
 }
 
@@ -156,8 +156,8 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	return newest, err
 }
 
-// newer reports whether sandbox a of a pod was created after b. It compares the
-// kubelet's attempt: the wall clock may have been set back between the two.
+// newer reports whether sandbox a of a pod was created after b. It compares the kubelet's attempt numbers, because
+// someone may have set the wall clock back between the two.
 func newer(a, b *cri.PodSandbox) bool {
 	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
@@ -188,18 +188,17 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 	return err
 }
 
-// LogRead logs, once per change, that the runtime cannot describe something and why, or
-// that it can again.
+// LogRead logs that the runtime cannot describe something and why, or that it can again. It logs each change once.
 func LogRead(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:
-		log.Warn("the runtime lists something that it cannot describe: its values stay, and the agent asks again", what, name, logkey.Err, unread)
+		log.Warn("the runtime lists an object that it cannot describe; the agent keeps its values and asks again", what, name, logkey.Err, unread)
 	case unread == "" && before:
-		log.Info("the runtime describes what it could not before", what, name)
+		log.Info("the runtime can describe an object again", what, name)
 	}
 }
 
-// states are the CRI's as the lifecycle's.
+// states converts the CRI's container states to the lifecycle's.
 var states = map[cri.ContainerState]lifecycle.State{
 	cri.ContainerState_CONTAINER_CREATED: lifecycle.StateCreated,
 	cri.ContainerState_CONTAINER_RUNNING: lifecycle.StateRunning,

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// maxConcurrent is how many verbose statuses are read at once.
+	// maxConcurrent is how many verbose statuses All reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many questions may time out in All. The rest is asked later.
+	// maxTimeouts is how many questions may time out in All. The callers ask about the rest later.
 	maxTimeouts = 8
 )
 
 // Container is a container as the runtime describes it.
 type Container struct {
 	*lifecycle.Container
-	// InStatus are the resources in its plain status; nil if that has none.
+	// InStatus are the resources in the container's plain status, or nil if that has none.
 	InStatus *lifecycle.Resources
-	// StateUnknown: the runtime describes the container, and reports CONTAINER_UNKNOWN.
+	// StateUnknown means that the runtime describes the container, but reports CONTAINER_UNKNOWN as its state.
 	StateUnknown bool
 }
 
@@ -65,8 +65,8 @@ type container interface {
 	GetCreatedAt() int64
 }
 
-// containerOf treats a container whose state is unknown as running, so that its CPUs
-// are not given to others.
+// containerOf converts a container. It treats one whose state is unknown as running, so that nobody else gets its
+// CPUs.
 func containerOf(s container, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: states[s.GetState()],
@@ -127,8 +127,8 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	return out, nil
 }
 
-// Stored reads a container's state and the resources that the runtime stored for it;
-// nil if it does not report them. inStatus: they are in the plain status.
+// Stored reads a container's state and the resources that the runtime stored for it. The resources are nil if the
+// runtime does not report them. inStatus says that the plain status contains them.
 func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
@@ -136,22 +136,22 @@ func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycl
 	}
 	has := Resources(s.GetStatus().GetResources().GetLinux())
 	if !inStatus {
-		v, _ := readVerbose(s.GetInfo()) // the content of a verbose status is up to the runtime
+		v, _ := readVerbose(s.GetInfo()) // each runtime decides what its verbose status contains
 		has = v.resources()
 	}
 	return states[s.GetStatus().GetState()], has, nil
 }
 
-// CgroupsPath reads where a container's cgroup is, or will be; "" if the runtime does
-// not report it.
+// CgroupsPath reads the path of a container's cgroup, which may not exist yet. It returns "" if the runtime does
+// not report the path.
 func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	s, err := c.status(ctx, callTimeout, id, true)
 	v, _ := readVerbose(s.GetInfo())
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// UnreadPod makes a pod from its list entry, if the runtime cannot describe it; nil if
-// it was removed.
+// UnreadPod makes a pod from its list entry if the runtime cannot describe it. It returns nil if the pod was
+// removed.
 func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
@@ -188,8 +188,8 @@ func (p *timeouts) ask(question func() error) error {
 	return err
 }
 
-// DescribePod reads a listed pod; nil if it was removed. If the runtime cannot describe
-// it, the result is made from the list entry.
+// DescribePod reads a listed pod, or returns nil if it was removed. If the runtime cannot describe the pod,
+// DescribePod makes it from the list entry.
 func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	return c.describePod(ctx, id, &timeouts{})
 }
@@ -205,7 +205,7 @@ func (c *Client) describePod(ctx context.Context, id string, patient *timeouts) 
 	return c.UnreadPod(ctx, id, err)
 }
 
-// DescribeContainer does the same for a container; Container is nil if it was removed.
+// DescribeContainer does the same for a container. The field Container is nil if the container was removed.
 func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, error) {
 	return c.describeContainer(ctx, l, &timeouts{})
 }
@@ -226,9 +226,8 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeo
 	return Container{Container: unread}, nil
 }
 
-// All reads all ready pods and their containers that have not ended, in the order of
-// the lists. Those that the runtime cannot describe are made from their list entries,
-// so that they keep what they own.
+// All reads all ready pods and their containers that have not ended, in the order of the lists. It makes those that
+// the runtime cannot describe from their list entries, so that they keep what they own.
 func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
 	listed, listedCtrs, err := c.List(ctx)
 	if err != nil {
@@ -267,9 +266,9 @@ func (c *Client) logUnread(ctrs []Container) []Container {
 	return ctrs
 }
 
-// matchPods marks the containers of unread pods as unread, because the facts of their
-// pods are missing. It derives the cgroup of such a pod from those of its containers.
-// It drops containers whose pods were removed meanwhile.
+// matchPods marks the containers of unread pods as unread, because the facts of their pods are missing. It derives
+// the cgroup of an unread pod from the cgroups of its containers. It drops containers whose pods were removed in
+// the meantime.
 func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	byID := make(map[string]*lifecycle.Pod, len(pods))
 	for _, p := range pods {

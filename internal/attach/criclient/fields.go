@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of the CRI's requests about pods and containers, for the docs.
-// An attachment that sends decided values in a request fills in Setting, Create and Update.
+// Row describes one field of the CRI's requests about pods and containers, for the docs. An attachment that sends
+// decided values in requests fills in Setting, Create and Update.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
 	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
@@ -19,8 +19,8 @@ type Row struct {
 	Note      string // a remark, or why it is not converted
 }
 
-// row is one row of a conversion table. A row without in is not converted, and its note
-// says why. A proto that ends in "." stands for all fields below it.
+// row is one row of a conversion table. Without in, the field is not converted, and the note says why. A proto that
+// ends in "." stands for all fields below it.
 type row[P, L any] struct {
 	proto, life string
 	in          func(p *P, l *L)
@@ -41,7 +41,7 @@ func convert[P, L any](table []row[P, L], p *P, l *L) {
 // nonZero converts a number of the CRI, where 0 means unset.
 func nonZero[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
 
-const passesUntouched = "passes untouched; no policy asks for it"
+const passesUntouched = "relayed unchanged; no policy uses it"
 
 type (
 	pRes = cri.LinuxContainerResources
@@ -72,12 +72,12 @@ var resourceTable = []row[pRes, lRes]{
 var containerTable = []configRow{
 	{proto: "metadata.name", life: "Name", number: 1, read: (*reading).metadata},
 	{proto: "metadata.attempt", note: passesUntouched},
-	{proto: "image.", life: "Image.Name", number: 2, read: (*reading).image, note: "of image.image, what the kubelet resolved it to, becomes Image.Digest"},
-	{proto: "command", life: "Args[]", number: 3, read: (*reading).command, note: "without what the image adds"},
+	{proto: "image.", life: "Image.Name", number: 2, read: (*reading).image, note: "the reference to which the kubelet resolved image.image becomes Image.Digest"},
+	{proto: "command", life: "Args[]", number: 3, read: (*reading).command, note: "without the entries that the image adds"},
 	{proto: "args", life: "Args[]", number: 4, read: (*reading).argument, note: "after command"},
 	{proto: "working_dir", note: passesUntouched},
-	{proto: "envs", life: "Env[]", number: 6, read: (*reading).env, note: "without what the image adds"},
-	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without those that the runtime adds"},
+	{proto: "envs", life: "Env[]", number: 6, read: (*reading).env, note: "without the entries that the image adds"},
+	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without the mounts that the runtime adds"},
 	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "only paths: the CRI has no device numbers"},
 	{proto: "labels", life: "Labels{}", number: 9, read: (*reading).label},
 	{proto: "annotations", life: "Annotations{}", number: 10, read: (*reading).annotation},
@@ -131,7 +131,7 @@ func PodOfConfig(p *pPod, id, handler string) *lPod {
 	return l
 }
 
-// rowsOf lists a table for the docs.
+// rowsOf lists a conversion table for the docs.
 func rowsOf[P, L any](table []row[P, L], message, word string) []Row {
 	var rows []Row
 	for _, f := range table {

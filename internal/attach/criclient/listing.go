@@ -13,8 +13,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Listed is what a comparison needs of one list entry. Lists are requested all the time
-// and consist mostly of labels and annotations, which are skipped, not decoded.
+// Listed has the parts of one list entry that a comparison needs. The agent requests lists all the time. They
+// consist mostly of labels and annotations, which we skip and do not decode.
 type Listed struct {
 	ID    string
 	Pod   string // of a container
@@ -28,8 +28,8 @@ const (
 	Exited  = int32(cri.ContainerState_CONTAINER_EXITED)
 )
 
-// shape has the field numbers of a list's items (api.proto of the CRI, v1). The list
-// itself is field 1 of both answers.
+// shape has the field numbers of a list's items (api.proto of the CRI, v1). In both answers the list itself is
+// field 1.
 type shape struct{ id, pod, state protowire.Number }
 
 var (

@@ -6,9 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// puts are the fields of resources that values can set, at creation and in updates. 0
-// and "" mean unset in the CRI: a function returns false for a value that the CRI
-// cannot express.
+// puts are the fields of resources that values can set, at creation and in updates. 0 and "" mean unset in the CRI.
+// A function returns false for a value that the CRI cannot express.
 var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.CPUShares:   putNumber(func(r *pRes) *int64 { return &r.CpuShares }, 1),
 	lifecycle.CPUQuota:    putNumber(func(r *pRes) *int64 { return &r.CpuQuota }, -1),
@@ -19,17 +18,17 @@ var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.Unified:     func(r *pRes, v lifecycle.Value) bool { return PutPair(&r.Unified, v) },
 }
 
-// Puts reports whether resources have a field for these values of a container.
+// Puts reports whether the CRI's resources have a field for these values of a container.
 func Puts(f lifecycle.Field) bool { return puts[f] != nil }
 
-// Put puts a value into resources. It returns false for a value that they cannot
-// express; the caller then reports it as left.
+// Put puts a value into resources. It returns false for a value that the CRI cannot express. The caller then
+// reports that value as left.
 func Put(r *pRes, v lifecycle.Value) bool {
 	put := puts[v.Field]
 	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)
 }
 
-// PutPair puts a value into m under its key. It returns false for a value without one.
+// PutPair puts a value into m under its key. It returns false for a value without a key.
 func PutPair(m *map[string]string, v lifecycle.Value) bool {
 	if v.Key != "" {
 		*m = WithPairs(*m, map[string]string{v.Key: v.Text})
@@ -46,7 +45,7 @@ func WithPairs(m, more map[string]string) map[string]string {
 	return m
 }
 
-// putNumber sets a number that is at least least and not 0.
+// putNumber sets a number that is not 0 and not below least.
 func putNumber(of func(*pRes) *int64, least int64) func(*pRes, lifecycle.Value) bool {
 	return func(r *pRes, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {

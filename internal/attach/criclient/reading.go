@@ -11,9 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// configRow describes one field of ContainerConfig. A row without read is not
-// converted, and its note says why. A proto that ends in "." stands for all fields
-// below it.
+// configRow describes one field of ContainerConfig. Without read, the field is not converted, and the note says
+// why. A proto that ends in "." stands for all fields below it.
 type configRow struct {
 	proto, life string
 	number      protowire.Number // in ContainerConfig (api.proto of the CRI, v1)
@@ -31,10 +30,9 @@ var configFields = func() (of [32]func(r *reading, b []byte) error) {
 	return of
 }()
 
-// reading decodes a ContainerConfig from the bytes of a request. The kubelet waits for
-// a creation, so it decodes into lifecycle types directly, and its strings share one
-// buffer. As everywhere in protobuf the last occurrence of a field counts, messages
-// that occur twice are merged, and unknown fields are skipped.
+// reading decodes a ContainerConfig from the bytes of a request. The kubelet waits for a creation, so reading
+// decodes into lifecycle types directly, and its strings share one buffer. As everywhere in protobuf, the last
+// occurrence of a field counts, messages that occur twice are merged, and unknown fields are skipped.
 type reading struct {
 	into  *lifecycle.Container
 	texts strings.Builder
@@ -86,7 +84,7 @@ func (r *reading) allocate(config []byte) {
 		}
 		return nil
 	})
-	r.texts.Grow(size) // a little more than is needed
+	r.texts.Grow(size) // this is a little more than the strings need
 	if n[6] > 0 {
 		r.into.Env = make([]string, 0, n[6])
 	}

@@ -43,8 +43,8 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// readVerbose reads what it can; the content is up to the runtime. The error is about
-// what it could not read.
+// readVerbose reads as much as it can, because each runtime decides what its verbose status contains. The error is
+// about the part that it could not read.
 func readVerbose(info map[string]string) (v verbose, err error) {
 	text, ok := info["info"]
 	if !ok {

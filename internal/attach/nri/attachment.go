@@ -36,8 +36,8 @@ const (
 var (
 	// ErrDetached means that no runtime is connected and synchronised.
 	ErrDetached = errors.New("no runtime attached")
-	// ErrInHandler means that Update was called while answering an event.
-	// Runtimes that serialise NRI would wait for that answer until it times out.
+	// ErrInHandler means that a handler called Update while it answered an event. Runtimes that serialise NRI would
+	// wait for that answer until it times out.
 	ErrInHandler = errors.New("update called inside an event handler")
 	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
 	// process closed the connection, and opens no other.
@@ -54,26 +54,26 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request that we do not answer in time, instead
 	// of continuing without us. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
-	// Disabled are the calls whose answers change nothing.
+	// Disabled are the calls in whose answers the attachment changes nothing.
 	Disabled []runtimes.Call
-	// OnConfigure receives the configuration that the runtime stores for a plugin it
-	// launched, if there is any. An error refuses the connection.
+	// OnConfigure receives the configuration that a runtime stores for a plugin it launched, if there is one. An
+	// error refuses the connection.
 	OnConfigure func(yaml string) error
 	// Admit is called before each registration. While it returns an error, the attachment
 	// stays unconnected, in StateStandby. nil always admits.
 	Admit func() error
-	// OnState is called with each state that is entered, in order, and the error that
-	// Status would return. It must not call the attachment.
+	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
+	// return. It must not call the attachment.
 	OnState   func(state string, err error)
 	Backoff   connect.Backoff // default: 0.5 s to 15 s
 	Handshake time.Duration   // how long registering may take; default: 10 s
-	// WriteTimeout is how long a write to the runtime may take. The attachment then closes
-	// the connection; default: 10 s.
+	// WriteTimeout is how long a write to the runtime may take. After that the attachment closes the connection;
+	// default: 10 s.
 	WriteTimeout time.Duration
 	// AdmitInterval is the pause between calls of Admit; default: 0.2 s.
 	AdmitInterval time.Duration
 	Dial          socket.Dialer // to the runtime
-	// Polls: the attachment polls for the socket and does not use inotify.
+	// Polls makes the attachment poll for the socket instead of using inotify.
 	Polls bool
 }
 
@@ -91,7 +91,7 @@ type Attachment struct {
 type lastRuntime struct {
 	peer peer
 	can  conductor.Capabilities // with peer
-	// The timeouts that Configure had; 0 where it had none.
+	// The timeouts that Configure carried, or 0 if it carried none.
 	registration, request time.Duration
 }
 
@@ -127,15 +127,15 @@ func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "nri" }
 
-// Capabilities are what the connected runtime supports. Values of pods are never
-// carried: NRI has no call that changes a pod.
+// Capabilities are what the connected runtime supports. They never include values of pods: NRI has no call that
+// changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.met.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
 
-// Lacks lists the fields that newer runtimes carry and the last connected one does not.
+// Lacks lists the fields that newer runtimes carry and the runtime of the last connection does not.
 func (a *Attachment) Lacks() []lifecycle.Field { return a.peer().lacks() }
 
 func (a *Attachment) peer() peer { return a.met.Load().peer }
@@ -150,8 +150,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Timeouts returns how long the runtime waits for a registration and for an answer, as
-// its last Configure had it; 0 where it had none.
+// Timeouts returns how long the runtime waits for a registration and for an answer, from its last Configure call,
+// or 0 if that call had none.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	m := a.met.Load()
 	return m.registration, m.request
@@ -162,10 +162,9 @@ func States() []string {
 	return []string{StateIdle, StateWaiting, StateStandby, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
 }
 
-// Update sends unsolicited updates to the runtime and returns the ids it refused. It
-// makes one call at a time, which ends with ctx or after updateBound. It must not be
-// called while answering an event: where ctx shows that it is, Update refuses with
-// ErrInHandler.
+// Update sends unsolicited updates to the runtime and returns the ids that the runtime refused. It makes one call
+// at a time, which ends with ctx or after updateBound. A handler must not call it while it answers an event. Update
+// returns ErrInHandler if ctx shows that this is the case.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if ctx.Value(handling{}) != nil {
 		return nil, ErrInHandler

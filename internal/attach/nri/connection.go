@@ -66,8 +66,8 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	return a.serve(ctx, conn)
 }
 
-// runLaunched serves the connection that the runtime passed to this process. When the
-// runtime ends, the connection closes; the runtime does not start this process again.
+// runLaunched serves the connection that the runtime passed to this process. The connection closes when the runtime
+// ends. The runtime does not start this process again.
 func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
@@ -89,9 +89,8 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	return errors.Join(ErrRuntimeGone, err)
 }
 
-// launchTimeout is how long a launched plugin waits until it is admitted. It is shorter
-// than runtimes wait for a registration. The plugin that the runtime launched before
-// may be about to exit.
+// launchTimeout is how long a launched plugin waits until Admit admits it. It is shorter than the time that
+// runtimes wait for a registration. The plugin that the runtime launched before may be about to exit.
 const launchTimeout = 2 * time.Second
 
 // await calls Admit until it returns nil, or launchTimeout has passed.
@@ -107,10 +106,9 @@ func (a *Attachment) await(ctx context.Context) error {
 	}
 }
 
-// runRegisteredOnly registers over the connection that the runtime passed to this
-// process, because some runtimes do not start otherwise, and changes nothing in its
-// answers. A launched plugin can register only once, so when this agent is admitted it
-// attaches through the socket, as an external plugin does.
+// runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do
+// not start otherwise. Its answers change nothing. A launched plugin can register only once. When Admit admits this
+// agent, it therefore attaches through the socket, as an external plugin does.
 func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refused error) error {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {
@@ -132,12 +130,11 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 	return errors.Join(err, <-attached)
 }
 
-// errNoSynchronize is kept in Status while the containers that ran before this
-// connection are unknown.
+// errNoSynchronize is the error in Status while the agent does not know the containers that ran before this
+// connection.
 var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize); those that it started before are not known")
 
-// serveEvents runs from the registration to the end of a connection. Synchronize may
-// come late.
+// serveEvents runs from the registration to the end of a connection. Synchronize may arrive late.
 func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
 	a.live.Store(s)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of NRI's messages, for the docs: the lifecycle field it
-// becomes, the NRI release that added it, and whether answers set it.
+// Row describes one field of NRI's messages, for the docs: the lifecycle field to which it is converted, the NRI
+// release that added it, and whether answers set it.
 type Row struct {
 	Proto     string // e.g. Container.linux.resources.cpu.shares
 	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
@@ -18,19 +18,19 @@ type Row struct {
 	Note      string // a remark, or why it is not converted
 }
 
-// field is one row of a conversion table: one field of an NRI message, where it goes,
-// and how. A row without in is not converted, and its note says why.
+// field is one row of a conversion table: one field of an NRI message, its destination, and the conversion. Without
+// in, the field is not converted, and the note says why.
 type field[P, L any] struct {
 	proto string // field name; [] marks a list, {} a map
 	life  string // Go name; empty for a message whose fields land in L itself
 	since string
 	in    func(p *P, l *L)
-	of    nested // the table of the field's message, where it has one
+	of    nested // the table of the field's message, if it is a message
 	note  string
 }
 
-// table converts one message type. After decoding we own the messages, so maps and
-// lists of strings are shared with them, not copied.
+// table converts one message type. We own the messages after decoding, so the result shares their maps and lists of
+// strings and does not copy them.
 type table[P, L any] []field[P, L]
 
 // nested is a table of any message type.
@@ -49,7 +49,7 @@ func (t *table[P, L]) convert(p *P, l *L) {
 	}
 }
 
-// one converts an optional message; nil stays nil.
+// one converts an optional message, and nil to nil.
 func one[P, L any](t *table[P, L], p *P) *L {
 	if p == nil {
 		return nil
@@ -105,8 +105,8 @@ func opt[T comparable, W any, PW wrapper[T, W]](w PW) lifecycle.Opt[T] {
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below parent. It lists a table once: a second
-// parent's row refers to the first place.
+// describe lists the table's rows below parent. It lists a table only once. In a second parent it refers to the
+// place of the first list.
 func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
 	seen[t] = parent.Proto
 	var rows []Row

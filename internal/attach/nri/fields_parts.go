@@ -60,8 +60,8 @@ var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
 	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
 }
 
-// opaque is the note of the fields of a seccomp filter that are not converted.
-const opaque = "not carried: policies never change a seccomp filter, so they get only a summary"
+// opaque is the note for those fields of a seccomp filter that the attachment does not convert.
+const opaque = "not carried: policies never change a seccomp filter, so they get only a summary of it"
 
 var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 	{"default_action", "DefaultAction", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.DefaultAction = p.DefaultAction }, nil, ""},
@@ -87,7 +87,7 @@ var rdtTable = table[api.LinuxRdt, lifecycle.RDT]{
 	{"clos_id", "ClosID", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.ClosID = opt(p.ClosId) }, nil, ""},
 	{"schemata", "Schemata[]", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Schemata = p.Schemata.GetValue() }, nil, "absent and empty are the same"},
 	{"enable_monitoring", "Monitoring", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Monitoring = opt(p.EnableMonitoring) }, nil, ""},
-	{"remove", "", "0.11", nil, nil, "not carried: a marker of adjustments, never set in what a runtime sends"},
+	{"remove", "", "0.11", nil, nil, "not carried: a marker for adjustments, which runtimes never send"},
 }
 
 var rlimitTable = table[api.POSIXRlimit, lifecycle.Rlimit]{

@@ -34,7 +34,7 @@ var (
 	_ stub.RemoveContainerInterface     = (*session)(nil)
 )
 
-// handling marks the context of a request that is being answered.
+// handling marks the context of a request while a handler answers it.
 type handling struct{}
 
 // Configure answers the runtime's first request with the events we want.
@@ -70,9 +70,9 @@ func (s *session) launchedWith(config string) error {
 	return nil
 }
 
-// Synchronize passes the runtime's pods and containers to the handler. It answers
-// without updates. It answers after half of the runtime's timeout even if the handler
-// still runs: the runtime disconnects a plugin that answers late, again and again.
+// Synchronize passes the runtime's pods and containers to the handler. Its answer has no updates. It answers after
+// half of the runtime's timeout even if the handler still runs. A runtime disconnects a plugin that answers late,
+// and would do so after each new connection.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	if s.registerOnly {
 		return nil, nil
@@ -110,7 +110,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	select {
 	case <-done:
 	case <-t.C:
-		s.a.o.Log.Warn("synchronise is slow, answered before it was done", logkey.After, limit/2)
+		s.a.o.Log.Warn("the agent answered Synchronize before it had handled it, because handling was slow", logkey.After, limit/2)
 	}
 	return nil, nil
 }
@@ -147,7 +147,7 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	}
 	adjust, left := s.a.peer().adjustment(ans.Values, c)
 	s.reportLeft(ans.Op, c.GetId(), left)
-	// Runtimes fail a creation that also asks to update what it creates.
+	// Runtimes fail a creation if the answer also updates the container that they create.
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
@@ -161,8 +161,8 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
 
-// PostStartContainer reports that the container runs. The agent decides nothing then;
-// hook servers may need the event.
+// PostStartContainer reports that the container runs. The agent decides nothing at this event, but hook servers may
+// need it.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	told, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
 	if !ok || p == nil || c == nil || s.registerOnly || !s.requests.begin() {
@@ -181,8 +181,8 @@ func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c 
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
-// UpdateContainer answers with our values for the container, so that the kubelet's
-// request does not overwrite them.
+// UpdateContainer answers with our values for the container. The kubelet's request therefore does not overwrite
+// them.
 func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Requested: resourcesIn(res)}, p, c)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return ups, nil
 }
 
-// StopContainer passes the event on; the answer may update other containers.
+// StopContainer passes the event on. The answer may update other containers.
 func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StopContainer}, p, c)
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 	return err
 }
 
-// container completes a container event and passes it on. For a missing pod it uses the
-// pod id of the container; without a container it drops the event.
+// container completes a container event and passes it on. If the pod is missing, it uses the pod id of the
+// container. If the container is missing, it drops the event.
 func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
 		s.a.o.Log.Debug("event without container ignored", logkey.Event, ev.Kind.String())
@@ -247,8 +247,8 @@ func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSan
 	return err
 }
 
-// handle calls the handler. Only a Rejection is returned as an error: after a panic or
-// a fault of ours, the answer changes nothing.
+// handle calls the handler. It returns only a Rejection as an error. After a panic or a fault of ours, the answer
+// changes nothing.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
 	if s.registerOnly || !s.requests.begin() {
 		return conductor.Answer{}, nil
@@ -271,9 +271,8 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 	return ans, refusal
 }
 
-// updates translates settings of existing containers, one update for each container:
-// the runtime would report a second as a conflict. It drops settings without an id, and
-// those of the container except.
+// updates translates settings of existing containers into one update for each container, because the runtime would
+// report a second one as a conflict. It drops settings without an id, and those of the container except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
@@ -301,10 +300,10 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	return out
 }
 
-// reportLeft logs values that the handler returned though Capabilities excludes them.
+// reportLeft logs values that the handler returned although Capabilities excludes them.
 func (s *session) reportLeft(op logkey.ID, id string, left []lifecycle.Value) {
 	for _, v := range left {
-		s.a.o.Log.Warn("value not carried by nri", logkey.Op, op, logkey.Container, id,
+		s.a.o.Log.Warn("NRI cannot carry a decided value", logkey.Op, op, logkey.Container, id,
 			logkey.Field, v.Field.String(), logkey.Value, v.String())
 	}
 }

@@ -15,12 +15,12 @@ const (
 	podNameKey       = "io.kubernetes.pod.name"
 )
 
-// identities completes what some runtimes report late or under another name. It lives
-// as long as a connection: Synchronize reports complete containers.
+// identities completes names and ids that some runtimes report late or in another form. It lives as long as a
+// connection, because Synchronize reports complete containers.
 type identities struct {
 	mu sync.Mutex
-	// pending are ids that we made up for a creation request without one, by pod and name.
-	// ours maps ids that the runtime sent later to them, theirs maps back.
+	// pending are ids that we made up for a creation request without an id, by pod and name. ours maps an id that
+	// the runtime sent later to our id, and theirs maps our id to the runtime's.
 	pending      map[[2]string]string
 	ours, theirs map[string]string
 	pods         map[string]string // by the ids we made up
@@ -31,16 +31,15 @@ func newIdentities() *identities {
 	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}, pods: map[string]string{}}
 }
 
-// pod replaces a pod's name by its Kubernetes name where the runtime reports another
-// one, as iSulad does.
+// pod sets a pod's name to its Kubernetes name if the runtime reports another name, as iSulad does.
 func (p peer) pod(pod *lifecycle.Pod) {
 	if pod != nil && p.name != "containerd" && p.name != "cri-o" {
 		pod.Name = cmp.Or(pod.Labels[podNameKey], pod.Name)
 	}
 }
 
-// complete sets the name and the id of an event's container. CRI-O up to 1.36 leaves
-// out the name at creation, iSulad the id.
+// complete sets the name and the id of an event's container. At creation, CRI-O up to 1.36 leaves out the name, and
+// iSulad leaves out the id.
 func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecycle.Container) {
 	c.PodID = cmp.Or(c.PodID, pod.ID)
 	c.Name = cmp.Or(c.Name, c.Labels[containerNameKey], c.Annotations[containerNameKey])
@@ -77,8 +76,8 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 	c.ID = id
 }
 
-// ended forgets the containers of a removed pod: the runtime reports no end of a failed
-// creation, nor of a container that was removed with its pod.
+// ended forgets the containers of a removed pod. The runtime does not report the end of a failed creation, nor the
+// end of a container that was removed with its pod.
 func (i *identities) ended(podID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -97,7 +96,7 @@ func (i *identities) ended(podID string) {
 	}
 }
 
-// runtimeID returns the runtime's id of a container: "" where it has sent none yet.
+// runtimeID returns the runtime's id of a container, or "" if the runtime has not sent one yet.
 func (i *identities) runtimeID(id string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

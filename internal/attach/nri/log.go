@@ -25,7 +25,7 @@ func (l stubLog) print(ctx context.Context, level, format string, args []any) {
 	}
 }
 
-// Debugf implements the stub's logger, as the three below.
+// Debugf implements the stub's logger, as do the three methods below.
 func (l stubLog) Debugf(ctx context.Context, format string, args ...any) {
 	l.print(ctx, "debug", format, args)
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// peer is the runtime at the other end of a connection: what decides which fields an
-// answer can hold. Runtimes drop unknown fields without an error. So the zero peer, an
-// unknown runtime, supports only what the first release of this protocol had.
+// peer is the runtime at the other end of a connection. Its name and release decide which fields an answer can
+// hold. Runtimes drop unknown fields without an error. The zero peer, an unknown runtime, therefore supports only
+// what the first release of this protocol had.
 type peer struct {
 	name  string  // as the runtime reports it
-	nri   version // the NRI release in it; zero where it is unknown
+	nri   version // the NRI release in it; zero if it is unknown
 	kind  runtimes.Runtime
 	about string // name and versions, for Status
 }
 
-// newPeer is the runtime that sent these values in Configure. stated is the NRI release
-// that it sent, or that the stub inferred.
+// newPeer is the runtime that sent these values in Configure. stated is the NRI release that the runtime sent, or
+// that the stub inferred.
 func newPeer(name, release, stated string) peer {
 	nri := runtimeVersion(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
@@ -55,9 +55,8 @@ func (p peer) capabilities() conductor.Capabilities {
 // 2.4, internal/nri). CRI-O fails the creation if such an update fails.
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == Embedded }
 
-// carries reports whether an answer to an event of this kind can set the field. At
-// creation these are all fields of the table that the runtime applies, in updates only
-// resources; other events carry none.
+// carries reports whether an answer to an event of this kind can set the field. At creation an answer can set all
+// fields of the table that the runtime applies, in updates only resources, and at other events nothing.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
 	if s == nil {

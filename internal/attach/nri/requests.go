@@ -12,14 +12,14 @@ func newSignal() signal { return signal{make(chan struct{}), &sync.Once{}} }
 
 func (s signal) raise() { s.once.Do(func() { close(s.ch) }) }
 
-// requests counts the runtime's requests that are being answered.
+// requests counts the runtime's requests that are not answered yet.
 type requests struct {
-	idle signal // raised when the connection has ended and none is left
+	idle signal // raised when the connection has ended and no request is left
 
 	mu       sync.Mutex
 	running  int
 	answered bool  // a request was answered
-	written  int64 // writes of the connection when the last answer was made
+	written  int64 // number of writes on the connection when the last answer was made
 	ended    bool
 }
 
@@ -57,8 +57,8 @@ func (r *requests) raise() {
 	}
 }
 
-// state reports whether a request is being answered, whether any was, and the
-// connection's count of writes when the last answer was made.
+// state reports whether a request is not answered yet, whether there was any request, and the connection's number
+// of writes when the last answer was made.
 func (r *requests) state() (running, answered bool, written int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,31 +31,31 @@ type session struct {
 	a      *Attachment
 	stub   stub.Stub
 	conn   *watchedConn
-	ctx    context.Context // of everything this connection runs; canceled when it ends
+	ctx    context.Context // of everything that this connection runs; canceled when the connection ends
 	cancel context.CancelFunc
 
-	registered signal // RegisterPlugin was answered
-	synced     signal // the Synchronize event was handled
+	registered signal // the runtime answered RegisterPlugin
+	synced     signal // the handler has handled the Synchronize event
 	working    signal // an event came before any Synchronize
 	closed     signal // the stub has cleaned up
 	known      *identities
 	requests   requests
 
 	updating  chan struct{}   // semaphore with one token: one unsolicited update at a time
-	updateCtx context.Context // of the current update; owned by the token's holder
+	updateCtx context.Context // of the current update; only the holder of the token uses it
 
 	started bool // Start succeeded; Stop would wait for a Start that hangs
-	// registerOnly: the session registers because the runtime waits for it, and decides nothing.
+	// registerOnly means that the session registers because the runtime waits for that, and decides nothing.
 	registerOnly bool
 
 	mu         sync.Mutex
 	configured bool // Configure arrived: only Configure ends the stub's Start
-	aborted    bool // Configure must not be answered any more
+	aborted    bool // we must not answer Configure any more
 	asked      bool // Synchronize arrived
 }
 
-// watchedConn reports when either side closes it. A write that takes longer than
-// writeTimeout closes it, because a part of the message may have been sent.
+// watchedConn reports when either side closes it. If a write takes longer than writeTimeout, it closes the
+// connection, because the runtime may have got only a part of the message.
 type watchedConn struct {
 	net.Conn
 	writeTimeout time.Duration // of one write
@@ -65,7 +65,7 @@ type watchedConn struct {
 
 // Write writes with a deadline.
 func (c *watchedConn) Write(b []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(c.writeTimeout)) // of a closed connection, which the write finds
+	_ = c.SetWriteDeadline(time.Now().Add(c.writeTimeout)) // fails only on a closed connection, which the write then reports
 	n, err := c.Conn.Write(b)
 	c.writes.Add(1)
 	if err != nil {
@@ -120,8 +120,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 	return s, nil
 }
 
-// start registers and waits for Configure. Once registered, the stub's Start ends
-// neither with its context nor with a lost connection, so a watchdog runs beside it.
+// start registers and waits for Configure. After the registration, neither the context nor a lost connection ends
+// the stub's Start. A watchdog therefore runs beside it.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -155,8 +155,8 @@ func (s *session) start() error {
 	return cause
 }
 
-// abort ends a Start that waits for a Configure that can no longer come: it gives the
-// stub a Configure that fails. It reports whether Start will return.
+// abort ends a Start that waits for a Configure that can no longer arrive: it gives the stub a Configure that
+// fails. It reports whether Start will return.
 func (s *session) abort() bool {
 	s.mu.Lock()
 	if s.configured {
@@ -176,8 +176,8 @@ func (s *session) abort() bool {
 	return true
 }
 
-// interceptRequest gets requests before the stub. The stub can handle one Configure
-// only, and none after its Start was aborted.
+// interceptRequest gets requests before the stub does. The stub can handle only one Configure, and none after its
+// Start was aborted.
 func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, m ttrpc.Method) (any, error) {
 	if strings.HasSuffix(info.FullMethod, "/Configure") {
 		s.mu.Lock()
@@ -192,10 +192,9 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 	return m(ctx, u)
 }
 
-// growStack grows the stack of a request's goroutine once. The stack starts small; the
-// runtime of Go would otherwise copy it to one of twice the size several times, each
-// time with more frames. A decision with pools uses between 16 and 32 KiB, because CPU
-// sets are values.
+// growStack grows the stack of a request's goroutine once. The stack starts small. Otherwise the Go runtime would
+// double it several times and copy it each time, with more frames. A decision with pools uses between 16 and 32
+// KiB, because CPU sets are values.
 //
 //go:noinline
 func growStack() {
@@ -206,9 +205,8 @@ func growStack() {
 //go:noinline
 func touch(room *[24 << 10]byte) { room[0] = 1 }
 
-// interceptCall gets our calls to the runtime. It notes the end of RegisterPlugin. It
-// gives UpdateContainers, which the stub calls without a context, the context of the
-// current update.
+// interceptCall gets our calls to the runtime. It notes the end of RegisterPlugin. The stub calls UpdateContainers
+// without a context, so interceptCall gives it the context of the current update.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -234,22 +232,22 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// awaitAnswers waits until the last answer is written, and until nothing was written
-// for a while, because one answer takes several writes.
+// awaitAnswers waits until the last answer is written. It then waits until nothing was written for a while, because
+// one answer takes several writes.
 const (
 	answerWritten = time.Second
 	answerQuiet   = 5 * time.Millisecond
 )
 
-// awaitAnswers waits, within bounds, until no request is being answered and the last
-// answer is written. If the connection ends before, the runtime has no answer and may
-// fail the request. ttrpc does not report when it has written an answer.
+// awaitAnswers waits, within bounds, until no request is open and the last answer is written. If the connection
+// ended earlier, the runtime would have no answer and might fail the request. ttrpc does not report when it has
+// written an answer.
 func (s *session) awaitAnswers() {
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	var made, quiet time.Time // since when no handler runs, and the same number of writes
+	var made, quiet time.Time // since when no handler runs, and since when the number of writes is the same
 	for last := int64(-1); ; {
 		now := time.Now()
 		running, answered, written := s.requests.state()
@@ -274,8 +272,8 @@ func (s *session) awaitAnswers() {
 	}
 }
 
-// finish closes everything and waits for it, so that a connection never overlaps with
-// the next. The stub's OnClose must not call it.
+// finish closes everything and waits for it, so that a connection never overlaps with the next. The stub's OnClose
+// must not call it.
 func (s *session) finish() {
 	s.cancel()
 	if s.started {
@@ -295,8 +293,8 @@ func (s *session) finish() {
 	}
 }
 
-// noteEventBeforeSync notes an event of a runtime that sent no Synchronize. iSulad
-// never sends it to plugins that it launches, nor did containerd before NRI 0.7.
+// noteEventBeforeSync notes an event of a runtime that has sent no Synchronize. iSulad never sends one to plugins
+// that it launches, and containerd did not before NRI 0.7.
 func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	s.mu.Lock()
 	asked := s.asked
@@ -315,7 +313,7 @@ func (s *session) end() {
 	s.requests.end(writes)
 }
 
-// recoverPanic runs f and logs a panic in it, so that the agent goes on.
+// recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
 func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
 // updateBound is the longest that an unsolicited update may take if its caller sets no

@@ -12,10 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// setting is one row of the table of fields that NRI's answers can set: the field, and
-// the function that puts a value into the answer. A row has either resource or create.
-// Both return false for a value that NRI cannot express; the keeper then writes it to
-// the kernel.
+// setting is one row of the table of fields that NRI's answers can set: the field, and the function that puts a
+// value into the answer. A row has either resource or create. Both functions return false for a value that NRI
+// cannot express. The keeper then writes that value to the kernel.
 type setting struct {
 	field lifecycle.Field
 	proto string // the field of Container it changes
@@ -24,8 +23,8 @@ type setting struct {
 	// create sets a field that only CreateContainer can set.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string
-	// adjustOnly is the NRI release that has a field which runtimes never report; ""
-	// if they do.
+	// adjustOnly is the NRI release that added a field which runtimes never report; "" if runtimes report the
+	// field.
 	adjustOnly string
 }
 
@@ -38,64 +37,64 @@ var settings = append(resourceSettings, processSettings...)
 var resourceSettings = []setting{
 	{
 		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
-		note: "0 means unset in containerd's updates, so 0 is never sent",
+		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
 		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
-		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so 0 is never sent",
+		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
 		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
-		note: "0 means unset in containerd's updates, so 0 is never sent",
+		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
 	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
 		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
-		note: "-1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
-			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted",
+		note: "-1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so Trimtab never sends 0; " +
+			"runtimes force swap to the same value: always at creation, and in containerd's updates if the kernel accounts swap",
 	},
 	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: setUnified, note: "cannot be removed once set"},
 	{
 		field: lifecycle.Env, proto: "env[]", create: addEnv,
-		note: "a variable the container already has is marked for removal first, " +
-			"or a runtime may keep its old value, and one set by an earlier plugin would be refused",
+		note: "Trimtab first marks a variable that the container already has for removal: " +
+			"otherwise a runtime may keep its old value, and would refuse a variable that an earlier plugin set",
 	},
 	{
 		field: lifecycle.MountPoint, proto: "mounts[]", create: addMount,
-		note: "a mount the container already has is marked for removal first",
+		note: "Trimtab first marks a mount that the container already has for removal",
 	},
 	{
 		field: lifecycle.DeviceNode, proto: "linux.devices[]", create: addDevice,
-		note: "a device the container already has is marked for removal first; runtimes add an rw device cgroup rule",
+		note: "Trimtab first marks a device that the container already has for removal; runtimes add an rw device cgroup rule",
 	},
 	{
 		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI,
-		note: "ignored by containerd before 1.7.30 and in 2.0, and by other runtimes before NRI 0.10: not sent there, and " +
-			"reported as not applied; a name the runtime cannot resolve fails the creation",
+		note: "containerd before 1.7.30 and in 2.0 ignores it, and so do other runtimes before NRI 0.10: Trimtab does not send it there, and " +
+			"reports it as not applied; a name that the runtime cannot resolve fails the creation",
 	},
 	{
 		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore,
-		note: "ignored by runtimes before NRI 0.7: not sent there, and reported as not applied",
+		note: "runtimes before NRI 0.7 ignore it: Trimtab does not send it there, and reports it as not applied",
 	},
 	{
 		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
-		note: "containerd adds a limit to those of the same size, and the OCI runtime applies the last; so it is never sent in updates",
+		note: "containerd adds a second limit of the same size, and the OCI runtime applies the last one; so Trimtab never sends it in updates",
 	},
 	{
 		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: class((*api.ContainerAdjustment).SetLinuxBlockIOClass),
-		note: "ignored by a runtime without a block I/O configuration; a class the configuration does not have fails the creation, " +
-			"and CRI-O drops it without an error; " +
+		note: "a runtime without a block I/O configuration ignores it; a class that the configuration does not have fails the creation, " +
+			"but CRI-O drops such a class without an error; " +
 			"lost in containerd's updates",
 	},
 	{
 		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: class((*api.ContainerAdjustment).SetLinuxRDTClass),
-		note: "ignored by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
+		note: "a runtime without an RDT configuration ignores it; a class that the configuration does not have fails the creation; " +
 			"lost in containerd's updates",
 	},
 	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
-		note: "never marked for removal: with a removal and a value in one answer, either may win",
+		note: "Trimtab never marks it for removal: if one answer has a removal and a value, either may take effect",
 	},
 }
 
@@ -108,9 +107,9 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	return m
 }()
 
-// adjustment translates values for the container that is being created. It returns nil
-// if it sets nothing, so that the container stays as it would be without us. It also
-// returns the values that NRI cannot carry or the runtime does not support.
+// adjustment translates values for the container that the runtime creates. It returns nil if it sets nothing, so
+// that the container stays as it would be without us. It also returns the values that NRI cannot carry or that the
+// runtime does not support.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
@@ -141,9 +140,8 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	return a, left
 }
 
-// update translates values for an existing container: only resources. It returns nil if
-// it sets nothing. It also returns the values that NRI cannot carry or the runtime does
-// not support in this call.
+// update translates values for an existing container, which can only be resources. It returns nil if it sets
+// nothing. It also returns the values that NRI cannot carry or that the runtime does not support in this call.
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
@@ -170,7 +168,7 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// number sets a number that is at least least, and not 0, which means unset.
+// number sets a number that is not below least, and not 0, which means unset.
 func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
 	return func(r *api.LinuxResources, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {
@@ -208,7 +206,7 @@ func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
 	return true
 }
 
-// nameable refuses keys with another meaning in NRI: the empty key, and a removal.
+// nameable refuses keys that have another meaning in NRI: the empty key, and the mark of a removal.
 func nameable(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {

@@ -15,8 +15,8 @@ import (
 // recheck is how often the socket is polled in addition to inotify.
 const recheck = 10 * time.Second
 
-// socketWatch reports when a socket file is created, so that the attachment connects at
-// once and does not wait for the end of a back-off.
+// socketWatch reports when a socket file is created. The attachment then connects at once and does not wait for the
+// end of a back-off.
 type socketWatch struct {
 	path     string
 	last     os.FileInfo   // nil if it did not exist
@@ -32,13 +32,12 @@ func newSocketWatch(path string) *socketWatch {
 // run watches until ctx ends. Without inotify it polls.
 func (w *socketWatch) run(ctx context.Context, log *slog.Logger) {
 	if err := (follow.Follower{Recheck: recheck, Dirs: w.dirs, Look: w.poll}).Run(ctx); err != nil {
-		log.Warn("nri socket is polled for", logkey.Err, err)
+		log.Warn("the agent polls for the NRI socket", logkey.Err, err)
 	}
 }
 
-// dirs are the socket's directory, or its nearest parent that exists, and the directory
-// above. If a process still holds the socket open, the watch on a replaced directory
-// reports nothing.
+// dirs are the socket's directory, or its nearest parent that exists, and the directory above. If a process still
+// holds the socket open, inotify reports nothing about a directory that was replaced.
 func (w *socketWatch) dirs() []string {
 	dir := filepath.Dir(filepath.Clean(w.path))
 	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {

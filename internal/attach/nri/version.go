@@ -20,9 +20,8 @@ func later(a, b string) string {
 	return a
 }
 
-// runtimeVersion returns the runtime's NRI release, as the runtime states it or from
-// the stub's table of runtimes. That table wants a leading v, which some runtimes leave
-// out. It returns "" for an unknown release.
+// runtimeVersion returns the runtime's NRI release, as the runtime states it or from the stub's table of runtimes.
+// That table needs a leading v, which some runtimes leave out. It returns "" for an unknown release.
 func runtimeVersion(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
@@ -30,7 +29,7 @@ func runtimeVersion(stated, runtime, release string) string {
 	if runtime == Embedded {
 		return release
 	}
-	release, _, _ = strings.Cut(release, "~") // Debian's, which semantic versions do not know
+	release, _, _ = strings.Cut(release, "~") // a suffix of Debian's, which semantic versions do not have
 	if !strings.HasPrefix(release, "v") {
 		release = "v" + release
 	}
@@ -41,9 +40,8 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// Embedded is the name that our embedded runtime reports, and Library its release: that
-// of the NRI library in it. It is a constant, because the library reads its own release
-// from the binary, and test binaries have none.
+// Embedded is the name that our embedded runtime reports. Library is its release: the release of the NRI library in
+// it. It is a constant, because the library reads its own release from the binary, and test binaries have none.
 const (
 	Embedded = "trimtab-sim"
 	Library  = "0.12.5"
@@ -68,9 +66,9 @@ var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.RemoveContainer:     api.Event_REMOVE_CONTAINER,
 }
 
-// subscription is the mask of events to subscribe to. A runtime disconnects a plugin
-// that subscribes to an event it does not know, without an error and after Start
-// succeeded. So the mask leaves out what an older or unknown release lacks.
+// subscription is the mask of events to subscribe to. If a plugin subscribes to an event that the runtime does not
+// know, the runtime disconnects it, without an error and after Start succeeded. So the mask leaves out the events
+// that an older or unknown release does not have.
 func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 	var mask api.EventMask
 	for _, k := range wants {
@@ -82,7 +80,7 @@ func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 		mask.Clear(api.Event_UPDATE_POD_SANDBOX)
 	}
 	if mask == 0 {
-		// Zero would mean everything. Removals are the cheapest to ignore.
+		// Zero would subscribe to all events. Removals cost least.
 		mask.Set(api.Event_REMOVE_POD_SANDBOX)
 	}
 	return mask

@@ -6,22 +6,21 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Hook decides one held call before the backend gets its message. It gets the message
-// uncompressed and without its prefix, may keep it only until it returns, and must not
-// panic. Its context ends when the caller cancels the call, when the call is answered,
-// or with the connection.
+// Hook decides one held call before the backend gets its message. It gets the message uncompressed and without its
+// prefix. It must not use the message after it returns, and must not panic. Its context ends when the caller
+// cancels the call, when the call is answered, or when the connection ends.
 type Hook func(ctx context.Context, msg []byte) Verdict
 
-// Held says how a call is held. The zero Held passes it.
+// Held says how the relay holds a call. The zero Held passes the call.
 type Held struct {
 	// Hook runs on its own goroutine and may block, unless Quick is set.
 	Hook Hook
-	// Quick: the hook returns at once. The goroutine that reads the connection may run it;
-	// the message is then forwarded together with the frames around it.
+	// Quick means that the hook returns at once. The goroutine that reads the connection may run it. The relay then
+	// forwards the message together with the frames around it.
 	Quick bool
 }
 
-// Pick decides by its path how a call is held. It must not block.
+// Pick decides from the path of a call how to hold it. It must not block.
 type Pick func(path string) Held
 
 // Status ends a call in place of the backend's answer.
@@ -34,9 +33,8 @@ type Status struct {
 type Verdict struct {
 	// Message replaces the original; nil forwards the original byte for byte.
 	Message []byte
-	// More is appended to the original message, if Message is nil. In encodings such as
-	// protobuf, where a later occurrence counts, that changes a message without encoding it
-	// again.
+	// More is appended to the original message, if Message is nil. In encodings in which a later occurrence counts,
+	// such as protobuf, this changes a message without encoding it again.
 	More []byte
 	// Refuse, if not nil, answers the call; the backend does nothing.
 	Refuse *Status
@@ -47,14 +45,13 @@ type Verdict struct {
 
 // Outcome is how a call ended.
 type Outcome struct {
-	// Sent: the backend got the message, at least in part.
+	// Sent means that the backend got the message, or a part of it.
 	Sent bool
-	// Answered: the backend's status was received. Without it, a call that was sent may or
-	// may not have had an effect.
+	// Answered means that the relay received the backend's status. Without it, a call that was sent may or may not
+	// have had an effect.
 	Answered bool
 	Code     codes.Code
-	// Message is the first message of the answer, without prefix; nil if there was no
-	// readable one.
+	// Message is the first message of the answer, without prefix; nil if the relay could not read one.
 	Message []byte
 }
 
@@ -78,12 +75,11 @@ type call struct {
 	flow     flow
 
 	stage int
-	// held are bytes of DATA frames that the backend has not got; buf is where they were
-	// stored first.
+	// held are bytes of DATA frames that the backend has not received. buf is the buffer that first stored them.
 	held, buf []byte
 	kept      int  // bytes of this call that count towards the connection's maxKept
-	asked     bool // its hook, which reads held, has not returned
-	// callerDone: the caller has ended its side of the stream.
+	asked     bool // the call's hook, which reads held, has not returned
+	// callerDone means that the caller has ended its side of the stream.
 	callerDone bool
 
 	// What the backend has sent so far.
@@ -96,14 +92,14 @@ type call struct {
 	refusal       *Status
 }
 
-// tooManyCalls marks a call beyond maxStreams: its stream is refused, without a gRPC
-// status. It is compared by address.
+// tooManyCalls marks a call beyond maxStreams. The relay refuses its stream without a gRPC status. Code compares it
+// by address.
 var tooManyCalls = &Status{Code: codes.Unavailable}
 
 // tooManyBytes answers a call whose message does not fit into maxKept.
 var tooManyBytes = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages"}
 
-// outcome returns what is known of the call now.
+// outcome returns what the relay knows of the call now.
 func (c *call) outcome(limit int) Outcome {
 	o := Outcome{Sent: c.sent}
 	if n, whole := messageSize(c.reply); whole && !c.replyLost {

@@ -32,7 +32,7 @@ type Options struct {
 // DefaultMaxMessage is the longest message that kubelet and runtimes accept.
 const DefaultMaxMessage = 16 << 20
 
-// Conn is one caller's connection relayed to a backend.
+// Conn is one caller's connection, which the relay forwards to a backend.
 type Conn struct {
 	o       Options
 	caller  side
@@ -42,36 +42,36 @@ type Conn struct {
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// last is the highest stream that the caller opened. Besides its reader only Drain reads it.
+	// last is the highest stream that the caller opened. Only the goroutine that reads the caller writes it, and
+	// only Drain reads it too.
 	last atomic.Uint32
 
 	mu      sync.Mutex // guards all below; never held across I/O
 	changed sync.Cond  // signals changes of windows, stages and dead
 	calls   map[uint32]*call
-	spare   [][]byte // buffers of earlier held messages, to be reused
+	spare   [][]byte // buffers of earlier held messages, for reuse
 	flow    flow     // of the connection, towards the backend
 	initial int64    // a new stream's window, from the backend's SETTINGS
 	streams streams
 	use     use
-	// acks has an entry for each SETTINGS frame that the backend has not acknowledged: the
-	// call that a frame of ours ends, nil for a frame of the caller's.
+	// acks has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of ours the
+	// entry is the call that the frame ends. For a frame of the caller's it is nil.
 	acks []*call
 
 	drain   drain
 	dead    bool
-	stalled error // the failed write that ended the connection
+	stalled error // error of the failed write that ended the connection
 
 	opening sync.Mutex // only one message is decompressed at a time
 }
 
 // drain is the state of Drain.
 type drain struct {
-	// closing: streams above limit are not relayed.
+	// closing means that the relay does not forward streams above limit.
 	closing bool
 	limit   uint32
 	why     string
-	// sentFirst: the backend's first frames were sent to the caller, who accepts no other
-	// before them.
+	// sentFirst means that the caller got the backend's first frames. A caller accepts no other frames before them.
 	sentFirst bool
 }
 
@@ -101,8 +101,8 @@ func New(caller, backend net.Conn, o Options) *Conn {
 	return c
 }
 
-// Run relays until either end closes the connection, ctx ends, or a frame is malformed.
-// It returns when all hooks have returned, and nil if the connection ended normally.
+// Run relays until either end closes the connection, ctx ends, or a frame is malformed. It returns after all hooks
+// have returned, and returns nil if the connection ended normally.
 func (c *Conn) Run(ctx context.Context) error {
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()
@@ -151,8 +151,8 @@ func (c *Conn) copy(to *side, from net.Conn) {
 	}
 }
 
-// writeFailed ends the connection after a failed write. It keeps the error for the log
-// if the end exists but does not read.
+// writeFailed ends the connection after a failed write. It keeps the error for the log if that end is still
+// connected but does not read.
 func (c *Conn) writeFailed(who string, err error) {
 	c.mu.Lock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.dead && c.stalled == nil {
@@ -176,10 +176,9 @@ func (c *Conn) close() {
 	}
 }
 
-// Drain asks the caller, by GOAWAY, to open no more calls on this connection. Running
-// calls go on, and the caller closes the connection after the last. It can safely
-// repeat newer calls on another connection. An end that does not read is waited for
-// during drainTimeout, and then its connection is closed.
+// Drain asks the caller, by GOAWAY, to open no more calls on this connection. Running calls go on, and the caller
+// closes the connection after the last one. It can safely repeat newer calls on another connection. Drain waits at
+// most drainTimeout for an end that does not read, and then closes its connection.
 func (c *Conn) Drain() { c.end("trimtab ends this connection; open another") }
 
 // end drains the connection; why goes into the GOAWAY.
@@ -200,8 +199,7 @@ func (c *Conn) end(why string) {
 	}
 }
 
-// sendFirstFrames sends the backend's first frames to the caller, and then the frames
-// that had to wait for them.
+// sendFirstFrames sends the backend's first frames to the caller, and then the frames that waited for them.
 func (c *Conn) sendFirstFrames(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
@@ -245,7 +243,7 @@ func (c *Conn) endAllCalls() {
 	}
 }
 
-// finish ends a call for good. A hook that still runs finds the call over.
+// finish ends a call for good. If a hook still runs, it finds the call ended when it returns.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = over

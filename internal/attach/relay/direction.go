@@ -11,7 +11,7 @@ type direction struct {
 	in        *reader
 	out       *side
 	blocks    *blocks
-	run       []byte             // the part of the reader's buffer that is to be written unchanged
+	run       []byte             // the part of the reader's buffer that the relay forwards unchanged
 	sendFirst func([]byte) error // writes the first frames, if they need special treatment; else nil
 }
 
@@ -42,8 +42,8 @@ func (d *direction) relay(take func(f *frame) error) error {
 	}
 }
 
-// pass adds a frame to the run: the frames that one write forwards. Frames are
-// contiguous in the buffer, so a run ends only at a frame that is not forwarded.
+// pass adds a frame to the run: the frames that one write forwards. Frames are contiguous in the buffer, so a run
+// ends only at a frame that the relay does not forward.
 func (d *direction) pass(f *frame) { d.run = d.run[:len(d.run)+len(f.raw)] }
 
 // begin makes f the start of a run if there is none.

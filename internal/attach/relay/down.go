@@ -107,8 +107,8 @@ func (d *downward) headers(f *frame) error {
 		switch {
 		case !first.has(flagEndStream):
 		case early:
-			// The backend ends a call that the relay has reset. The caller has to see the
-			// block, as later ones may refer to its table entries. The refusal ends the call.
+			// The backend ends a call that the relay has reset. The relay forwards the block, because later blocks
+			// may refer to its table entries. The refusal ends the call for the caller.
 			raw[flagsAt] &^= flagEndStream
 		default:
 			d.c.callEnded(k, &h)
@@ -189,8 +189,7 @@ func (d *downward) acknowledged(f *frame) error {
 	return d.replace(trailers)
 }
 
-// window handles the backend's WINDOW_UPDATE and forwards the part for the caller's own
-// bytes.
+// window handles the backend's WINDOW_UPDATE and forwards the part that belongs to the caller's own bytes.
 func (d *downward) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {

@@ -2,8 +2,7 @@ package relay
 
 import "errors"
 
-// fault is a protocol error of one end, which ends its connection, with its error code
-// of RFC 9113.
+// fault is a protocol error of one end, with its error code of RFC 9113. It ends the connection.
 type fault struct {
 	code uint32
 	text string
@@ -16,14 +15,13 @@ var (
 	errFrame = &fault{codeProtocol, "malformed frame"}
 	errSize  = &fault{codeFrameSize, "frame of a wrong size"}
 	errFlow  = &fault{codeFlowControl, "flow-control window above its maximum"}
-	// errBlock marks a header block that cannot be decoded: after it the HPACK state is unknown.
+	// errBlock means that the relay cannot decode a header block: after it the HPACK state is unknown.
 	errBlock   = &fault{codeCompression, "header block cannot be read"}
 	errTooMuch = &fault{codeEnhanceYourCalm, "above the limit of one connection"}
 	errSlow    = &fault{codeEnhanceYourCalm, "sent the rest too late"}
 )
 
-// sendGoAway reports to both ends why the connection ends, if the end that d reads from
-// is at fault, and returns err.
+// sendGoAway tells both ends why the connection ends, if the end that d reads from is at fault, and returns err.
 func (c *Conn) sendGoAway(d *direction, err error) error {
 	var f *fault
 	if !errors.As(err, &f) {

@@ -1,19 +1,18 @@
 package relay
 
-// flow is one flow-control window towards the backend, of a connection or of a stream.
-// Callers count bytes when they send them, the backend when it gets them; while a call
-// is held the two differ.
+// flow is one flow-control window towards the backend, of a connection or of a stream. The caller counts bytes when
+// it sends them, and the backend counts them when it receives them. While the relay holds a call, the two counts
+// differ.
 type flow struct {
 	// avail is how many bytes the backend still accepts.
 	avail int64
-	// owed is the number of bytes that count for the caller and not yet for the backend;
-	// below zero, that count only for the backend. avail is always the caller's window plus
-	// owed.
+	// owed is the number of bytes that count for the caller and not yet for the backend. Below zero it is the
+	// number of bytes that count only for the backend. avail is always the caller's window plus owed.
 	owed int64
 }
 
-// takes reports whether n more bytes may be sent. If the caller has exceeded its
-// window, the backend reports the error.
+// takes reports whether the relay may send n more bytes. If the caller has exceeded its window, takes returns true,
+// and the backend reports the error.
 func (f *flow) takes(n int) bool { return f.avail >= int64(n) || f.owed >= 0 }
 
 // pass counts bytes for both sides.
@@ -28,7 +27,7 @@ func (f *flow) send(n int) {
 	f.owed -= int64(n)
 }
 
-// update handles the backend's WINDOW_UPDATE and returns the part that the caller gets.
+// update handles the backend's WINDOW_UPDATE and returns the part that the relay passes on to the caller.
 func (f *flow) update(n uint32) uint32 {
 	f.avail += int64(n)
 	give := int64(n) + f.owed
@@ -40,8 +39,8 @@ func (f *flow) update(n uint32) uint32 {
 	return uint32(give - f.owed)
 }
 
-// grant returns by how much to enlarge the caller's window now, so that it goes on
-// sending when held bytes nearly fill it.
+// grant returns by how much to enlarge the caller's window now. The caller can then go on sending when held bytes
+// nearly fill the window.
 func (f *flow) grant() uint32 {
 	if f.owed < smallFrame {
 		return 0

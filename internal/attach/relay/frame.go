@@ -46,8 +46,8 @@ const (
 	// firstWindow is every window's size until a peer announces another.
 	firstWindow = 65535
 	maxWindow   = 1<<31 - 1
-	// bufferSize is how much a direction reads at once: some frames of 16 KiB. The buffer
-	// grows for a longer frame.
+	// bufferSize is how many bytes a direction reads at once: some frames of 16 KiB. The buffer grows for a longer
+	// frame.
 	bufferSize  = 64 << 10
 	settingSize = 6
 )
@@ -57,7 +57,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // flagsAt is the offset of a frame's flags.
 const flagsAt = 4
 
-// frame is one frame inside a read buffer: raw is all of it.
+// frame is one frame inside a read buffer. raw has all its bytes.
 type frame struct {
 	kind   byte
 	flags  byte
@@ -70,7 +70,7 @@ func (f *frame) has(flag byte) bool { return f.flags&flag != 0 }
 // payload is everything after the header.
 func (f *frame) payload() []byte { return f.raw[headerSize:] }
 
-// size is how much of a window a DATA frame uses.
+// size is how many bytes of a window a DATA frame uses.
 func (f *frame) size() int { return len(f.raw) - headerSize }
 
 // body is the payload of a DATA, HEADERS or PUSH_PROMISE frame without padding, priority
@@ -96,7 +96,7 @@ func (f *frame) body() ([]byte, error) {
 	return b[before:], nil
 }
 
-// word reads a frame of one 32-bit word, such as WINDOW_UPDATE.
+// word reads a frame whose payload is one 32-bit word, such as WINDOW_UPDATE.
 func (f *frame) word() (uint32, error) {
 	if f.size() != 4 {
 		return 0, fmt.Errorf("%w: %d bytes in a frame of 4", errSize, f.size())
@@ -134,7 +134,7 @@ func appendHeader(b []byte, kind, flags byte, stream uint32, n int) []byte {
 	return binary.BigEndian.AppendUint32(b, stream)
 }
 
-// appendWord makes a frame of one 32-bit word.
+// appendWord makes a frame whose payload is one 32-bit word.
 func appendWord(b []byte, kind byte, stream, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendHeader(b, kind, 0, stream, 4), v)
 }

@@ -16,8 +16,7 @@ type headers struct {
 	status   string
 }
 
-// blocks decodes all header blocks of one direction, in order, because each depends on
-// those before.
+// blocks decodes all header blocks of one direction in order, because each depends on the blocks before it.
 type blocks struct {
 	decoder *hpack.Decoder
 	found   *headers
@@ -26,8 +25,8 @@ type blocks struct {
 	// allowed is the largest table that the receiver allows the sender.
 	allowed atomic.Uint32
 	applied uint32
-	// open is a block whose last frame has not come: its raw frames, which are forwarded
-	// together, and its fragments.
+	// open is a block whose last frame has not arrived: its raw frames, which the relay forwards together, and its
+	// fragments.
 	open struct {
 		first    frame
 		raw      []byte
@@ -56,8 +55,8 @@ func (b *blocks) emit(h hpack.HeaderField) {
 	}
 }
 
-// allow notes the table size that the receiver announced. It never shrinks: the sender
-// may use the larger one until it has read the new one.
+// allow notes the table size that the receiver announced. The size never shrinks: the sender may use the larger one
+// until it has read the new one.
 func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxTable))) }
 
 // read decodes a whole block. It returns fields in wanted, if that is not nil.
@@ -83,8 +82,8 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 // begins reports whether a frame begins a header block.
 func (f *frame) begins() bool { return f.kind == typeHeaders || f.kind == typePushPromise }
 
-// gather handles a frame of a header block. When the block is complete it returns its
-// first frame, its fragment and all its bytes; nil before.
+// gather handles a frame of a header block. When the block is complete it returns the block's first frame, its
+// fragment and all its bytes. Before that it returns nil.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o := &b.open
 	switch {
@@ -120,9 +119,8 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	return &first, fragment, raw, nil
 }
 
-// appendTrailers makes the headers that end a call. It writes the fields without the
-// HPACK table, so that the sender's state does not change. A call whose answer has
-// already begun gets only trailers.
+// appendTrailers makes the headers that end a call. It writes the fields without the HPACK table, so that the
+// sender's state does not change. If the answer has already begun, appendTrailers writes only trailers.
 func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	var b []byte
 	if !begun {

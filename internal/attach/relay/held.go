@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// opened handles a header block of the caller. dropped: its stream is above the limit
-// of the relay's GOAWAY. refused is a call that the relay must refuse.
+// opened handles a header block of the caller. dropped means that its stream is above the limit of the relay's
+// GOAWAY. refused is a call that the relay must refuse.
 func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	return k
 }
 
-// noteRefused stores a refused call, whose further frames are dropped, in place of the
-// oldest one. Its caller may never end it. The mutex is held.
+// noteRefused stores a refused call, whose further frames the relay drops. It replaces the oldest refused call,
+// because the caller may never end that one. The mutex is held.
 func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
@@ -67,8 +67,7 @@ func (c *Conn) noteRefused(k *call) {
 	}
 }
 
-// callerEnded notes the end of the caller's side, and forgets a call that is over. The
-// mutex is held.
+// callerEnded notes the end of the caller's side, and forgets a call that has ended. The mutex is held.
 func (c *Conn) callerEnded(k *call) {
 	k.callerDone = true
 	if k.stage == over {
@@ -76,8 +75,8 @@ func (c *Conn) callerEnded(k *call) {
 	}
 }
 
-// reset handles the caller's RST_STREAM. It reports whether to forward it: not for a
-// call that the relay has reset at the backend itself.
+// reset handles the caller's RST_STREAM. It reports whether to forward the frame. It returns false for a call that
+// the relay itself has reset at the backend.
 func (c *Conn) reset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
@@ -91,9 +90,8 @@ func (c *Conn) reset(stream uint32) bool {
 	return !reset
 }
 
-// hookInline runs a quick hook for a message that one frame contains. It reports
-// whether to forward the frame unchanged. Otherwise it has done nothing, and the call
-// is held like all others.
+// hookInline runs a quick hook for a message that fits into one frame. If it returns true, the frame is forwarded
+// unchanged. If it returns false, it has done nothing, and the relay holds the call like all others.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
@@ -124,8 +122,8 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 	return going
 }
 
-// hold stores the bytes of a held call's frame. It reports whether the call's message
-// is complete, or how to refuse the call. The mutex is held.
+// hold stores the bytes of a held call's frame. It reports whether the call's message is complete, or how to refuse
+// the call. The mutex is held.
 func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
@@ -157,8 +155,8 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	return false, nil, nil
 }
 
-// forget drops a call's bytes. They count until its hook, which may read them, has
-// returned. The mutex is held.
+// forget drops a call's bytes. They count as held until the call's hook has returned, because the hook may read
+// them. The mutex is held.
 func (c *Conn) forget(k *call) {
 	k.held = nil
 	if !k.asked {
@@ -194,9 +192,9 @@ func (c *Conn) answer(k *call, b []byte) {
 	k.reply = append(k.reply, b...)
 }
 
-// bufferFor returns a buffer for a held message: as long as its first bytes allow it to
-// become, and what a verdict adds. It allocates no more for a size that was only
-// announced. The mutex is held.
+// bufferFor returns a buffer for a held message. The buffer is as long as the first bytes allow the message to
+// become, plus what a verdict adds. It allocates no memory for a size that the caller has only announced. The mutex
+// is held.
 func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
 	n = max(len(first), min(n, bufferSize)) + verdictSize
@@ -208,16 +206,16 @@ func (c *Conn) bufferFor(first []byte) []byte {
 	return make([]byte, 0, n)
 }
 
-// verdictSize is what most verdicts add to a message, in bytes, and maxSpare how many
-// buffers are kept for reuse.
+// verdictSize is how many bytes most verdicts add to a message. maxSpare is how many buffers the relay keeps for
+// reuse.
 const (
 	verdictSize = 1 << 10
 	maxSpare    = 8
 )
 
-// windowUpdates lets the caller go on sending when held bytes have filled a window,
-// because otherwise it could not complete a message. It returns nothing before the
-// backend's first frames, because callers do not accept it then. The mutex is held.
+// windowUpdates lets the caller go on sending when held bytes have filled a window. Otherwise the caller could not
+// complete a message. It returns nothing before the backend's first frames, because callers do not accept a window
+// update then. The mutex is held.
 func (c *Conn) windowUpdates(k *call) []byte {
 	var out []byte
 	if !c.drain.sentFirst {
@@ -260,9 +258,9 @@ func (c *Conn) runHook(k *call) {
 	})
 }
 
-// growStack grows the stack of a hook's goroutine once. The stack starts small; the Go
-// runtime would otherwise copy it to one of twice the size several times, each time
-// with more frames. A decision with pools uses between 16 and 32 KiB.
+// growStack grows the stack of a hook's goroutine once. The stack starts small. Otherwise the Go runtime would
+// double it several times and copy it each time, with more frames. A decision with pools uses between 16 and 32
+// KiB.
 //
 //go:noinline
 func growStack() {
@@ -273,8 +271,7 @@ func growStack() {
 //go:noinline
 func touch(room *[24 << 10]byte) { room[0] = 1 }
 
-// ask decompresses the message and runs the hook. A message that cannot be decompressed
-// passes.
+// ask decompresses the message and runs the hook. It passes a message that it cannot decompress.
 func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
@@ -288,13 +285,13 @@ func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bo
 	}
 	v := k.hook(ctx, msg)
 	if v.Message == nil && len(v.More) > 0 && held[0] != 0 {
-		v.Message = append(slices.Clip(msg), v.More...) // the original is compressed, so it cannot be appended to
+		v.Message = append(slices.Clip(msg), v.More...) // the original is compressed, so nothing can be appended to it
 	}
 	return v
 }
 
-// message decompresses the message of a call. It can be a thousand times longer then.
-// So one is decompressed at a time, and it counts as held bytes.
+// message decompresses the message of a call, which can then be a thousand times longer. So the relay decompresses
+// one message at a time, and counts it as held bytes.
 func (c *Conn) message(k *call, b []byte) ([]byte, error) {
 	if b[0] != 0 {
 		c.opening.Lock()

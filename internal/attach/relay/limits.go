@@ -5,29 +5,28 @@ import (
 	"time"
 )
 
-// The limits of one connection. Where the ends' own limits are smaller, they apply unchanged.
+// The limits of one connection. Smaller limits of the two ends apply unchanged.
 const (
-	// maxFrame is the longest payload of a frame, in bytes: what net/http announces.
-	// grpc-go and nghttp2 announce 16 KiB. A whole frame is kept in memory.
+	// maxFrame is the longest payload of a frame, in bytes: the size that net/http announces. grpc-go and nghttp2
+	// announce 16 KiB. The relay keeps a whole frame in memory.
 	maxFrame = 1 << 20
 	// maxTable is the largest HPACK table of one direction, in bytes. No known
 	// implementation announces more than 64 KiB, and most announce the 4 KiB of RFC 7541.
 	maxTable = 64 << 10
-	// maxBlock is the longest header block, in bytes, including its frame headers. It is
-	// kept in memory until it is complete. grpc-go plans a default of 8 KiB.
+	// maxBlock is the longest header block, in bytes, including its frame headers. The relay keeps a block in
+	// memory until it is complete. grpc-go plans a default of 8 KiB.
 	maxBlock = 1 << 20
-	// maxContinuations is how many frames a block may have: twice as many as maxBlock needs
-	// in frames of 16 KiB.
+	// maxContinuations is how many frames a block may have: twice as many as maxBlock needs with frames of 16 KiB.
 	maxContinuations = 2 * maxBlock / smallFrame
 	// maxList is the largest size of a block's fields as RFC 9113, 6.5.2 counts it, in
 	// bytes: the limit of grpc-go. The block can be a thousand times smaller.
 	maxList = 16 << 20
-	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has
-	// at most one call per pod at a time and probes besides, and waits with others until
-	// one has ended. A hook takes some 40 KiB of stack.
+	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per
+	// pod at a time, and some probes. It waits with further calls until one has ended. A hook takes some 40 KiB of
+	// stack.
 	maxStreams = 1024
-	// maxRefused is how many refused streams are stored, because their caller may not know
-	// and send more of them.
+	// maxRefused is how many refused streams the relay stores, because their caller may not know of the refusal and
+	// send more frames of them.
 	maxRefused = maxStreams
 	// maxUnanswered is how many of the caller's SETTINGS frames the backend may leave
 	// unacknowledged: half a MiB of entries, more than fit into the sockets' buffers. A
@@ -39,25 +38,24 @@ const (
 )
 
 const (
-	// DefaultWriteTimeout is how long one write may take: a peer that reads nothing for so
-	// long occupies buffers and counts as dead. A peer that has sent a part of a frame or
-	// of a header block has as long for the rest.
+	// DefaultWriteTimeout is how long one write may take. A peer that reads nothing for this long occupies buffers
+	// and counts as dead. A peer that has sent a part of a frame or of a header block has the same time for the
+	// rest.
 	DefaultWriteTimeout = 30 * time.Second
-	// DefaultIdle is how long a connection may have no call. Clients of grpc-go close
-	// theirs after half an hour.
+	// DefaultIdle is how long a connection may have no call. Clients of grpc-go close their idle connections after
+	// half an hour.
 	DefaultIdle = time.Hour
 )
 
-// use counts what a connection uses of its limits, besides streams.
+// use counts how much a connection uses of its limits, besides streams.
 type use struct {
-	asked      int // hooks that have not returned
+	asked      int // number of hooks that have not returned
 	kept       int // bytes of messages that are held
-	unanswered int // SETTINGS frames of the caller that the backend has not acknowledged
+	unanswered int // number of SETTINGS frames of the caller that the backend has not acknowledged
 }
 
-// clamp returns the value of a setting as the relay passes it on: the announced one, at
-// most the relay's own limit. It passes a value that RFC 9113 forbids unchanged: the peer
-// that receives it ends the connection.
+// clamp returns the value of a setting that the relay passes on: the announced value, or the relay's own limit if
+// that is lower. It does not change a value that RFC 9113 forbids: the peer that receives it ends the connection.
 func clamp(id uint16, v uint32) uint32 {
 	switch {
 	case id == settingTableSize:

@@ -20,8 +20,8 @@ type reader struct {
 	frame atomic.Uint32
 	// restTimeout is how long the sender may take for the rest of what it has begun.
 	restTimeout time.Duration
-	// pending: a read deadline is set, for something that was begun before the last frame
-	// was taken (inside) or after it.
+	// pending means that a read deadline is set, inside that it bounds a header block of several frames, and taken
+	// that next has taken a frame since the deadline was set.
 	pending, inside, taken bool
 }
 
@@ -31,12 +31,12 @@ func newReader(from net.Conn, within time.Duration) *reader {
 	return r
 }
 
-// allow notes the longest payload that the receiver announced. It never shrinks: the
-// sender may use the larger one until it has read the new one.
+// allow notes the longest payload that the receiver announced. The length never shrinks: the sender may use the
+// larger one until it has read the new one.
 func (r *reader) allow(n uint32) { r.frame.Store(max(r.frame.Load(), min(n, maxFrame))) }
 
-// next takes the next complete frame out of the buffer; false means that there is none.
-// A frame that is too long is an error as soon as its header has come.
+// next takes the next complete frame out of the buffer. It returns false if there is none. It returns an error for
+// a frame that is too long as soon as the frame's header has arrived.
 func (r *reader) next(f *frame) (bool, error) {
 	b := r.buf[r.r:r.w]
 	if len(b) < headerSize {
@@ -57,9 +57,9 @@ func (r *reader) next(f *frame) (bool, error) {
 	return true, nil
 }
 
-// fill reads more. It first moves the rest of the buffer to its front. The buffer grows
-// for a longer frame, up to the longest allowed. If the sender has begun a frame, or a
-// header block of several (inside), it has to send the rest within restTimeout.
+// fill reads more bytes. It first moves the rest of the buffer to its front. The buffer grows for a longer frame,
+// up to the longest allowed. If the sender has begun a frame, or a header block of several frames (inside), it must
+// send the rest within restTimeout.
 func (r *reader) fill(inside bool) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
@@ -86,8 +86,8 @@ func (r *reader) fill(inside bool) error {
 	return err
 }
 
-// bound sets the deadline of the next read, or removes it. What was begun before keeps
-// its deadline. An error means a closed connection, which the read reports.
+// bound sets the deadline of the next read, or removes it. If the deadline for something that began earlier is set,
+// it stays. An error means a closed connection, and the read reports that.
 func (r *reader) bound(inside bool) {
 	begun := inside || r.w > 0
 	same := r.pending && (!r.taken || r.inside && inside)
@@ -100,8 +100,8 @@ func (r *reader) bound(inside bool) {
 	r.pending, r.inside, r.taken = begun, inside, false
 }
 
-// begins reads as many bytes as text has, or fewer if they differ from its beginning. A
-// caller sends them at once.
+// begins reads as many bytes as text has, or stops at the first bytes that differ from text. A caller sends these
+// bytes at once.
 func (r *reader) begins(text string) (first []byte, same bool, err error) {
 	for {
 		n := min(r.w, len(text))

@@ -6,7 +6,7 @@ import "slices"
 // bytes, and the bytes held after them.
 func (c *Conn) release(k *call, v Verdict, n int) {
 	c.mu.Lock()
-	if k.stage != deciding { // ended or refused meanwhile
+	if k.stage != deciding { // the call was ended or refused in the meantime
 		c.mu.Unlock()
 		if v.Done != nil {
 			v.Done(Outcome{})
@@ -39,8 +39,8 @@ func (c *Conn) sendFrame(k *call) bool {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
-	// The caller's RST_STREAM is noted before it is written. So under the writer's lock
-	// either it is noted here and no frame is sent, or it comes after this frame.
+	// The relay notes the caller's RST_STREAM before it writes it. So under the writer's lock, either this code
+	// sees the note and sends no frame, or the RST_STREAM follows this frame.
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
@@ -77,9 +77,9 @@ func (c *Conn) sendFrame(k *call) bool {
 	return more
 }
 
-// refuse answers a held call. Its headers were already forwarded, so the relay resets
-// the stream at the backend. Until the backend has acknowledged a frame sent after
-// that, its own answer may still come, and then counts.
+// refuse answers a held call. The relay has already forwarded its headers, so it resets the stream at the backend.
+// The backend's own answer may still arrive until the backend has acknowledged a frame that the relay sent after
+// the reset. In that case the backend's answer counts.
 func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()

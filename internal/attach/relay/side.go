@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// drainTimeout is how long a write may take once the connection is drained.
+// drainTimeout is how long a write may take after Drain.
 const drainTimeout = time.Second
 
-// side is one end of a relayed connection. Several goroutines write, so frames are
-// written whole, under the mutex.
+// side is one end of a relayed connection. Several goroutines write to it, so each writes whole frames under the
+// mutex.
 type side struct {
 	net.Conn
 
-	in     *reader // reads the frames it sends
-	blocks *blocks // decodes the header blocks it sends
-	// fail is called after a failed write: a part of a frame may have been sent, so nothing
-	// can follow it.
+	in     *reader // reads the frames that this end sends
+	blocks *blocks // decodes the header blocks that this end sends
+	// fail is called after a failed write: the end may have received a part of a frame, so nothing more can be sent
+	// to it.
 	fail func(err error)
 
 	mu  sync.Mutex
@@ -31,7 +31,7 @@ type side struct {
 // Write writes with a deadline.
 func (s *side) Write(b []byte) (int, error) {
 	s.limiting.Lock()
-	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, which the write reports
+	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, which the write then reports
 	s.limiting.Unlock()
 	n, err := s.Conn.Write(b)
 	if err != nil {

@@ -2,19 +2,19 @@ package relay
 
 import "time"
 
-// The ends of a stream, as bits.
+// The two ends of a stream, as bits.
 const (
 	callerEnd = 1 << iota
 	backendEnd
 	bothEnds = callerEnd | backendEnd
 )
 
-// streams are the open streams, with the ends that have sent END_STREAM or RST_STREAM.
+// streams are the open streams, and for each the ends that have sent END_STREAM or RST_STREAM.
 type streams struct {
 	open map[uint32]uint8
 	// since is when the last stream closed, or the connection began.
 	since time.Time
-	// goingAway: the backend's GOAWAY said that it handles no stream above lastStream.
+	// goingAway means that the backend's GOAWAY said that it handles no stream above lastStream.
 	goingAway  bool
 	lastStream uint32
 	// refused are streams beyond maxStreams for which the caller may still send frames.
@@ -44,7 +44,7 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// above closes the streams that the backend will not handle, including later ones.
+// above closes the streams that the backend will not handle, and those that the caller opens later.
 func (s *streams) above(last uint32) {
 	s.goingAway, s.lastStream = true, last
 	for stream := range s.open {

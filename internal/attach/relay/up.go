@@ -40,9 +40,8 @@ func (u *upward) take(f *frame) error {
 	return nil
 }
 
-// afterGoAway reports whether a frame belongs to a stream that the caller opened after
-// GOAWAY; it repeats that call on another connection. Its header blocks are decoded
-// nevertheless.
+// afterGoAway reports whether a frame belongs to a stream that the caller opened after GOAWAY. The caller repeats
+// that call on another connection. afterGoAway nevertheless decodes the stream's header blocks.
 func (u *upward) afterGoAway(f *frame) bool {
 	if f.stream == 0 || f.begins() || f.kind == typeContinuation {
 		return false
@@ -58,7 +57,7 @@ func (u *upward) afterGoAway(f *frame) bool {
 	return true
 }
 
-// settings applies the caller's settings, and notes whose acknowledgement comes next.
+// settings applies the caller's settings, and notes that the next acknowledgement belongs to the caller's frame.
 func (u *upward) settings(f *frame) error {
 	if f.has(flagAck) {
 		u.pass(f)
@@ -98,7 +97,7 @@ func (u *upward) headers(f *frame) error {
 	if err != nil {
 		return err
 	}
-	if first == nil { // incomplete; stored until the rest comes
+	if first == nil { // the block is incomplete and stored until the rest arrives
 		return u.flush()
 	}
 	var h headers
@@ -117,7 +116,7 @@ func (u *upward) headers(f *frame) error {
 	} else if err := u.replace(raw); err != nil {
 		return err
 	}
-	if k != nil { // the backend must decode the block, because later ones may refer to it
+	if k != nil { // the backend must decode the block, because later blocks may refer to it
 		err = u.flush()
 		u.c.refuse(k, Verdict{Refuse: k.refusal})
 	}
@@ -159,9 +158,8 @@ func (u *upward) data(f *frame) error {
 	return err
 }
 
-// forward sends a DATA frame, as soon as the backend's window allows. It always does,
-// unless a verdict made a message longer, or the caller's window was enlarged while one
-// was held.
+// forward sends a DATA frame as soon as the backend's window allows. The window always allows it, unless a verdict
+// made a message longer, or the relay enlarged the caller's window while it held a message.
 func (u *upward) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {

@@ -1,5 +1,5 @@
-// Package workerpool runs short functions on goroutines that are reused. The stack of a
-// reused goroutine has already grown; growing it takes half as long as a decision.
+// Package workerpool runs short functions on goroutines that it reuses. The stack of a reused goroutine has already
+// grown. Growing a stack takes half as long as a decision.
 package workerpool
 
 import "sync"
@@ -54,8 +54,8 @@ func (p *Pool) run(f func(), next chan func()) (stays bool) {
 	return stays
 }
 
-// Wait returns when all functions have returned and no goroutine is left. Meanwhile
-// only these functions may call Go.
+// Wait returns when all functions have returned and no goroutine is left. During Wait, only these functions may
+// call Go.
 func (p *Pool) Wait() {
 	p.work.Wait()
 	p.mu.Lock()
