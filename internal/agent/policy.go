@@ -21,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/placement/numahints"
 	"github.com/trimtab/trimtab/internal/placement/pools"
+	"github.com/trimtab/trimtab/internal/placement/topologyaware"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -105,6 +106,13 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	}
 	if all.Placement.Policy == "balloons" {
 		p = balloons.New(m, pick.For(m), all.Placement.Balloons)
+	}
+	if c := all.Placement.TopologyAware; all.Placement.Policy == "topology-aware" {
+		p = topologyaware.New(m, topologyaware.Options{
+			PinMemory: c.PinMemory, PreferSharedCPUs: c.PreferSharedCPUs, PreferIsolatedCPUs: c.PreferIsolatedCPUs,
+			ColocatePods: c.ColocatePods, ColocateNamespaces: c.ColocateNamespaces,
+			ReservedPoolNamespaces: c.ReservedPoolNamespaces, UnlimitedBurstable: topologyaware.Levels()[c.UnlimitedBurstable],
+		})
 	}
 	if all.Authority == "kubelet" {
 		p = kubelet.Policy{Policy: p}

@@ -152,18 +152,22 @@ type Pools struct {
 // Placement says who chooses CPUs where no scheduler did, and how large pools
 // are. It needs hooks.cpuset.
 type Placement struct {
-	// Policy is "none", "pools" or "balloons". With "none" containers own CPUs that a
+	// Policy is "none", "pools", "balloons" or "topology-aware". With "none" containers own CPUs that a
 	// scheduler assigned, and pools are what pools says. With "pools" the agent
 	// chooses CPUs for pods of class dedicated, shared pools are at least as large as
 	// their containers' requests, and the reclaimed pool has what these leave. With
-	// "balloons" containers share sets of CPUs by type (docs/balloons.md).
-	Policy string `json:"policy" default:"none" check:"none|pools|balloons"`
+	// "balloons" containers share sets of CPUs by type (docs/balloons.md). With
+	// "topology-aware" each container is placed in the smallest part of the node that can
+	// hold it (docs/topology-aware.md).
+	Policy string `json:"policy" default:"none" check:"none|pools|balloons|topology-aware"`
 	// PolicyFile is a file with a BalloonsPolicy of containers/nri-plugins, which
 	// takes the place of the section balloons, and fills pools.reserved and
 	// pools.shared where these are empty.
 	PolicyFile string `json:"policyFile" check:"path or empty"`
 	// Balloons configure the policy balloons.
 	Balloons balloons.PolicyOptions `json:"balloons"`
+	// TopologyAware configures the policy topology-aware.
+	TopologyAware TopologyAware `json:"topologyAware"`
 	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
 	// shared pool needs, and shared pools use these, too; with "leftover" it alone
 	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
@@ -194,6 +198,27 @@ type Placement struct {
 	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
 	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
+}
+
+// TopologyAware configures the policy topology-aware. Each key is the one of this name of
+// nri-plugins' TopologyAwarePolicy.
+type TopologyAware struct {
+	// PinMemory binds containers to the memory nodes of their CPUs when they are created.
+	PinMemory bool `json:"pinMemory" default:"true"`
+	// PreferSharedCPUs has containers share CPUs that would own some otherwise.
+	PreferSharedCPUs bool `json:"preferSharedCPUs"`
+	// PreferIsolatedCPUs gives owners of one CPU an isolated one (isolcpus), if there is one.
+	PreferIsolatedCPUs bool `json:"preferIsolatedCPUs" default:"true"`
+	// ColocatePods places the containers of a pod near each other.
+	ColocatePods bool `json:"colocatePods"`
+	// ColocateNamespaces places the containers of a namespace near each other.
+	ColocateNamespaces bool `json:"colocateNamespaces"`
+	// ReservedPoolNamespaces are names or patterns of namespaces whose containers run on the
+	// CPUs of pools.reserved.
+	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
+	// UnlimitedBurstable is the part of the node in which Burstable containers without CPU
+	// limit are placed, or the next larger part that the node has.
+	UnlimitedBurstable string `json:"unlimitedBurstable" default:"package" check:"system|package|die|numa|l3cache"`
 }
 
 // TopologyManager says how strictly the CPUs, memory and devices of a container come

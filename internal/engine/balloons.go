@@ -51,7 +51,7 @@ func (o occupants) marked(m placement.Mark) (count int) {
 // ofPod returns the balloons of the other live containers of a container's pod.
 func (o occupants) ofPod(c *Container) (all []string) {
 	for _, other := range o.n.containersOf(c.PodID) {
-		if other.ID != c.ID && other.Alive() && other.Assignment.Pool == placement.Balloon {
+		if other.ID != c.ID && other.Alive() && other.Assignment.Pool.Named() {
 			all = append(all, other.Assignment.Which.Name)
 		}
 	}
@@ -92,11 +92,12 @@ func (d *draft) expectBalloons(all []*lifecycle.Container) {
 	for name, list := range d.facts.Balloons {
 		d.n.held[placement.Which{Name: name}] = d.n.machine.OnlineOf(list)
 	}
+	pool := d.n.layout(nil).NamedPool()
 	for _, c := range all {
 		if rec, known := d.facts.Records[c.ID]; known && rec.Balloon != "" {
 			w := placement.Which{Name: rec.Balloon}
 			d.n.expected[c.ID] = &Container{
-				ID: c.ID, Life: c.State, Assignment: Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Balloon, Which: w}},
+				ID: c.ID, Life: c.State, Assignment: Assignment{CPUGroup: placement.CPUGroup{Pool: pool, Which: w}},
 				RecordFields: lifecycle.RecordFields{Pristine: askedSince(&rec, &c.Resources)},
 			}
 			if d.facts.Balloons[rec.Balloon] == "" {

@@ -203,7 +203,7 @@ func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[
 	for _, i := range slices.Sorted(maps.Keys(live)) {
 		c := s.Container(live[i].ID)
 		ev.Pods, ev.Containers = append(ev.Pods, pods[i]), append(ev.Containers, live[i])
-		f.Records[c.ID] = Record{Version: lifecycle.RecordVersion, RecordFields: c.RecordFields}
+		f.Records[c.ID] = Record{Version: lifecycle.RecordVersion, CPUs: s.Machine.Format(c.Stamp.CPUs), RecordFields: c.RecordFields}
 	}
 	for name, cpus := range s.Balloons() {
 		f.Balloons[name] = s.Machine.Format(cpus)

@@ -31,7 +31,7 @@ func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.Paying
 // not in the state yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
 	laid := cmp.Or(n.layoutCache, n.base.layout) // the last result, if it was computed under the current policy
-	if !laid.Sized() && laid.Balloons == nil {
+	if !laid.CountsRequests() {
 		return nil
 	}
 	sums := poolNeeds{}

@@ -105,7 +105,7 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 		return node.CPUs
 	case c.Assignment.Pool == placement.Reclaimed && p.Intent.NUMA.IsSet():
 		return c.Assignment.Near
-	case c.Assignment.Pool == placement.Balloon:
+	case c.Assignment.Pool.Named():
 		return occupants{n}.cpus(c)
 	case c.Assignment.Which.Nodes != "":
 		return nearOf(c.Assignment.CPUGroup, n.machine)

@@ -227,7 +227,7 @@ func (s *placer) placeInPool(isNew bool) {
 	a := s.choosePool(isNew, topology.Set{})
 	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Marks, a.Memory}, a.PoolNode
 	s.c.Balloon = ""
-	if a.Group.Pool == placement.Balloon {
+	if a.Group.Pool.Named() {
 		s.c.Balloon = a.Group.Which.Name
 	}
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)

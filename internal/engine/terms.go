@@ -13,13 +13,13 @@ import (
 
 // terms returns the policy's terms on which containers of a pod own CPUs.
 func (n *view) terms(p *Pod) placement.Terms {
-	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Pod: p.Pod})
 }
 
 // termsOf returns the terms for one container of the pod, with the kubelet's grant to it.
 // requested is the runtime's request.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
-	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, KubeletGrant: p.Granted.StaticOf(container)})
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Pod: p.Pod, Requested: requested, KubeletGrant: p.Granted.StaticOf(container)})
 }
 
 // noRequest is a pod that asks for nothing.

@@ -63,6 +63,9 @@ type Layout struct {
 	// none of them that they may get.
 	Balloons map[Which]BalloonCPUs
 	Idle     topology.Set
+	// Tree has the CPUs of each part of the node that nobody owns; nil if the policy does not
+	// place containers in parts of the node.
+	Tree map[Which]topology.Set
 }
 
 // Lay makes the layout of the pools as configured.
@@ -75,7 +78,20 @@ func (l *Layout) Sized() bool { return l.Shared != nil }
 
 // Counts reports whether the layout depends on the requests of the containers of a pool.
 func (l *Layout) Counts(p Pool) bool {
-	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil
+	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil || p == TreePool && l.Tree != nil
+}
+
+// CountsRequests reports whether the policy needs the requests of some pools' containers.
+func (l *Layout) CountsRequests() bool {
+	return l.Counts(Shared) || l.Counts(Balloon) || l.Counts(TreePool)
+}
+
+// NamedPool returns the kind of the pools that the policy names.
+func (l *Layout) NamedPool() Pool {
+	if l.Tree != nil {
+		return TreePool
+	}
+	return Balloon
 }
 
 // Held returns the CPUs that each balloon has for itself; nil if the policy makes none.
@@ -104,6 +120,8 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 		return l.Shared[s.Which]
 	case s.Pool == Balloon:
 		return l.balloon(s)
+	case s.Pool == TreePool:
+		return l.Tree[s.Which]
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.Which.Name == ReservedPool:

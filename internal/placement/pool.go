@@ -13,7 +13,8 @@ type Pool int
 
 // The pools. Containers that ask for nothing are in Unclassified: all CPUs without an owner.
 // Own is not a pool: the container owns its CPUs. A Balloon is a set of CPUs that only its
-// containers use.
+// containers use. A TreePool is the CPUs of a part of the node, such as a NUMA node, that
+// nobody owns.
 const (
 	Unclassified Pool = iota
 	Shared
@@ -21,12 +22,17 @@ const (
 	System
 	Own
 	Balloon
+	TreePool
 )
 
 // String returns the pool's name.
 func (p Pool) String() string {
-	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon"}[p]
+	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon", "tree"}[p]
 }
+
+// Named reports whether the policy names the pools of this kind, and the container's record
+// has the name.
+func (p Pool) Named() bool { return p == Balloon || p == TreePool }
 
 // Pools are the CPUs of each pool while no CPU has an owner.
 type Pools struct {

@@ -13,7 +13,7 @@ import (
 // core has the packages that decide and apply, with their parts.
 var core = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
-	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons",
+	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware",
 }
 
 func isCore(name string) bool {

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/topologyaware"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+func topologyAwarePolicy(t testing.TB, text string, o topologyaware.Options) (*topology.Machine, Policy) {
+	t.Helper()
+	m, err := describe.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policy(m)
+	p.Pools.Reserved = topology.SetOf(0)
+	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
+	o.ReservedPoolNamespaces, o.UnlimitedBurstable = []string{"kube-system"}, topologyaware.Package
+	p.Placement = topologyaware.New(m, o)
+	return m, p
+}
+
+// treePod is a pod with one container. A limit that equals the request makes it Guaranteed.
+func treePod(n int, namespace string, milli, limit int64) (*lifecycle.Pod, *lifecycle.Container) {
+	pod, c := balloonPod(n, namespace, "", milli)
+	if limit > 0 {
+		c.Resources.CPU.Quota, c.Resources.CPU.Period = lifecycle.Some(limit*100), lifecycle.Some(uint64(100000))
+	}
+	if milli > 0 && limit == milli {
+		pod.CgroupParent = fmt.Sprintf("/kubepods/pod%d", n)
+	}
+	sum := c.Resources
+	pod.Resources = &sum
+	return pod, c
+}
+
+// checkTree checks what holds after every event.
+func checkTree(t *rapid.T, s *State) {
+	t.Helper()
+	var owned topology.Set
+	for _, id := range s.Containers() {
+		c := s.Container(id)
+		if c.Assignment.Pool != placement.Own {
+			continue
+		}
+		if both := owned.And(c.Assignment.Owned); !both.Empty() {
+			t.Fatalf("%s owns CPUs %s of another", id, s.Machine.Format(both))
+		}
+		owned = owned.Union(c.Assignment.Owned)
+	}
+	if owned.Has(0) {
+		t.Fatal("a container owns the reserved CPU")
+	}
+	for _, id := range s.Containers() {
+		c := s.Container(id)
+		cpus, ok := s.layout.CPUs(c.Assignment.CPUGroup)
+		if c.Assignment.Pool == placement.Own {
+			continue
+		}
+		if !ok || cpus.Empty() || !cpus.And(owned).Empty() {
+			t.Fatalf("%s shares CPUs %q; owned are %s", id, s.Machine.Format(cpus), s.Machine.Format(owned))
+		}
+		if c.Assignment.Pool == placement.TreePool && cpus.Has(0) {
+			t.Fatalf("%s runs on the reserved CPU", id)
+		}
+	}
+}
+
+// checkNotStarved checks that an owner takes no CPU that the containers of a part of the node need.
+func checkNotStarved(t *rapid.T, before, after *State) {
+	t.Helper()
+	for w, need := range after.needs {
+		was, now := before.layout.Tree[w].Len(), after.layout.Tree[w].Len()
+		if now < was && int64(now)*milliOfCPU < need.milli || now == 0 {
+			t.Fatalf("%s has %d CPUs of %d left for %dm", w, now, was, need.milli)
+		}
+	}
+}
+
+// TestTopologyAware: no CPU has two owners, nobody shares owned or reserved CPUs, an owner
+// leaves enough CPUs to each part of the node that is in use, the same event decides the same,
+// and records give the same state as the events.
+func TestTopologyAware(t *testing.T) {
+	t.Parallel()
+	for _, o := range []topologyaware.Options{{}, {ColocatePods: true, ColocateNamespaces: true, PreferIsolatedCPUs: true}} {
+		m, p := topologyAwarePolicy(t, "2s x 2n x 2l x 2c x 2t", o)
+		rapid.Check(t, func(t *rapid.T) {
+			s := NewState(m, p)
+			live, pods := map[int]*lifecycle.Container{}, map[int]*lifecycle.Pod{}
+			for n := range rapid.IntRange(1, 40).Draw(t, "events") {
+				var ev *lifecycle.Event
+				if ids := slices.Sorted(maps.Keys(live)); len(ids) > 0 && rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
+					i := rapid.SampledFrom(ids).Draw(t, "which")
+					ev = &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pods[i]}
+					delete(live, i)
+					delete(pods, i)
+				} else {
+					milli := rapid.SampledFrom([]int64{0, 100, 500, 1000, 1500, 2000, 3000, 5000, 9000}).Draw(t, "milli")
+					limit := rapid.SampledFrom([]int64{0, milli, milli, milli + 500}).Draw(t, "limit")
+					pods[n], live[n] = treePod(n, rapid.SampledFrom([]string{"a", "b", "kube-system"}).Draw(t, "namespace"), milli, limit)
+					ev = &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pods[n], Container: live[n]}
+				}
+				again, plan := Decide(s.Copy(), ev, Facts{}), Decide(s, ev, Facts{})
+				if a, b := fmt.Sprint(again.GroupChanges), fmt.Sprint(plan.GroupChanges); a != b {
+					t.Fatalf("decided %s, and %s", a, b)
+				}
+				before := s.Copy()
+				s.Commit(plan)
+				checkTree(t, s)
+				checkNotStarved(t, before, s)
+			}
+			checkRecovered(t, s, pods, live)
+		})
+	}
+}
+
+// TestTopologyAwareParts: the parts of different nodes have the names of nri-plugins, and the
+// smallest part that holds a request is chosen.
+func TestTopologyAwareParts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		node         string
+		milli, limit int64
+		want         string
+	}{
+		{"1s x 1n x 4c x 2t", 500, 500, "socket #0"},
+		{"1s x 2n x 4c x 2t", 500, 500, "NUMA node #1"},
+		{"1s x 2n x 2l x 4c x 2t", 500, 500, "NUMA node #0/L3 cache #1"},
+		{"2s x 2d x 1n x 4c x 2t", 500, 500, "die #0/1"},
+		{"2s x 2n x 4c x 2t", 9000, 9500, "socket #1"},
+		{"2s x 2n x 4c x 2t", 20000, 0, "root"},
+		{"2s x 2n x 4c x 2t", 90000, 0, "root"},
+		{"2s x 2n x 4c x 2t", 100, 0, "socket #1"},
+	} {
+		m, p := topologyAwarePolicy(t, c.node, topologyaware.Options{})
+		pod, ctr := treePod(0, "a", c.milli, c.limit)
+		plan := Decide(NewState(m, p), &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, Facts{})
+		if got := plan.Container.Assignment.Which.Name; got != c.want {
+			t.Errorf("%s, %dm of %dm: placed in %q, want %q", c.node, c.milli, c.limit, got, c.want)
+		}
+	}
+}
+
+// BenchmarkTopologyAware decides a creation, with 256 CPUs: of a container that shares CPUs,
+// and of an owner.
+func BenchmarkTopologyAware(b *testing.B) {
+	for _, n := range []int{0, 100, 1000} {
+		for _, limit := range []int64{1500, 2000} {
+			b.Run(fmt.Sprintf("%d/%dm", n, limit), func(b *testing.B) {
+				m, p := topologyAwarePolicy(b, "2s x 4n x 2l x 8c x 2t", topologyaware.Options{})
+				s := NewState(m, p)
+				for i := range n {
+					pod, c := treePod(i, "many", 100, 200)
+					s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
+				}
+				pod, c := treePod(5000, "a", limit/1000*1000, limit)
+				ev := &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}
+				want := map[int64]placement.Pool{1500: placement.TreePool, 2000: placement.Own}[limit]
+				b.ResetTimer()
+				for b.Loop() {
+					if got := Decide(s, ev, Facts{}); got.Container.Assignment.Pool != want {
+						b.Fatal(got.Container.Assignment)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package topologyaware
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Options configure the policy. Each is the key of this name of nri-plugins'
+// TopologyAwarePolicy.
+type Options struct {
+	PinMemory                        bool
+	PreferSharedCPUs                 bool
+	PreferIsolatedCPUs               bool
+	ColocatePods, ColocateNamespaces bool
+	ReservedPoolNamespaces           []string
+	UnlimitedBurstable               Level
+}
+
+// Policy is placement.policy: topology-aware.
+type Policy struct {
+	o       Options
+	machine *topology.Machine
+	tree    tree
+	cpus    *choose.Tree
+}
+
+// New returns the policy for a machine.
+func New(m *topology.Machine, o Options) *Policy {
+	return &Policy{o: o, machine: m, tree: newTree(m), cpus: choose.NewTree(m)}
+}
+
+// Key is the key of the configuration that explains the policy's decisions.
+const Key = "placement.topologyAware"
+
+// Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs.
+func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
+	t := placement.Terms{Chooses: p.o.PinMemory}
+	if s.Intent.QoS == intent.Guaranteed && !p.o.PreferSharedCPUs && !p.reserved(s) {
+		t.Chooses, t.Pays, t.Key = true, placement.WholeCPUs, Key
+	}
+	return t
+}
+
+// reserved reports whether a container belongs on the reserved CPUs.
+func (p *Policy) reserved(s placement.Subject) bool {
+	if s.Pod == nil {
+		return false
+	}
+	for _, pattern := range p.o.ReservedPoolNamespaces {
+		if intent.MatchNamespace(pattern, s.Pod.Namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// Layout gives every part its CPUs without those that containers own.
+func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
+	l := pools.Lay(d)
+	l.Tree = make(map[placement.Which]topology.Set, len(p.tree))
+	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.Owned)
+	if plain := sharable.Minus(p.machine.Isolated()); !plain.Empty() {
+		sharable = plain
+	}
+	for _, part := range p.tree {
+		l.Tree[placement.Which{Name: part.name}] = part.cpus.And(sharable)
+	}
+	return l
+}
+
+// Share puts a container that owns no CPUs into a part of the node.
+func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assignment) {
+	if v.PlacementOff {
+		a.Why = "placement is off"
+		return a
+	}
+	a.From = Key
+	if p.reserved(s) && !v.Pools.Reserved.Empty() {
+		a.From, a.Why = Key+".reservedPoolNamespaces", "the reserved CPUs"
+		a.Group = placement.CPUGroup{Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}
+		return a
+	}
+	at := p.tree.named(s.Balloon)
+	switch {
+	case at >= 0:
+		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed"
+	default:
+		r := p.request(v, s)
+		if at = r.best(-1); !(candidate{r, at}).enough() {
+			a.Problems = append(a.Problems, lifecycle.Problem{
+				Key: Key, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
+				Reason: "no part of the node has that much CPU time left", Then: "it shares the CPUs of " + p.tree[at].name,
+			})
+		}
+		a.Why = r.why(at)
+	}
+	w := placement.Which{Name: p.tree[at].name}
+	a.Group = placement.CPUGroup{Pool: placement.TreePool, Which: w}
+	if p.o.ColocateNamespaces && s.Pod != nil {
+		a.Marks = []placement.Mark{{Balloon: w.Name, Namespace: s.Pod.Namespace}}
+	}
+	return a
+}
+
+// errShort is why a container cannot own CPUs.
+var errShort = errors.New("no part of the node has that many CPUs to give away beside what its other containers request")
+
+// Choose chooses the CPUs of an owner: in the smallest part that has enough of them.
+func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
+	if !w.Have.Empty() && w.N <= w.Held.Len() {
+		return placement.Assignment{CPUs: p.pick(w.N, w.Have, w.Have)}, nil
+	}
+	have, held := w.Have, w.Held.Len() // an owner keeps what it has
+	if have.Empty() {                  // a new one gets what its pod has already
+		have = p.pick(w.N, w.TakenOver, topology.Set{})
+		held = have.Len()
+	}
+	if got := p.isolated(v, w); held == 0 && !got.Empty() {
+		return placement.Assignment{CPUs: got, Why: "an isolated CPU"}, nil
+	}
+	if held >= w.N {
+		return placement.Assignment{CPUs: have, Why: "CPUs its pod has already"}, nil
+	}
+	r := owning{p: p, n: w.N - held, near: have.Union(s.Owned), supply: p.supply(v.Layout)}
+	p.countOwnable(r.supply, v.Free)
+	at := r.best()
+	if at < 0 {
+		return placement.Assignment{CPUs: w.Have}, errShort
+	}
+	from := p.tree[at].cpus.And(v.Free) // a leaf can choose among all its CPUs
+	if len(p.tree[at].children) > 0 {
+		from = p.spare(r.supply, at, v.Free)
+	}
+	why := fmt.Sprintf("%s is the smallest part of the node with enough CPUs to give away (%d)", p.tree[at].name, r.supply[at].ownable)
+	return placement.Assignment{CPUs: have.Union(p.pick(r.n, from, have)), Why: why}, nil
+}
+
+// isolated returns an isolated CPU for a new owner of one CPU, if there is one.
+func (p *Policy) isolated(v placement.View, w placement.CPURequest) topology.Set {
+	free := v.Free.And(p.machine.Isolated())
+	if !p.o.PreferIsolatedCPUs || w.N != 1 || !w.Have.Empty() || free.Empty() {
+		return topology.Set{}
+	}
+	return p.pick(1, free, topology.Set{})
+}
+
+// pick chooses n CPUs that are close to each other and to others.
+func (p *Policy) pick(n int, from, near topology.Set) topology.Set {
+	if n <= 0 || from.Empty() {
+		return topology.Set{}
+	}
+	got, err := p.cpus.Choose(choose.Want{N: min(n, from.Len()), From: from, UsedWith: near})
+	if err != nil { // there are as many, and any thread will do
+		return topology.Set{}
+	}
+	return got.CPUs
+}
