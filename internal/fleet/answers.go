@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Status is the part of `trimtab status -o json` that the plugin reads. Agents may be
-// older or newer than the plugin: unknown fields are ignored, and missing ones are
-// empty. The values are those of internal/report/api.
+// Status has the fields of `trimtab status -o json` that the plugin reads. Agents may be older or newer than the
+// plugin: it ignores unknown fields, and missing ones are empty. The values are those of internal/report/api.
 type Status struct {
 	Version     string       `json:"version"`
 	Started     time.Time    `json:"started"`
@@ -67,8 +66,8 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// Takes reports whether the agent has a version of a layer in force, "" for none. It
-// returns an error for an agent that does not read ConfigMaps, or has refused them.
+// Takes reports whether the agent has a version of a layer in force. The version "" means that the layer must not
+// exist. It returns an error for an agent that does not read ConfigMaps, or that has refused them.
 func (s Status) Takes(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
 		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
@@ -88,7 +87,7 @@ func (s Status) Takes(layer, version string) (bool, error) {
 // Violations counts requests and decided values that are not in force.
 func (s Status) Violations() int { return s.Unapplied + s.Problems }
 
-// Fault describes in one line what is wrong with the agent itself; "" for nothing.
+// Fault describes in one line what is wrong with the agent itself, or returns "".
 func (s Status) Fault() string {
 	switch {
 	case s.ConfigError != "":
@@ -103,7 +102,7 @@ func (s Status) Fault() string {
 	return ""
 }
 
-// Report is the part of `trimtab doctor -o json` that the plugin reads.
+// Report has the fields of `trimtab doctor -o json` that the plugin reads.
 type Report struct {
 	Problems int     `json:"problems"`
 	Unknown  int     `json:"couldNotTell"`
@@ -124,7 +123,7 @@ type Check struct {
 	Do     string `json:"do"`
 }
 
-// Outlook is the part of `trimtab plan -o json` that the plugin reads.
+// Outlook has the fields of `trimtab plan -o json` that the plugin reads.
 type Outlook struct {
 	Containers []struct {
 		Pod  string `json:"pod"`
@@ -147,8 +146,8 @@ type Move struct {
 	After     string `json:"after"`
 }
 
-// Ask runs the agent's program with -o json and decodes its answer. For a non-zero exit
-// code it decodes the answer too, and also returns the *Exit.
+// Ask runs the agent's program with -o json and decodes its answer. It also decodes the answer if the exit code is
+// not zero, and then returns the *Exit, too.
 func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
 	var answer T
 	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)

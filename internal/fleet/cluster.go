@@ -43,7 +43,7 @@ type Cluster struct {
 // agents, "" for all namespaces.
 func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
-	// A command sends one or two requests per node: client-go's limit (5 a second) is made for controllers.
+	// A command sends one or two requests per node. client-go's own limit of 5 a second is made for controllers.
 	c.QPS, c.Burst = 100, 200
 	d, err := dynamic.NewForConfig(c)
 	if err != nil {

@@ -18,7 +18,7 @@ func (n *NotFound) Error() string { return n.Why }
 // Unreachable says that the API server or an agent does not answer, and what to do.
 type Unreachable struct {
 	Why string
-	Err error // the cause; nil if there is none but Why
+	Err error // the cause; nil if Why says all
 }
 
 // Error returns the message with the cause.
@@ -58,7 +58,7 @@ func (f *Forbidden) Error() string {
 // Unwrap returns the API server's answer.
 func (f *Forbidden) Unwrap() error { return f.Err }
 
-// refused returns an error for a failed request of the API server, with what to do.
+// refused returns an error for a failed request to the API server, with advice.
 func (c *Cluster) refused(err error, verb, resource, namespace string) error {
 	var (
 		network net.Error

@@ -24,15 +24,14 @@ const Program = "trimtab"
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Sizes are the sizes of the terminal Out; nil if Out is not a terminal. With a
-	// terminal, Err goes to Out.
+	// Sizes are the sizes of the terminal Out; nil if Out is not a terminal. With a terminal, Err goes to Out.
 	Sizes remotecommand.TerminalSizeQueue
 }
 
 // Exit is a program's own exit code, other than 0.
 type Exit struct {
 	Code int
-	// Message is its standard error output, if that was read.
+	// Message is its standard error output, if the caller read that.
 	Message string
 }
 
@@ -44,8 +43,8 @@ func (e *Exit) Error() string {
 	return fmt.Sprintf("it ended with exit code %d", e.Code)
 }
 
-// Run runs the agent's program with arguments in its pod, until it ends or ctx does. If
-// the program fails, the error is an *Exit.
+// Run runs the agent's program with arguments in its pod, until the program or ctx ends. If the program fails, the
+// error is an *Exit.
 func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) error {
 	if a.Down != "" {
 		return &Unreachable{Why: a.Down}
@@ -75,7 +74,7 @@ func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) e
 	return c.ended(ctx, a, err)
 }
 
-// stderr is nil with a terminal, which has one output.
+// stderr is nil with a terminal, because a terminal has only one output.
 func (s Streams) stderr() io.Writer {
 	if s.Sizes != nil {
 		return nil
@@ -100,7 +99,7 @@ func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
 	return u, nil
 }
 
-// ended returns the error of an exec.
+// ended converts the error of an exec into one with advice.
 func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
 	var exit exec.ExitError
 	switch {
@@ -119,8 +118,8 @@ func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
 	return &Unreachable{Why: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}
 }
 
-// Output runs the agent's program and returns its standard output, also with an error.
-// An *Exit has its standard error output.
+// Output runs the agent's program and returns its standard output, even after an error. An *Exit contains its
+// standard error output.
 func (c *Cluster) Output(ctx context.Context, a *Agent, in []byte, args ...string) ([]byte, error) {
 	var out, words bytes.Buffer
 	s := Streams{Out: &out, Err: &words}

@@ -17,13 +17,13 @@ type Agent struct {
 	Namespace, Pod string
 	// Started is when its container started; zero if it does not run.
 	Started time.Time
-	// Ready: the the kubelet's readiness probe succeeds.
+	// Ready means that the kubelet's readiness probe succeeds.
 	Ready bool
 	// Down is why the program cannot run in the pod; "" if it can.
 	Down string
 	// Config is the configuration file that the container is started with; "" for none.
 	Config string
-	// Unit: the pod has no agent. It mounts the status socket of an agent that runs as a systemd unit.
+	// Unit means that the pod has no agent. It mounts the status socket of an agent that runs as a systemd unit.
 	Unit bool
 }
 
@@ -33,14 +33,14 @@ type Node struct {
 	Labels map[string]string
 	// Agent is nil for a node without a pod of ours.
 	Agent *Agent
-	// Unschedulable: the node is cordoned.
+	// Unschedulable means that the node is cordoned.
 	Unschedulable bool
 }
 
 // Found is what Find returns.
 type Found struct {
 	Nodes []Node // by name
-	// NoNodes is why Nodes lacks those without an agent; nil if it has them.
+	// NoNodes is why Nodes lacks the nodes without an agent; nil if it has them.
 	NoNodes error
 }
 
@@ -76,7 +76,7 @@ func (c *Cluster) Find(ctx context.Context) (Found, error) {
 	return Found{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), NoNodes: err}, nil
 }
 
-// noAgents returns an error for a cluster without a running agent, with what to do.
+// noAgents returns an error for a cluster without a running agent, with advice.
 func (c *Cluster) noAgents(pending int) error {
 	where := "in any namespace"
 	if c.agents != "" {
@@ -114,8 +114,7 @@ func (n Node) Why() string {
 	return n.Agent.Down
 }
 
-// better returns the agent to use if a node has two: during an update one ends as the
-// other starts.
+// better returns the agent to use if a node has two: during an update, one ends while the other starts.
 func better(a, b *Agent) *Agent {
 	if a == nil {
 		return b

@@ -67,7 +67,7 @@ func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 			}
 		}
 	})
-	// As an agent does, this refuses two groups that both select the node, and unknown names.
+	// An agent refuses two groups that both select the node, and unknown names. This call does the same.
 	if _, err := configmaps.For(own, n.Name, n.Labels); err != nil {
 		return Layers{}, "", err
 	}
@@ -84,8 +84,8 @@ func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 	return l, group, nil
 }
 
-// put writes a ConfigMap: it creates it, or replaces the version that was read, so that
-// no change made in between is lost. change gets the object.
+// put writes a ConfigMap. It creates the ConfigMap, or replaces the version that we read, so that no change made in
+// between is lost. It calls change with the object.
 func (m *Maps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
 	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
 	o, verb := m.objects[name], "update"
@@ -122,7 +122,7 @@ func (m *Maps) put(ctx context.Context, name, text string, change func(*unstruct
 	return nil
 }
 
-// remove deletes a ConfigMap if it still has the version that was read.
+// remove deletes a ConfigMap if it still has the version that we read.
 func (m *Maps) remove(ctx context.Context, name string) error {
 	o := m.objects[name]
 	version := o.GetResourceVersion()
@@ -145,7 +145,7 @@ func (m *Maps) failed(err error, verb, name string) error {
 	return m.cluster.refused(err, verb, "configmaps", m.Namespace)
 }
 
-// version returns the name and version of a ConfigMap as an agent's status has them.
+// version returns the name and version of a ConfigMap in the form of an agent's status.
 func (m *Maps) version(name string) (layer, version string) {
 	o := m.objects[name]
 	if o == nil {

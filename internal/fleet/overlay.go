@@ -36,10 +36,9 @@ func (l Layers) Effective(file string) (config.Config, error) {
 	return c, err
 }
 
-// Overlay returns a document for the node's own layer. Above the layers of before, it
-// gives the node the same configuration as the layers of after. For keys that only
-// before has, it sets the value of the node's file. It returns an error if the result
-// differs.
+// Overlay returns a document for the node's own layer. On top of the layers of before, this document gives the node
+// the same configuration as the layers of after. For keys that only before has, it sets the value of the node's
+// file. It returns an error if the result differs.
 func Overlay(file string, before, after Layers) (string, error) {
 	want, err := after.Effective(file)
 	if err != nil {
@@ -73,7 +72,7 @@ func Overlay(file string, before, after Layers) (string, error) {
 	return string(text), nil
 }
 
-// tree merges layers as config.Merge does: mappings by key; other values replace.
+// tree merges layers in the same way as config.Merge: mappings by key, and other values replace.
 func tree(l Layers) (map[string]any, error) {
 	all := map[string]any{}
 	for _, text := range []string{l.Cluster, l.Group, l.Node} {

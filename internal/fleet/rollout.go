@@ -10,17 +10,16 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Rollout applies a change node by node. It writes the final configuration of each node
-// to the node's own ConfigMap, waits until the agent has applied it, and checks that
-// the node is as healthy as before. After the last node it writes the target's
-// ConfigMap, which then changes no node, and restores the nodes' ConfigMaps. At any
-// time each node has either the old or the new configuration, so the rollout can be
-// interrupted; running the same change again continues it.
+// Rollout applies a change node by node. It writes the final configuration of each node to the node's own
+// ConfigMap, waits until the agent has applied it, and checks that the node is as healthy as before. After the last
+// node it writes the target's ConfigMap, which then changes no node, and restores the nodes' ConfigMaps. At any
+// time each node has either the old or the new configuration, so a user can interrupt the rollout. Running the same
+// change again continues it.
 type Rollout struct {
 	Cluster *Cluster
 	Change  *Change
-	// Pause is how long a node is watched before the next; Patience is how long an agent
-	// may take to apply a configuration.
+	// Pause is how long Run watches a node before the next one. AgentTimeout is how long an agent may take to apply
+	// a configuration.
 	Pause, AgentTimeout time.Duration
 	// Timeout is how long an agent may take to answer.
 	Timeout time.Duration
@@ -49,8 +48,7 @@ func (s *Stopped) Error() string {
 // Unwrap returns the cause.
 func (s *Stopped) Unwrap() error { return s.Err }
 
-// Begun counts the nodes that this rollout has already changed. It returns an error if
-// another rollout is running.
+// Begun counts the nodes that this rollout has already changed. It returns an error if another rollout is running.
 func (r *Rollout) Begun() (int, error) {
 	n := 0
 	for name := range r.Change.Maps.objects {
@@ -102,7 +100,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes every node's document before anything is written.
+// prepare makes every node's document before Run writes anything.
 func (r *Rollout) prepare(ctx context.Context) ([]string, error) {
 	type answer struct {
 		text string
@@ -193,7 +191,7 @@ func (r *Rollout) finish(ctx context.Context) error {
 		if err := r.Change.Apply(ctx); err != nil {
 			return err
 		}
-		r.Progress("ConfigMap %s has it for all nodes", r.Change.Target.Name())
+		r.Progress("ConfigMap %s has the new configuration for all nodes", r.Change.Target.Name())
 	}
 	for _, n := range r.Change.Nodes {
 		// Wait first: without the node's own ConfigMap the agent would return to the old configuration.
@@ -215,10 +213,10 @@ func (r *Rollout) single(ctx context.Context) error {
 	n := r.Change.Nodes[0]
 	before, err := r.status(ctx, n)
 	if err == nil {
-		_, err = r.overlay(ctx, n) // checks that the node accepts the document, as far as possible here
+		_, err = r.overlay(ctx, n) // checks that the node accepts the document, as far as that is possible here
 	}
 	if err != nil {
-		return fmt.Errorf("nothing is written: %w", err)
+		return fmt.Errorf("nothing was written: %w", err)
 	}
 	if err := r.Change.Apply(ctx); err != nil {
 		return err

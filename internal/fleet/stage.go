@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// rolloutAnnotation is the annotation of a node's ConfigMap during a rollout: its content before,
-// and the id of the rollout.
+// rolloutAnnotation is the annotation of a node's ConfigMap during a rollout. It has the earlier content, and the
+// id of the rollout.
 const rolloutAnnotation = "trimtab.io/rollout"
 
 // stage is the value of the annotation.
@@ -21,7 +21,7 @@ type stage struct {
 	// Rollout is the id of the change, Target the ConfigMap to which it applies.
 	Rollout string `json:"rollout"`
 	Target  string `json:"target"`
-	// Before is the text that the node's own ConfigMap had; nil if there was none.
+	// Before is the text that the node's own ConfigMap had; nil if there was no ConfigMap.
 	Before *string `json:"before,omitempty"`
 	// Violations of the node before the rollout.
 	Violations int `json:"violations"`
@@ -29,7 +29,7 @@ type stage struct {
 	Sum string `json:"sum"`
 }
 
-// staged returns the stage of a node; ok is false for a node that no rollout has changed.
+// staged returns the stage of a node. ok is false for a node that no rollout has changed.
 func (m *Maps) staged(node string) (stage, bool) {
 	var s stage
 	text := m.annotation(configmaps.Node(node), rolloutAnnotation)
@@ -57,7 +57,7 @@ func (m *Maps) original(n Node) string {
 func (s stage) mark(o *unstructured.Unstructured) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return // cannot happen: only strings and numbers
+		return // cannot fail: the value has only strings and numbers
 	}
 	notes := o.GetAnnotations()
 	if notes == nil {

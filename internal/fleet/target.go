@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Target is the ConfigMap that a change is for: that of a group or a node, or of all
-// nodes if both are empty.
+// Target is the ConfigMap that a change is for: that of a group or a node, or of all nodes if both fields are
+// empty.
 type Target struct {
 	Group, Node string
-	// Selector selects a group's nodes; "" keeps the group's present one.
+	// Selector selects a group's nodes; "" keeps the group's present selector.
 	Selector string
 }
 
@@ -123,7 +123,7 @@ func (ch *Change) Nothing() bool {
 	return ch.Before() == ch.Text && (ch.Target.Group == "" || ch.selector == ch.Maps.Selector(ch.Target.Group))
 }
 
-// id identifies this change, so that an interrupted rollout is recognised.
+// id identifies this change, so that the program recognises an interrupted rollout.
 func (ch *Change) id() string {
 	return sum(ch.Target.Name() + "\n" + ch.selector + "\n" + ch.Text)
 }
@@ -175,7 +175,7 @@ func (ch *Change) Effective(n Node, file string) (string, error) {
 	return after.print(file)
 }
 
-// Apply writes the target's ConfigMap: it changes all its nodes at once.
+// Apply writes the target's ConfigMap, which changes all its nodes at once.
 func (ch *Change) Apply(ctx context.Context) error {
 	return ch.Maps.put(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
 		if ch.Target.Group == "" {

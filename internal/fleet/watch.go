@@ -45,8 +45,8 @@ func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
 	return err
 }
 
-// status reads an agent's status. A single lost answer does not stop the rollout: it
-// repeats the call for Patience.
+// status reads an agent's status. A single lost answer does not stop the rollout: status repeats the call for
+// AgentTimeout.
 func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	late := time.Now().Add(r.AgentTimeout)
 	for {

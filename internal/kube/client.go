@@ -36,27 +36,26 @@ type Options struct {
 	Namespace string
 	// Version is the agent's version, for the user agent header.
 	Version string
-	// Dial connects to the server; nil means the system's call. Clients with the same Dial
-	// share a connection.
+	// Dial connects to the server; nil means the system's call. Clients with the same Dial share a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Spread is the longest random wait before the first list: a thousand agents that start
-	// at once would overload the server. The client waits as long, at most 5 s, before it
-	// replaces a connection that ended.
+	// Spread is the longest random wait before the first list: a thousand agents that start at once would overload
+	// the server. The client also waits a random time, at most Spread and at most 5 s, before it replaces a
+	// connection that ended.
 	Spread time.Duration
 	Log    *slog.Logger
 }
 
 const (
-	// asks is the number of requests per second after burst are used up: a node has few
-	// objects, and a thousand nodes share a server.
+	// asks is the number of requests per second after burst requests. A node has few objects, and a thousand nodes
+	// share a server.
 	asks  = 5
 	burst = 20
 	// accountNamespace is the file with the namespace of the agent's pod.
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Client is a connection to the API server, for one node. All services share its rate
-// limit, and note here whether the server answered.
+// Client is a connection to the API server, for one node. All services share its rate limit. They note here whether
+// the server answered.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
@@ -77,7 +76,7 @@ type Client struct {
 	mu      sync.Mutex // guards all below
 	reached time.Time
 	failed  error
-	refused bool // by the last answer: the token
+	refused bool // the server refused the token in its last answer
 }
 
 // Connect makes a client. It reads files and sends no request: the first request shows
@@ -122,7 +121,7 @@ func Connect(o Options) (*Client, error) {
 	}, nil
 }
 
-// Begin waits until the first list may be requested (Options.Spread), or ctx ends.
+// Begin waits until the agent may request its first list (Options.Spread), or until ctx ends.
 func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.begins)) }
 
 // restConfig reads address and credentials of the server.
@@ -162,10 +161,9 @@ func namespace(name string) string {
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note stores the result of a request. A server that refuses a single request still
-// counts as reached: the service that sent it reports the refusal. Without a token that
-// the server accepts nothing works. So Note logs a refused token once, with the
-// possible reason.
+// Note stores the result of a request. A server that refuses a single request still counts as reached: the service
+// that sent the request reports the refusal. Without a token that the server accepts, no request works. So Note
+// logs a refused token once, with the possible reason.
 func (c *Client) Note(err error) {
 	err = c.token.explained(err)
 	refused := apierrors.IsUnauthorized(err)
@@ -184,9 +182,8 @@ func (c *Client) Note(err error) {
 	}
 }
 
-// answered reports whether an error is the refusal of one request, such as 403, 409,
-// 410 or 429. A refused token (401) is not, nor is 5xx: then only a proxy may have
-// answered.
+// answered reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A refused
+// token (401) does not count, and neither does 5xx, which may be the answer of a proxy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -196,8 +193,7 @@ func answered(err error) bool {
 	return code != http.StatusUnauthorized && code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
-// State returns when the server was last reached, and the error of the last request;
-// nil if it succeeded.
+// State returns when the server was last reached, and the error of the last request, or nil if that succeeded.
 func (c *Client) State() (reached time.Time, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,5 +2,5 @@ package kube
 
 import "time"
 
-// Stamp formats a time as objects of the API server have it.
+// Stamp formats a time as the API server's objects do.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

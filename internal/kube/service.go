@@ -9,7 +9,7 @@ import (
 
 // Service uses the API server: a report, the configuration, or a source of facts.
 type Service interface {
-	// Run works until ctx ends. It repeats what fails.
+	// Run works until ctx ends. It repeats failed requests.
 	Run(ctx context.Context)
 }
 
@@ -22,16 +22,15 @@ func Run(ctx context.Context, services ...Service) {
 	_ = group.Wait() // no service ends with an error
 }
 
-// Releaser is a service that can remove what it wrote about this node, after the agent
-// has restored the node.
+// Releaser is a service that can remove what it wrote about this node, after the agent has restored the node.
 type Releaser interface {
 	Service
-	// Release removes it now. Run would do that later, but the agent or its rights may be
-	// removed before.
+	// Release removes it now. Run would do that later, but an administrator may remove the agent or its rights
+	// before then.
 	Release(ctx context.Context) error
 }
 
-// Release removes what services wrote. The error names what is left.
+// Release removes what services wrote. The error names what could not be removed.
 func Release(ctx context.Context, services ...Service) error {
 	var errs []error
 	for _, s := range services {

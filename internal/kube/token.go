@@ -16,12 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// token finds out why the API server refused the agent's token. It works only after a
-// refusal.
+// token finds out why the API server refused the agent's token. It does so only after a refusal.
 type token struct {
-	file, text string // the file it is read from, or the token itself
-	// ahead is how much the API server's clock is ahead of this node's, by the Date header
-	// of its last answer.
+	file, text string // the file with the token, or the token itself
+	// ahead is how far the API server's clock is ahead of this node's, from the Date header of its last answer.
 	ahead atomic.Int64
 }
 
@@ -50,11 +48,11 @@ func (d dated) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// skewed is the least difference at which clocks count as different: the Date header
-// has whole seconds, and an answer takes time.
+// skewed is the smallest difference at which the clocks count as different: the Date header has whole seconds, and
+// an answer takes time.
 const skewed = 5 * time.Second
 
-// explained adds the possible reason to a refusal of the token; it returns other errors
+// explained adds the possible reason to an error by which the server refused the token. It returns other errors
 // unchanged.
 func (t *token) explained(err error) error {
 	if t == nil || !apierrors.IsUnauthorized(err) {
@@ -80,8 +78,8 @@ func (t *token) explained(err error) error {
 	return fmt.Errorf("the API server refuses the agent's token, %s: %w", why, err)
 }
 
-// whyRefused returns what the token's own times say at a time of the API server. It
-// checks no signature.
+// whyRefused returns what the token's own times say, compared with a time of the API server. It checks no
+// signature.
 func whyRefused(text string, now time.Time) string {
 	times, err := timesOf(text)
 	if err != nil {

@@ -17,18 +17,17 @@ type Selection struct {
 	Namespace string // "" for all
 	// Fields and Labels are selectors as kubectl takes them; "" selects all.
 	Fields, Labels string
-	// Note is called with the error of each request of this watch, nil for a success; nil
-	// if not needed.
+	// Note is called with the error of each request of this watch, or nil after a success. It may be nil.
 	Note func(error)
 }
 
-// Handler gets the objects of a watch, one call at a time.
+// Handler is called with the objects of a watch, one call at a time.
 type Handler interface {
-	// All gets all objects: at the start, and after a gap.
+	// All is called with all objects: at the start, and after a gap.
 	All([]*unstructured.Unstructured)
-	// Changed gets a new or changed object.
+	// Changed is called with a new or changed object.
 	Changed(*unstructured.Unstructured)
-	// Gone gets a deleted object.
+	// Gone is called with a deleted object.
 	Gone(*unstructured.Unstructured)
 }
 
@@ -61,15 +60,14 @@ func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
 	r.RunWithContext(ctx)
 }
 
-// listFirst makes a reflector list and then watch, instead of requesting the list by
-// the watch: client-go 0.37 repeats such a watch without a pause while the server
-// answers 410.
+// listFirst makes a reflector list and then watch. Otherwise the reflector requests the list by the watch, and
+// client-go 0.37 repeats such a watch without a pause while the server answers 410.
 type listFirst struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is called by the reflector.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// storeAdapter passes what a reflector stores on to a Handler.
+// storeAdapter passes everything that a reflector stores to a Handler.
 type storeAdapter struct{ h Handler }
 
 func (t storeAdapter) Add(o any) error    { return t.changed(o) }

@@ -14,31 +14,30 @@ import (
 )
 
 const (
-	// budget is how long all servers together may take for one event, unless the event's
-	// deadline is sooner: NRI runtimes wait two seconds for a plugin.
+	// budget is how long all servers together may take for one event, unless the event's deadline comes first. NRI
+	// runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
 	// maxNotices limits the pending notices of past events.
 	maxNotices = 1024
 )
 
-// SkipLabel with the value "true" keeps a pod from all servers, as with the
-// existing proxies.
+// SkipLabel with the value "true" exempts a pod from all servers, as with the existing proxies.
 const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
 
 func skipped(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
 
-// Refusal is the failure of a server whose policy is Fail: the event must fail.
+// Refusal is the failure of a server whose policy is Fail. The event must then fail.
 type Refusal struct {
 	Server string
 	Err    error
 }
 
-// Error returns the sentence for the kubelet.
+// Error returns the message for the kubelet.
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("hook server %s: %v; its failure-policy is Fail", r.Server, r.Err)
 }
 
-// Unwrap returns what was wrong with the call.
+// Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // serversOf lists the servers of a stage, in order.
@@ -54,17 +53,16 @@ func (s *Servers) serversOf(stage Stage) []*server {
 	return out
 }
 
-// Asks reports whether any server is asked about, or notified of, a kind of event.
+// Asks reports whether any server is called for a kind of event.
 func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	stage, ok := stageOf(kind)
 	return ok && len(s.serversOf(stage.Stage)) > 0
 }
 
-// Ask asks the servers of an event's stage one after the other, each with the
-// earlier answers. It returns when all have answered, at the latest after a second
-// and a half. The event's pod and container are the stored ones; it does not change
-// them. The error is a *Refusal, of a server whose policy is Fail. Failures of the
-// others are problems in the result.
+// Ask asks the servers of an event's stage one after the other. Each server sees the answers of the servers before
+// it. Ask returns when all have answered, at the latest after a second and a half. The event's pod and container
+// are the stored ones, and Ask does not change them. The error is the *Refusal of a server whose policy is Fail.
+// Failures of the other servers are problems in the result.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || ev.Pod == nil || skipped(ev.Pod) {
@@ -93,7 +91,7 @@ func (i StageInfo) pod() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-// question is the question to all servers of a stage, and its end.
+// question is what all servers of a stage are asked, and when the time for it ends.
 type question struct {
 	*Servers
 
@@ -140,7 +138,7 @@ func newer(was, is map[string]string) map[string]string {
 
 func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
-	said := map[slot]string{} // the last server that set it
+	said := map[slot]string{} // by setting: the server that set it last
 	req := first
 	for _, srv := range q.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
@@ -181,20 +179,19 @@ func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle
 	}
 	s.o.Log.Warn("hook server skipped", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
-		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
+		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if the server were not there", Warning: true,
 	})
 	return nil
 }
 
-// notice is the notice of a past event.
+// notice reports a past event to servers.
 type notice struct {
 	stage     StageInfo
 	pod       *hooks.PodSandboxHookRequest
 	container *hooks.ContainerResourceHookRequest
 }
 
-// Notify notifies the servers of an event that has ended, in the order of the
-// events. It does not wait.
+// Notify reports an event that has ended to the servers, in the order of the events. It does not wait.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
@@ -213,11 +210,11 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 	case s.notices <- t:
 	default:
 		atomic.AddUint64(&s.dropped, 1)
-		s.o.Log.Warn("hook servers are not notified of an event: too many notices are pending", logkey.Event, string(stage.Stage))
+		s.o.Log.Warn("the agent did not notify hook servers of an event: too many notices are pending", logkey.Event, string(stage.Stage))
 	}
 }
 
-// notifyAll sends the pending notices, until ctx ends. Answers do not count.
+// notifyAll sends the pending notices until ctx ends. It ignores the servers' answers.
 func (s *Servers) notifyAll(ctx context.Context) {
 	for {
 		select {
@@ -230,7 +227,7 @@ func (s *Servers) notifyAll(ctx context.Context) {
 					req, resp = t.container, &hooks.ContainerResourceHookResponse{}
 				}
 				if err := srv.call(ctx, time.Time{}, t.stage, req, resp); err != nil && ctx.Err() == nil {
-					s.o.Log.Warn("a hook server was not notified of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
+					s.o.Log.Warn("the agent could not notify a hook server of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
 				}
 			}
 		}

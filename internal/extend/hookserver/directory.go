@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// quietTime is how long the directory must be unchanged before files are read;
-	// maxQuietWait bounds that wait. Together with reading they take less than a second.
+	// quietTime is how long the directory must be unchanged before the agent reads files. maxQuietWait bounds the
+	// wait for that. Waiting and reading together take less than a second.
 	quietTime    = 100 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is how often the directory is read without a notice of inotify, to find one
-	// that was created or replaced.
+	// recheck is how often the agent reads the directory without a notice of inotify, to find a directory that was
+	// created or replaced.
 	recheck = 700 * time.Millisecond
 	// maxFiles limits how many files are read.
 	maxFiles = 64
@@ -37,8 +37,7 @@ type Options struct {
 	Directory string
 	// Timeout is how long one server may take for one call.
 	Timeout time.Duration
-	// Own is the path of our own hook socket: a file that names it is ours, and is
-	// skipped.
+	// Own is the path of our own hook socket. A file that names this path is ours, and the agent skips it.
 	Own string
 	Log *slog.Logger
 	// Recorder counts calls; nil for none.
@@ -53,19 +52,19 @@ type Servers struct {
 	notices chan notice
 	dropped uint64
 
-	mu    sync.RWMutex // guards all below; never held across I/O
+	mu    sync.RWMutex // guards all fields below; never held across I/O
 	files map[string]*file
-	order []string // names, in the order of their calls
+	order []string // names of files, in the order in which their servers are called
 	err   error    // of the directory
 }
 
 // file is one file of the directory. It is immutable.
 type file struct {
 	name          string
-	server        *server // nil if it never had valid content
+	server        *server // nil if the file never had valid content
 	unknownStages []string
 	content       string // as it was last read
-	err           error  // why its newest content is not in force
+	err           error  // why the agent does not use the file's newest content
 }
 
 // New makes the servers of a directory. It reads no file before Run or Reload.
@@ -113,14 +112,13 @@ func (s *Servers) dirs() []string {
 	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
 }
 
-// Reload reads what has changed in the directory. Calls must not overlap. If a file
-// cannot be read any more, or has no valid registration, its last valid one stays in
-// force. If the file is removed, or users other than root may write it, it has none.
-// The same holds for the directory.
+// Reload reads what has changed in the directory. Calls must not overlap. If the agent cannot read a file any more,
+// or if its registration is not valid, the last valid registration stays in force. If the file is removed, or users
+// other than root may write it, its server is no longer called. The same holds for the directory.
 func (s *Servers) Reload() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.o.Log.Error("the directory of hook servers cannot be used completely", logkey.File, s.o.Directory, logkey.Err, err)
+		s.o.Log.Error("the agent cannot use a part of the directory of hook servers", logkey.File, s.o.Directory, logkey.Err, err)
 	}
 	if refused := (*distrust)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()
@@ -170,14 +168,13 @@ func (s *Servers) list() ([]string, error) {
 	}
 	slices.Sort(names)
 	if len(names) > maxFiles {
-		return names[:maxFiles], fmt.Errorf("%s has %d files: only the first %d are used", s.o.Directory, len(names), maxFiles)
+		return names[:maxFiles], fmt.Errorf("%s has %d files: the agent uses only the first %d", s.o.Directory, len(names), maxFiles)
 	}
 	return names, nil
 }
 
-// untrusted returns why a file is not trusted, "" if it is: its author decides about
-// every pod. A sticky bit does not help: it has no effect on a file, and in a directory
-// every user may still add files.
+// untrusted returns why a file is not trusted, or "" if it is. The author of a file decides about every pod. A
+// sticky bit does not help: it has no effect on a file, and in a directory every user may still add files.
 func untrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {
@@ -222,12 +219,12 @@ func (s *Servers) read(name string, old *file) *file {
 		s.apply(f)
 	}
 	if f.err != nil && !errors.Is(f.err, errOwn) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
-		s.o.Log.Error("hook server's file is not in force", logkey.File, name, logkey.Err, f.err)
+		s.o.Log.Error("the agent does not use the content of a hook server's file", logkey.File, name, logkey.Err, f.err)
 	}
 	return f
 }
 
-// apply puts a file's content in force, if it is valid.
+// apply puts a file's content into force if it is valid.
 func (s *Servers) apply(f *file) {
 	r, odd, err := parse([]byte(f.content))
 	if err != nil {
@@ -240,7 +237,7 @@ func (s *Servers) apply(f *file) {
 	}
 	f.unknownStages, f.err = odd, nil
 	if f.server != nil && f.server.r.Endpoint == r.Endpoint {
-		f.server = f.server.with(r) // keeps the connection and its results
+		f.server = f.server.with(r) // keeps the connection and its recent results
 	} else {
 		f.server = newServer(f.name, r, s.o)
 	}
@@ -257,21 +254,21 @@ func samePath(a, b string) bool {
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-// distrust is why a file is not trusted.
+// distrust says why a file is not trusted.
 type distrust struct{ why string }
 
 func (d *distrust) Error() string { return "refused: " + d.why }
 
 // load reads a trusted file.
 func load(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe must not block
 	if err != nil {
 		return "", fmt.Errorf("open the file:  %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("read its attributes:  %w", err)
+		return "", fmt.Errorf("read its attributes: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return "", &distrust{"it is not a regular file"}

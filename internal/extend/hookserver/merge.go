@@ -21,24 +21,24 @@ type Rule struct{ Field, Rule string }
 // for rows that say otherwise.
 func Rules() []Rule {
 	return []Rule{
-		{"pod labels, annotations", "added to the pod's, replacing those of the same key"},
-		{"pod cgroup_parent", "a parent other than the pod's is refused and reported: the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
+		{"pod labels, annotations", "added to the pod's; entries with the same key are replaced"},
+		{"pod cgroup_parent", "a parent other than the pod's is refused and reported, because the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
 		{"pod resources", "not used, as in the existing proxy"},
-		{"container_annotations", "added to the container's, replacing those of the same key"},
+		{"container_annotations", "added to the container's; entries with the same key are replaced"},
 		{"container_resources", "if absent, nothing changes"},
 		{"cpu_period, cpu_shares, memory_limit_in_bytes", "applied if above 0"},
-		{"memory_swap_limit_in_bytes", "a value other than the request is refused and reported: nothing here sets swap"},
+		{"memory_swap_limit_in_bytes", "a value other than the request is refused and reported, because Trimtab does not set swap"},
 		{"cpu_quota", "applied if not 0; -1 lifts the limit"},
-		{"oom_score_adj", "applied if within -1000 to 1000, also if 0: a server copies the request"},
-		{"cpuset_cpus, cpuset_mems", "applied if not empty; an empty list leaves the request (the existing proxy empties the cpuset)"},
-		{"unified", "added to the request; files that have a field of their own, and those of cpuset and cgroup, are refused and reported"},
-		{"hugepage_limits", "not used: the request stays"},
-		{"container_envs", "replaces all variables, if it has any: those it leaves out are removed; if empty, nothing changes"},
+		{"oom_score_adj", "applied if within -1000 to 1000, also if 0, because a server copies the request"},
+		{"cpuset_cpus, cpuset_mems", "applied if not empty; an empty list leaves the request unchanged (the existing proxy empties the cpuset)"},
+		{"unified", "added to the request; a file for which the answer has a field is refused and reported, and so are files of cpuset and cgroup"},
+		{"hugepage_limits", "not used: the request does not change"},
+		{"container_envs", "if it has any, they replace all variables, and variables that it leaves out are removed; if empty, nothing changes"},
 		{"container pod_cgroup_parent", "a parent other than the pod's is refused and reported (the existing proxy moves the container)"},
 	}
 }
 
-// slot is what a value sets.
+// slot identifies the setting that a value sets.
 type slot struct {
 	field lifecycle.Field
 	key   string
@@ -68,7 +68,7 @@ func short(s string) string {
 	}, s)
 }
 
-// reserved is the prefix of keys that no answer may set: records are the agent's.
+// reserved is the prefix of keys that no answer may set: only the agent writes records.
 const reserved = "trimtab.io/record"
 
 // mergeMap adds an answer's map to another. It leaves out keys and values that
@@ -86,7 +86,7 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 		case strings.HasPrefix(k, reserved):
 			complain(k, "is reserved for the agent")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
-			complain(k, "has a zero byte in it")
+			complain(k, "contains a zero byte")
 		default:
 			if out == nil {
 				out = map[string]string{}
@@ -99,8 +99,8 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 
 const leftOut = "it is left out"
 
-// mergePod returns a pod with a server's answer. It does not change the original,
-// and shares its unchanged parts.
+// mergePod returns a pod with the changes of a server's answer. It does not modify the original, and shares its
+// unchanged parts.
 func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
 	out := &hooks.PodSandboxHookRequest{
 		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
@@ -115,7 +115,8 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 	return out, m.problems.List()
 }
 
-// mergeContainer returns a container with a server's answer, like mergePod.
+// mergeContainer returns a container with the changes of a server's answer. It does not modify the original, and
+// shares its unchanged parts.
 func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
 	out := &hooks.ContainerResourceHookRequest{
 		PodMeta: asked.PodMeta, ContainerMeta: asked.ContainerMeta, ContainerResources: asked.ContainerResources, PodResources: asked.PodResources,
@@ -165,8 +166,8 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	}
 	slices.Sort(bad)
 	for _, name := range bad {
-		m.add("container_envs", name, "is no name or value of a variable", leftOut)
-		delete(envs, name) // of the answer, which is not read again
+		m.add("container_envs", name, "is not a valid name or value of a variable", leftOut)
+		delete(envs, name) // envs belongs to the answer, and nothing reads it again
 	}
 	if len(envs) > 0 {
 		out.ContainerEnvs = envs
@@ -209,8 +210,7 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	}
 }
 
-// number accepts a number above 0 that is within its limits. A value that equals the
-// request is never a problem.
+// number accepts a number above 0 within its limits. It accepts a value that equals the request without a check.
 func (m *merge) number(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
@@ -238,7 +238,7 @@ func (m *merge) list(field string, out *string, text string) {
 	}
 }
 
-// filesWithField are files of cgroup v2 that have a field of their own in an answer.
+// filesWithField are files of cgroup v2 for which an answer has a field.
 var filesWithField = []string{"cpu.max", "cpu.weight", "memory.max"}
 
 func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
@@ -248,7 +248,7 @@ func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 		!strings.Contains(file, ".") || strings.HasPrefix(file, "."):
 		m.add("unified", file, "is not a cgroup file", leftOut)
 	case strings.HasPrefix(file, "cpuset.") || strings.HasPrefix(file, "cgroup."):
-		m.add("unified", file, "would take CPUs or memory of others, or move processes", leftOut)
+		m.add("unified", file, "would take CPUs or memory from other containers, or move processes", leftOut)
 	case slices.Contains(filesWithField, file):
 		m.add("unified", file, "another field of the answer sets it", leftOut)
 	case strings.ContainsAny(text, "\x00") || len(text) > 4096:

@@ -52,7 +52,7 @@ func TestMergeTable(t *testing.T) {
 		"annotations":         {&pAns{ContainerAnnotations: map[string]string{"b": "3", "c": ""}}, func(r *pAsk) { r.ContainerAnnotations = map[string]string{"a": "1", "b": "3", "c": ""} }, ""},
 		"a record":            {&pAns{ContainerAnnotations: map[string]string{"trimtab.io/record": "x"}}, nil, "is reserved for the agent"},
 		"variables":           {&pAns{ContainerEnvs: map[string]string{"B": "3", "C": "4"}}, func(r *pAsk) { r.ContainerEnvs = map[string]string{"B": "3", "C": "4"} }, ""},
-		"no variables' names": {&pAns{ContainerEnvs: map[string]string{"": "1", "X=Y": "2"}}, nil, "no name or value"},
+		"no variables' names": {&pAns{ContainerEnvs: map[string]string{"": "1", "X=Y": "2"}}, nil, "not a valid name or value"},
 		"parent as asked":     {&pAns{PodCgroupParent: "/kubepods/pod1"}, nil, ""},
 		"another parent":      {&pAns{PodCgroupParent: "/"}, nil, "does not move"},
 		"resources, silent":   {resources(func(*pRes) {}), nil, ""},
@@ -78,7 +78,7 @@ func TestMergeTable(t *testing.T) {
 		"unified": {resources(func(r *pRes) { r.Unified = map[string]string{"memory.low": "7"} }), func(r *pAsk) {
 			r.ContainerResources.Unified = map[string]string{"memory.high": "5", "memory.low": "7"}
 		}, ""},
-		"unified cpuset":  {resources(func(r *pRes) { r.Unified = map[string]string{"cpuset.cpus": "0-7"} }), nil, "take CPUs or memory of others"},
+		"unified cpuset":  {resources(func(r *pRes) { r.Unified = map[string]string{"cpuset.cpus": "0-7"} }), nil, "take CPUs or memory from other containers"},
 		"unified freezer": {resources(func(r *pRes) { r.Unified = map[string]string{"cgroup.kill": "1"} }), nil, "move processes"},
 		"unified path":    {resources(func(r *pRes) { r.Unified = map[string]string{"../memory.max": "1"} }), nil, "not a cgroup file"},
 		"unified twice":   {resources(func(r *pRes) { r.Unified = map[string]string{"cpu.max": "max"} }), nil, "another field"},

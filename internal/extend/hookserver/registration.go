@@ -14,15 +14,14 @@ import (
 // Policy says what a failed call does to the event that waits for it.
 type Policy string
 
-// The policies. Without one it is Ignore.
+// The policies. The default is Ignore.
 const (
 	Ignore Policy = "Ignore" // as if the server did not exist
 	Fail   Policy = "Fail"   // the event fails
 )
 
-// Registration is the content of a server's file. Its form is that of the existing
-// proxies (koordinator 1.8, runtimeproxy/config); unknown keys are ignored, as they
-// do.
+// Registration is the content of a server's file. Its form is that of the existing proxies (koordinator 1.8,
+// runtimeproxy/config). Like them, the agent ignores unknown keys.
 type Registration struct {
 	// Endpoint is the path of the server's socket.
 	Endpoint string  `json:"remote-endpoint"`
@@ -37,7 +36,7 @@ const (
 	maxSocket = 107
 )
 
-// parse reads a file's content. Unknown stages are named in odd and do nothing.
+// parse reads a file's content. odd names the unknown stages, which have no effect.
 func parse(data []byte) (r Registration, odd []string, err error) {
 	if len(data) == 0 {
 		return r, nil, errors.New("the file is empty")

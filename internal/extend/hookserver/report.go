@@ -15,16 +15,16 @@ const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // it answered with an error
 	TimedOut    Result = "timeout"     // it did not answer in time
-	Unreachable Result = "unreachable" // no process serves the socket, or one of another user
-	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
-	Ended       Result = "ended"       // the event ended before it answered, or before it was called
+	Unreachable Result = "unreachable" // no process serves the socket, or a process of another user does
+	Skipped     Result = "skipped"     // the agent did not call it, because its circuit breaker is open
+	Ended       Result = "ended"       // the event ended before the server answered, or before the agent called it
 )
 
 // Results lists the results of calls.
 func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ended} }
 
-// Recorder counts calls, for metrics. Its method returns at once. Names of
-// servers are those of files an administrator made.
+// Recorder counts calls, for metrics. Its method returns at once. Servers have the names of files that an
+// administrator made.
 type Recorder interface {
 	Call(server string, stage Stage, result Result, took time.Duration)
 }
@@ -41,18 +41,18 @@ type State struct {
 	Endpoint string
 	Policy   Policy
 	Stages   []Stage
-	// InForce says that a registration of the file is in force. Err says what is
-	// wrong with its newest content or with the server; "" for nothing.
+	// InForce says that a registration of the file is in force. Err says what is wrong with its newest content or
+	// with the server, or is "".
 	InForce bool
 	Err     string
-	// CircuitOpen says that the server is not called for now, after failures in a row.
+	// CircuitOpen says that the agent does not call the server for now, after several failures in a row.
 	CircuitOpen bool
 	Calls       uint64
 	Failed      uint64
 }
 
-// States returns all files of the directory except our own, in the order of their
-// servers' calls, and what is wrong with the directory.
+// States returns all files of the directory except our own, in the order in which their servers are called. The
+// error says what is wrong with the directory.
 func (s *Servers) States() ([]State, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

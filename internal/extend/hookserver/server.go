@@ -23,8 +23,8 @@ import (
 const (
 	// maxAnswer limits one answer, in bytes.
 	maxAnswer = 4 << 20
-	// maxFailures in a row open a server's circuit breaker: it is not called during a
-	// pause, which doubles each time up to maxPause.
+	// maxFailures in a row open a server's circuit breaker. The agent then does not call the server during a pause,
+	// which doubles each time up to maxPause.
 	maxFailures = 3
 	minPause    = time.Second
 	maxPause    = 30 * time.Second
@@ -32,7 +32,7 @@ const (
 
 const service = "/runtime.v1alpha1.RuntimeHookService/"
 
-// server is one hook server. Its registrations share a link.
+// server is one hook server. All registrations of a server share its link.
 type server struct {
 	name string // of its file
 	r    Registration
@@ -52,7 +52,7 @@ type link struct {
 	failures int
 	until    time.Time // not called before then
 	pause    time.Duration
-	probing  bool // one call tests whether it works again
+	probing  bool // one call is testing whether the server works again
 	inFlight int  // running calls
 	closing  bool
 }
@@ -94,8 +94,8 @@ func (s *server) with(r Registration) *server {
 	return &n
 }
 
-// dial connects to a server's socket, if root or our own user serves it: its answers
-// decide about every pod.
+// dial connects to a server's socket if root or our own user serves it, because the server's answers decide about
+// every pod.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -118,8 +118,7 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// peer checks which user serves the socket: it may have been replaced since the check
-// of its file.
+// peer checks which user serves the socket: someone may have replaced the socket since the check of its file.
 func peer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -146,7 +145,7 @@ func peer(conn net.Conn) error {
 // serves reports whether the server asked to be called at a stage.
 func (s *server) serves(stage Stage) bool { return slices.Contains(s.r.Stages, stage) }
 
-// circuitOpenError is the error of a call that was not made.
+// circuitOpenError is the error of a call that the agent did not make.
 type circuitOpenError struct {
 	until time.Duration
 	last  error
@@ -156,10 +155,10 @@ func (r *circuitOpenError) Error() string {
 	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), maxFailures, r.last)
 }
 
-// call makes one call, which ends after the server's timeout, or at end if that is sooner.
+// call makes one call. It ends after the server's timeout, or at end if that comes first.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	own := time.Now().Add(s.o.Timeout)
-	cut := false // earlier servers used up the budget
+	cut := false // whether end leaves less time than the server's timeout, because earlier servers used up the budget
 	if !end.IsZero() && end.Before(own) {
 		own = end
 		cut = time.Until(end) < s.o.Timeout/2
@@ -197,11 +196,11 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	return err
 }
 
-// deadlineSlack is how long before a deadline a server may end a late call itself:
-// it knows the deadline, too, and its error may come first.
+// deadlineSlack is how long before a deadline a server may end a late call itself. The server also knows the
+// deadline, and its error may arrive first.
 const deadlineSlack = 20 * time.Millisecond
 
-// endedWith reports whether a call ended because its context did.
+// endedWith reports whether a call ended because its context ended.
 func endedWith(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
@@ -210,7 +209,7 @@ func endedWith(ctx context.Context, err error) bool {
 	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
 }
 
-// result names the result of a call, for metrics. late: it took too long.
+// result names the result of a call, for metrics. late means that the call took too long.
 func result(err error, late bool) Result {
 	switch {
 	case err == nil:
@@ -244,8 +243,8 @@ var errEventEnded = errors.New("the event ended first")
 
 // eventEndedError is the error of a call that ended with its event.
 type eventEndedError struct {
-	sent      bool // the server got the question
-	cancelled bool // the caller cancelled the event; else its time was over
+	sent      bool // the server received the question
+	cancelled bool // the caller cancelled the event; false means that its time was over
 }
 
 func (e *eventEndedError) Error() string {
@@ -283,8 +282,8 @@ func (l *link) begin(now time.Time) error {
 	return nil
 }
 
-// end notes the result of a call. A server that answers with an error works: the error
-// may be about one pod only.
+// end notes the result of a call. An error in an answer does not mean that the server is down: the error may
+// concern one pod only.
 func (l *link) end(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

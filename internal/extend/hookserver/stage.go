@@ -5,7 +5,7 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 // Stage is a moment at which hook servers are called, by its name in their files.
 type Stage string
 
-// The stages. The protocol has the name PreRemoveRunPodSandbox and no call for it.
+// The stages. The protocol has the name PreRemoveRunPodSandbox but no call for it.
 const (
 	PreRunPodSandbox            Stage = "PreRunPodSandbox"
 	PreCreateContainer          Stage = "PreCreateContainer"
@@ -22,10 +22,10 @@ type StageInfo struct {
 	Stage Stage
 	// Kind is the event at which servers are called.
 	Kind lifecycle.Kind
-	// Call is the name of the protocol's call; "" where it has none.
+	// Call is the name of the protocol's call, or "" if the protocol has none.
 	Call string
-	// Answered: the event waits for the call, whose answer counts. Waits: it waits
-	// for the call, and only a refusal counts. Else it does not wait.
+	// Answered means that the event waits for the call, and its answer counts. Waits means that the event waits for
+	// the call, but only a refusal counts. If both are false the event does not wait.
 	Answered, Waits bool
 }
 
@@ -43,8 +43,7 @@ var stages = []StageInfo{
 // Stages returns all stages.
 func Stages() []StageInfo { return stages }
 
-// stageOf returns the stage for an event's kind; ok is false if it has none, or
-// none with a call.
+// stageOf returns the stage for an event's kind. ok is false if there is no stage, or no call for it.
 func stageOf(k lifecycle.Kind) (StageInfo, bool) {
 	for _, s := range stages {
 		if s.Kind == k && s.Call != "" {

@@ -18,7 +18,7 @@ func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podOut converts a pod to a message. It shares the pod's maps, which are never changed.
+// podOut converts a pod to a message. It shares the pod's maps, which nobody modifies.
 func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
 		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
@@ -26,8 +26,8 @@ func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	}
 }
 
-// containerOut converts a container to a message, and shares its maps. A container that
-// is being created has no id yet.
+// containerOut converts a container to a message, and shares its maps. creating means that the container has no id
+// yet.
 func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
@@ -50,8 +50,7 @@ func attempt(c *lifecycle.Container) uint32 {
 	return uint32(n)
 }
 
-// envOut converts a list of variables to a map. If a name occurs twice the last one
-// counts, as for the process.
+// envOut converts a list of variables to a map. If a name occurs twice the last one counts, as for a process.
 func envOut(list []string) map[string]string {
 	out := make(map[string]string, len(list))
 	for _, e := range list {

@@ -9,21 +9,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// book is what plugins know of pods and containers.
+// book stores what plugins know of pods and containers.
 type book struct {
 	mu   sync.Mutex // guards all below
 	pods map[string]*pod
 	ctrs map[string]*ctr
 }
 
-// pod is a sandbox. msg is replaced, not changed.
+// pod is a sandbox. A change replaces msg and does not modify it.
 type pod struct {
 	msg     *api.PodSandbox
 	stopped bool // plugins were told
 	removed bool
 }
 
-// ctr is a container. msg is replaced, not changed.
+// ctr is a container. A change replaces msg and does not modify it.
 type ctr struct {
 	msg     *api.Container
 	stopped bool
@@ -57,7 +57,7 @@ func (b *book) has(id string) bool {
 	return b.pods[id] != nil || b.ctrs[id] != nil
 }
 
-// pod returns a copy of a pod for plugins; nil for none.
+// pod returns a copy of a pod for plugins, or nil if the book does not have it.
 func (b *book) pod(id string) *api.PodSandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *book) pod(id string) *api.PodSandbox {
 	return nil
 }
 
-// container returns copies of a container and its pod; nil where either is not known.
+// container returns copies of a container and its pod, or nil if the book does not have both.
 func (b *book) container(id string) (*api.Container, *api.PodSandbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *book) containers() (ids []string) {
 	return ids
 }
 
-// running lists those of some containers of which plugins were not told that they stopped.
+// running returns those of the containers whose stop was not reported to plugins yet.
 func (b *book) running(ids []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *book) changePod(id string, change func(p *api.PodSandbox)) {
 	}
 }
 
-// once reports whether plugins have not been told of an end yet, and notes that they are.
+// once reports whether an end still has to be reported to plugins, and notes that the caller reports it now.
 func (b *book) once(id string, flag func(c *ctr, p *pod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,8 +181,8 @@ func (b *book) drop(id string) {
 	}
 }
 
-// listed is what a plugin is synchronised with: pods that are not stopped and their
-// containers that have not ended, by id.
+// listed returns what Synchronize sends to a plugin: pods that have not stopped, and their containers that have not
+// ended, by id.
 func (b *book) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ofConfig is a container that is to be created, as its request describes it: without what
-// the image and the runtime add.
+// ofConfig is a container that is to be created, from its request. It lacks what the image and the runtime add.
 func ofConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	out := &api.Container{
 		PodSandboxId: pod, Name: c.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
@@ -39,7 +38,7 @@ func ofConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	return out
 }
 
-// adjustConfig puts an adjustment into a request and returns what the CRI cannot carry.
+// adjustConfig puts an adjustment into a request. It returns the parts that the CRI cannot carry.
 func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []string) {
 	if a == nil {
 		return nil
@@ -47,7 +46,7 @@ func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []st
 	adjustAnnotations(c, a.GetAnnotations())
 	adjustEnv(c, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
-		if args[0] == "" { // the marker of replaced arguments
+		if args[0] == "" { // an empty first argument marks replaced arguments
 			args = args[1:]
 		}
 		c.Command, c.Args = args, nil
@@ -99,7 +98,7 @@ func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	n := len(c.Mounts)
 	c.Mounts = slices.DeleteFunc(c.Mounts, func(o *cri.Mount) bool { return o.GetContainerPath() == at })
 	if gone {
-		return len(c.Mounts) < n // what the runtime mounts by itself stays
+		return len(c.Mounts) < n // mounts that the runtime adds by itself stay
 	}
 	if m.GetType() != "" && m.GetType() != "bind" || m.GetSource() == "" {
 		return false
@@ -150,12 +149,12 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 	}
 	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
-		l.Rdt = nil // the library always answers with one
+		l.Rdt = nil // the library's answer always has one
 	}
 	return append(left, namesOf(l)...)
 }
 
-// namesOf names the fields that a message has.
+// namesOf returns the names of the fields that a message has.
 func namesOf[M proto.Message](m M) (names []string) {
 	r := m.ProtoReflect()
 	if !r.IsValid() {

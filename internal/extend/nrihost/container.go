@@ -14,7 +14,7 @@ import (
 func (h *Host) startContainer(ctx context.Context, method string, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	id := req.GetContainerId()
 	if h.veil.hides(id) {
-		return nil, status.Errorf(codes.NotFound, "container %q is not ready: NRI plugins have not answered", id)
+		return nil, status.Errorf(codes.NotFound, "container %q is not ready: NRI plugins have not answered yet", id)
 	}
 	c, p := h.book.container(id)
 	if c == nil {
@@ -34,7 +34,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	defer cancel()
 	pid := uint32(0)
 	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
-		v, _ := verboseIn(s.GetInfo()) // a runtime that does not say it
+		v, _ := verboseIn(s.GetInfo()) // some runtimes do not report it
 		pid = v.PID
 	}
 	h.book.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
@@ -46,7 +46,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	return resp, nil
 }
 
-// updateContainer has plugins change an update of the kubelet's.
+// updateContainer asks plugins what to change in an update from the kubelet.
 func (h *Host) updateContainer(ctx context.Context, method string, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	id := req.GetContainerId()
 	c, p := h.book.container(id)
@@ -68,7 +68,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	var others []*api.ContainerUpdate
 	for _, u := range answer.GetUpdate() {
 		switch {
-		case u == nil: // the library's answer where no plugin has one
+		case u == nil: // the library answers so if no plugin has an update
 		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
@@ -89,7 +89,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	return resp, nil
 }
 
-// takeUpdate lays what plugins want over a request.
+// takeUpdate merges the resources of plugins' answers over those of a request.
 func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
 	carried, rest, left := split(u.GetLinux().GetResources())
 	if carried != nil {
@@ -97,11 +97,11 @@ func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.L
 	}
 	_, same, _ := split(asked)
 	if left = append(left, missing(rest, same)...); len(left) > 0 {
-		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, u.GetContainerId(), logkey.Values, left)
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, u.GetContainerId(), logkey.Values, left)
 	}
 }
 
-// missing names what is in resources beyond those of the request.
+// missing names the resources that rest has in addition to those of the request.
 func missing(rest, asked *api.LinuxResources) (names []string) {
 	if rest == nil {
 		return nil
@@ -110,12 +110,12 @@ func missing(rest, asked *api.LinuxResources) (names []string) {
 	if asked != nil && n.Memory != nil && asked.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
 		n.Memory.Swap = nil
 	}
-	n.HugepageLimits, n.Unified = nil, nil // the request's own go on with it
+	n.HugepageLimits, n.Unified = nil, nil // the request's own values are sent with it
 	return namesOf(n)
 }
 
-// stopContainer tells plugins after the runtime has stopped it: the grace that a container
-// has to stop holds up no plugin.
+// stopContainer reports a stop to plugins after the runtime has stopped the container. The grace period of the
+// container therefore delays no plugin.
 func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	resp, err := invoke[cri.StopContainerResponse](ctx, h, method, req)
 	if err != nil {
@@ -131,7 +131,7 @@ func (h *Host) removeContainer(ctx context.Context, method string, req *cri.Remo
 	id := req.GetContainerId()
 	h.veil.await(ctx, id)
 	if h.book.has(id) {
-		if len(h.book.running([]string{id})) > 0 { // the runtime would end it with this call
+		if len(h.book.running([]string{id})) > 0 { // the runtime would end the container with this call
 			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id}); err == nil {
 				h.endedContainer(ctx, id)
 			}

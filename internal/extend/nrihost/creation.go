@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// createContainer creates a container and has plugins adjust it, in the order that the
-// runtime allows.
+// createContainer creates a container and asks plugins how to adjust it. Whether it asks before or after the
+// creation depends on the runtime.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
 	if h.veil.hides(id) {
@@ -30,7 +30,7 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	}
 	named, reveal, ok := h.veil.hide(containerKey(id, m))
 	if !ok {
-		return nil, status.Errorf(codes.AlreadyExists, "container %s of pod sandbox %s is being created", m.GetName(), id)
+		return nil, status.Errorf(codes.AlreadyExists, "a call that creates container %s of pod sandbox %s is running already", m.GetName(), id)
 	}
 	defer reveal()
 	if h.specs == nil {
@@ -57,7 +57,7 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) error {
 	c, err := h.containerMessage(ctx, id, p.GetId())
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "tell NRI plugins of a new container: %v", err)
+		return status.Errorf(codes.Unavailable, "report a new container to NRI plugins: %v", err)
 	}
 	block := h.nri.BlockPluginSync()
 	var resp *api.CreateContainerResponse
@@ -77,7 +77,7 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 		h.endedContainer(ctx, id)
 		h.removedContainer(ctx, id)
 		h.book.drop(id)
-		return status.Errorf(codes.FailedPrecondition, "adjust a container as NRI plugins want: %v", err)
+		return status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: %v", err)
 	}
 	h.tell("PostCreateContainer", id, func() error {
 		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
@@ -87,18 +87,18 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	return nil
 }
 
-// apply adjusts a created container: resources through the agent, all else in the spec that
-// the runtime has stored. It returns what plugins are told of it from then on.
+// apply adjusts a created container. It sends resources through the agent, and writes all other parts into the spec
+// that the runtime has stored. It returns the container that plugins see from then on.
 func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
 	if changesNothing(a) {
-		return c, nil // the stored spec need not be read
+		return c, nil // nothing in the stored spec changes
 	}
 	a = clone(a)
 	var left []string
 	var carried *cri.LinuxContainerResources
 	if l := a.GetLinux(); l != nil {
 		carried, l.Resources, left = split(l.Resources)
-		if l.CgroupsPath != "" { // the kubelet and the agent look for a container where the runtime says
+		if l.CgroupsPath != "" { // the kubelet and the agent expect the container's cgroup where the runtime puts it
 			l.CgroupsPath, left = "", append(left, "linux.cgroups_path")
 		}
 	}
@@ -118,7 +118,7 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 		return c, err
 	}
 	if len(left) > 0 {
-		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(left, ", "))
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(left, ", "))
 	}
 	n := clone(c)
 	n.Annotations = nil
@@ -131,8 +131,8 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	return n, nil
 }
 
-// changesNothing reports whether an adjustment is empty. The library answers with empty
-// parts where no plugin changed anything.
+// changesNothing reports whether an adjustment is empty. The library answers with empty parts if no plugin changed
+// anything.
 func changesNothing(a *api.ContainerAdjustment) bool {
 	if a == nil {
 		return true
@@ -166,8 +166,8 @@ func removes(a *api.ContainerAdjustment, key string) bool {
 	return removed
 }
 
-// removeUntilGone removes a container that was refused. What fails is tried again, and at
-// last by the next agent.
+// removeUntilGone removes a container that a plugin refused. It repeats a removal that fails. If none succeeds, the
+// next agent removes the container.
 func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 	for range mostUndone {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
@@ -175,15 +175,15 @@ func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 			done()
 			return
 		}
-		h.log.Warn("a container that an NRI plugin refused cannot be removed yet", logkey.Container, id, logkey.Err, err)
+		h.log.Warn("the agent cannot remove a container that an NRI plugin refused; it tries again", logkey.Container, id, logkey.Err, err)
 		if !sleep.For(ctx, undoPause) {
 			return
 		}
 	}
 }
 
-// adjustFirst asks plugins about a request, and has the runtime create what they want. The
-// id that they see is not the container's: it has none yet.
+// adjustFirst asks plugins about a request, and then lets the runtime create the container with their changes.
+// Plugins see a provisional id, because the container has no id yet.
 func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
 	c := ofConfig(req.GetConfig(), p.GetId())
 	c.Id = fmt.Sprintf("creating-%d", h.made.Add(1))
@@ -201,9 +201,9 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
 	if left := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(left) > 0 {
 		if !h.o.Report {
-			return nil, status.Errorf(codes.FailedPrecondition, "adjust a container as NRI plugins want: the CRI cannot carry %s", strings.Join(left, ", "))
+			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: the CRI cannot carry %s", strings.Join(left, ", "))
 		}
-		h.log.Warn("a part of what NRI plugins want of a container cannot be applied", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))
 	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// mostConnections bounds plugins that are connected at once.
+	// mostConnections is how many plugins may be connected at the same time.
 	mostConnections = 64
-	// mostFirst bounds the bytes of a plugin's first message.
+	// mostFirst bounds a plugin's first message, in bytes.
 	mostFirst = 64 << 10
 	// firstWithin is how long a client may take for its first message.
 	firstWithin = 5 * time.Second
-	// plugSocket is the name of the library's own socket, in a directory of root's.
+	// plugSocket is the name of the library's own socket, in a directory that only root can enter.
 	plugSocket = "s"
 )
 
-// door is where plugins connect. The library's own socket is in a private directory: it
-// deletes what is at its path, its file has the mode that the umask says, and a client that
-// connects and sends nothing keeps all others out. A client is let through with its whole
-// first message, which names the plugin.
+// door is the listener to which plugins connect. The library's own socket is in a private directory, for three
+// reasons: the library deletes any file at its path, the umask determines the mode of its file, and a client that
+// connects and sends nothing blocks all other clients. The door forwards a client only after its whole first
+// message, which names the plugin.
 type door struct {
 	o       Options
 	plugins *plugins
@@ -45,7 +45,7 @@ type door struct {
 	shutd bool
 }
 
-// newDoor takes the lock of a socket, on which nobody listens.
+// newDoor takes the lock of a socket. It does not listen yet.
 func newDoor(o Options, p *plugins) (*door, error) {
 	d := &door{o: o, plugins: p, conns: map[net.Conn]struct{}{}}
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // the socket itself is root's
@@ -66,7 +66,7 @@ func newDoor(o Options, p *plugins) (*door, error) {
 	return d, nil
 }
 
-// clear removes what an earlier host left. A socket that somebody serves stays.
+// clear removes what an earlier host left behind. It does not remove a socket that a process serves.
 func (d *door) clear() error {
 	if d.o.DisableConnections {
 		return nil
@@ -115,7 +115,7 @@ func (d *door) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // too many open files, for example
-			d.o.Log.Error("an NRI plugin's connection cannot be accepted", logkey.Err, err)
+			d.o.Log.Error("the agent cannot accept an NRI plugin's connection", logkey.Err, err)
 			sleep.For(context.Background(), acceptAgain)
 			continue
 		}
@@ -130,7 +130,7 @@ func (d *door) accept() {
 	}
 }
 
-// acceptAgain is the pause after a connection that could not be accepted.
+// acceptAgain is the pause after a connection that the door could not accept.
 const acceptAgain = 50 * time.Millisecond
 
 func (d *door) enter(c net.Conn) bool {
@@ -150,8 +150,8 @@ func (d *door) leave(c net.Conn) {
 	delete(d.conns, c)
 }
 
-// pass connects one plugin, unless another with its name is connected: of two with the same
-// name and index each would refuse what the other sets.
+// pass connects one plugin, unless another plugin with the same name and index is connected: each of the two would
+// refuse what the other one sets.
 func (d *door) pass(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(firstWithin))
 	first, name, err := readRegistration(c)
@@ -163,14 +163,14 @@ func (d *door) pass(c net.Conn) {
 	_ = c.SetReadDeadline(time.Time{})
 	left, ok := d.plugins.connect(name)
 	if !ok {
-		d.o.Log.Warn("an NRI plugin connects while another with its name and index is connected; it is turned away", logkey.Hook, name)
+		d.o.Log.Warn("the agent rejects an NRI plugin because another plugin with its name and index is connected", logkey.Hook, name)
 		return
 	}
 	defer left()
 	to := net.Dialer{Timeout: firstWithin}
 	in, err := to.DialContext(context.Background(), "unix", d.inner())
 	if err != nil {
-		d.o.Log.Error("the NRI runtime does not take a plugin", logkey.Hook, name, logkey.Err, err)
+		d.o.Log.Error("the NRI library does not accept a plugin", logkey.Hook, name, logkey.Err, err)
 		return
 	}
 	if !d.enter(in) {
@@ -193,7 +193,7 @@ func (d *door) pass(c net.Conn) {
 	d.o.Log.Info("an NRI plugin left", logkey.Hook, name)
 }
 
-// shut lets nobody in any more and ends what is connected.
+// shut accepts no more clients, and ends their connections.
 func (d *door) shut() {
 	if d.l != nil {
 		_ = d.l.Close()
@@ -207,7 +207,7 @@ func (d *door) shut() {
 	d.work.Wait()
 }
 
-// close gives up the socket.
+// close removes the socket and releases its lock.
 func (d *door) close() {
 	d.shut()
 	if !d.o.DisableConnections {

@@ -25,7 +25,7 @@ var held = map[string]*handler{
 	"RemoveContainer":           typed((*Host).removeContainer),
 }
 
-// opens has a creation wait while the host opens: until then it is not known what runs.
+// opens makes a creation wait while the host opens, because until then the host does not know what runs.
 func opens(to *handler) *handler {
 	return &handler{opens: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
 		h.opening.RLock()
@@ -34,22 +34,22 @@ func opens(to *handler) *handler {
 		case h.up.Load():
 			return to.serve(h, ctx, method, req)
 		case h.o.Fail:
-			return nil, status.Error(codes.Unavailable, "trimtab: NRI plugins are not served; failurePolicy.agent allows nothing to be created without them")
+			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; failurePolicy.agent is fail, so nothing is created without them")
 		}
 		return h.forward(ctx, method, req)
 	}}
 }
 
-// afterwards is the context of what follows a call that the runtime has done: it is done to
-// its end though the caller may give up.
+// afterwards is the context for the work after a call that the runtime has done. That work goes on even if the
+// caller gives up.
 func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), mostHeld)
 }
 
-// mostHeld bounds what follows a call.
+// mostHeld bounds the time for the work after a call.
 const mostHeld = 2 * time.Minute
 
-// ask asks plugins about one event, and names in an error the plugin whose error it is.
+// ask asks plugins about one event. An error names the plugin that returned it.
 func (h *Host) ask(event string, f func() error) error {
 	h.serial.Lock()
 	defer h.serial.Unlock()
@@ -64,14 +64,14 @@ func (h *Host) ask(event string, f func() error) error {
 	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed %s: %v", event, err)
 }
 
-// tell tells plugins of what has happened. Their errors are logged.
+// tell reports a past event to plugins, and logs their errors.
 func (h *Host) tell(event, id string, f func() error) {
 	if err := h.ask(event, f); err != nil {
 		h.log.Warn("an NRI plugin failed an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)
 	}
 }
 
-// endedContainer tells plugins once that a container stopped, and applies what they want.
+// endedContainer reports to plugins once that a container has stopped, and applies their updates.
 func (h *Host) endedContainer(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	if !h.book.once(id, stoppedFlag) {
@@ -92,7 +92,7 @@ func (h *Host) endedContainer(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// removedContainer tells plugins once that a container is removed.
+// removedContainer reports to plugins once that a container was removed.
 func (h *Host) removedContainer(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -105,7 +105,7 @@ func (h *Host) removedContainer(ctx context.Context, id string) {
 	})
 }
 
-// stoppedPod tells plugins once that a pod stops.
+// stoppedPod reports to plugins once that a pod stops.
 func (h *Host) stoppedPod(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -117,7 +117,7 @@ func (h *Host) stoppedPod(ctx context.Context, id string) {
 	h.journal.write(entry{Stopped: id})
 }
 
-// removedPod tells plugins once that a pod is removed.
+// removedPod reports to plugins once that a pod was removed.
 func (h *Host) removedPod(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -128,7 +128,7 @@ func (h *Host) removedPod(ctx context.Context, id string) {
 	h.tell("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}) })
 }
 
-// notReady is the error of a call about a pod that plugins have not answered about.
+// notReady is the error of a call about a pod for which plugins have not answered yet.
 func notReady(id string) error {
-	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: NRI plugins have not answered", id))
+	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: NRI plugins have not answered yet", id))
 }

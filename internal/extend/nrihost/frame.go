@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex):
-// connection id and length, 4 bytes each, big endian. Connection 2 is that of the runtime's
-// service. In it is a ttrpc message: length, 4 bytes; stream, 4 bytes; type and flags.
+// A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex): connection id and length, 4
+// bytes each, big endian. Connection 2 belongs to the runtime's service. The frame contains a ttrpc message:
+// length, 4 bytes; stream, 4 bytes; type and flags.
 const (
 	muxHeader      = 8
 	runtimeService = 2
@@ -21,11 +21,11 @@ const (
 	ttrpcRequest   = 1
 )
 
-// errNotPlugin is the error of a client that sends something else.
+// errNotPlugin is the error of a client that sends something else first.
 var errNotPlugin = errors.New("its first message is no registration")
 
-// readRegistration reads the frames of a plugin's first message, and the name by which it
-// registers. first is all that was read.
+// readRegistration reads the frames of a plugin's first message, and the name with which the plugin registers.
+// first has all bytes that were read.
 func readRegistration(r io.Reader) (first []byte, name string, err error) {
 	var body []byte
 	for len(body) < ttrpcHeader || len(body) < ttrpcHeader+int(binary.BigEndian.Uint32(body)) {

@@ -27,17 +27,17 @@ type Validator = validator.DefaultValidatorConfig
 
 // Options configure a Host. Socket, Runtime and Log are required.
 type Options struct {
-	Socket           string // where plugins connect; the lock and a directory lie beside it
+	Socket           string // where plugins connect; the lock file and a directory are beside it
 	PluginPath       string // of pre-installed plugins
 	PluginConfigPath string
-	// Registration and Request bound what a plugin may take for its registration and for
-	// one request. The NRI library keeps both in global variables: all hosts of a process
-	// have those of the last one. 0 is the library's own default.
+	// Registration and Request bound how long a plugin may take for its registration and for one request. The NRI
+	// library keeps both in global variables: all hosts of a process use the values of the last host. 0 means the
+	// library's own default.
 	Registration, Request time.Duration
-	DisableConnections    bool // pre-installed plugins alone
+	DisableConnections    bool // only pre-installed plugins run
 	Validator             *Validator
-	// Report has a creation go on without the parts of an adjustment that cannot be
-	// applied. Otherwise it fails.
+	// Report lets a creation continue without the parts of an adjustment that the host cannot apply. Without Report
+	// the creation fails.
 	Report bool
 	// Fail refuses creations while the host does not run (failurePolicy.agent).
 	Fail    bool
@@ -47,8 +47,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Recorder counts for metrics; nil counts nothing.
 	Recorder Recorder
-	// Poll is how often the runtime's list is read for containers that ended by
-	// themselves. Default: 1 s.
+	// Poll is how often the host reads the runtime's list to find containers that ended by themselves. Default: 1
+	// s.
 	Poll time.Duration
 }
 
@@ -64,8 +64,8 @@ type Host struct {
 	up      atomic.Bool   // plugins are served
 	made    atomic.Uint64 // provisional ids
 	busy    atomic.Int64  // calls that are held
-	opening sync.RWMutex  // held for reading by creations, for writing while the host opens
-	serial  sync.Mutex    // one event at a time, so that a failure is one plugin's
+	opening sync.RWMutex  // creations hold it for reading; the host holds it for writing while it opens
+	serial  sync.Mutex    // held during each event, so that a failure can be attributed to one plugin
 
 	mu     sync.Mutex // guards all below
 	server *grpc.Server
@@ -77,7 +77,7 @@ type Host struct {
 	door    *door
 	runtime cri.RuntimeServiceClient
 	raw     *grpc.ClientConn
-	specs   *specStore // nil where the runtime's stored specs cannot be changed
+	specs   *specStore // nil if the host cannot change the runtime's stored specs
 }
 
 // New returns a Host that does nothing until Serve.
@@ -88,12 +88,12 @@ func New(o Options) *Host {
 	}
 	return &Host{
 		o: o, log: o.Log, book: newBook(), veil: newVeil(), plugins: newPlugins(o.Recorder),
-		journal: journal{dir: o.State, log: o.Log}, reason: errors.New("it has not been started"),
+		journal: journal{dir: o.State, log: o.Log}, reason: errors.New("the host has not been started"),
 	}
 }
 
-// Serve serves callers of the CRI until the listener closes, and plugins until Stop. dial
-// connects to the CRI proxy. It is called once.
+// Serve serves callers of the CRI until the listener closes, and plugins until Stop. dial connects to the CRI
+// proxy. Serve may be called only once.
 func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := grpc.NewClient("passthrough:///trimtab", clientOptions(dial)...)
 	if err != nil {
@@ -121,8 +121,8 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	return err
 }
 
-// Stop lets calls under way end, and ends plugins' connections. Calls that pass have grace
-// for that, and those that are held most.
+// Stop lets running calls end, and ends plugins' connections. It waits at most grace for calls that only pass, and
+// at most the duration most for held calls.
 func (h *Host) Stop(grace, most time.Duration) {
 	h.mu.Lock()
 	server := h.server
@@ -157,8 +157,8 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 	}
 }
 
-// follow opens the host where that has failed, and then looks for containers that ended
-// without a call, until ctx ends.
+// follow opens the host if that has failed before. It then polls for containers that ended without a call, until
+// ctx ends.
 func (h *Host) follow(ctx context.Context) {
 	for sleep.For(ctx, h.o.Poll) {
 		if !h.up.Load() {
@@ -168,12 +168,12 @@ func (h *Host) follow(ctx context.Context) {
 			continue
 		}
 		if err := h.compare(ctx); err != nil && ctx.Err() == nil {
-			h.log.Debug("the runtime's containers cannot be listed for NRI plugins", logkey.Err, err)
+			h.log.Debug("the agent cannot list the runtime's containers for NRI plugins", logkey.Err, err)
 		}
 	}
 }
 
-// tryOpen opens the host and notes why it could not.
+// tryOpen opens the host, and notes the error if it cannot.
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()
@@ -182,13 +182,14 @@ func (h *Host) tryOpen(ctx context.Context) {
 	h.mu.Unlock()
 	switch {
 	case isNew:
-		h.log.Error("NRI plugins are not served", logkey.Socket, h.o.Socket, logkey.Err, err)
+		h.log.Error("the agent does not serve NRI plugins", logkey.Socket, h.o.Socket, logkey.Err, err)
 	case err == nil:
 		h.log.Info("serving NRI plugins", logkey.Socket, h.o.Socket, logkey.Mode, h.flow())
 	}
 }
 
-// open brings up the host: lock, what an earlier one left half done, what runs, plugins.
+// open starts the host: it takes the lock, removes the unfinished creations of an earlier host, reads what runs,
+// and accepts plugins.
 func (h *Host) open(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -262,7 +263,7 @@ func (h *Host) close(why error) {
 	}
 }
 
-// flow says when plugins are asked about a creation.
+// flow says when the host asks plugins about a creation.
 func (h *Host) flow() string {
 	if h.specs != nil {
 		return "created, then adjusted"

@@ -19,9 +19,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// journal keeps, over the death of the process, what is half done: creations that plugins
-// have not decided, and pods of which they were told that they stop. It is not synced to
-// the disk: a machine that goes down takes its containers with it.
+// journal stores unfinished work on disk, so that it survives the end of the process: creations that plugins have
+// not decided yet, and pods whose stop was reported to plugins. It does not sync files, because a machine that goes
+// down also loses its containers.
 type journal struct {
 	dir string // "" keeps nothing
 	log *slog.Logger
@@ -29,7 +29,7 @@ type journal struct {
 
 // entry is a file of the journal.
 type entry struct {
-	Pod     string `json:"pod,omitempty"` // the sandbox, of a container
+	Pod     string `json:"pod,omitempty"` // the sandbox, if the entry is a container
 	Name    string `json:"name,omitempty"`
 	Space   string `json:"namespace,omitempty"`
 	UID     string `json:"uid,omitempty"`
@@ -39,7 +39,7 @@ type entry struct {
 
 const journalEnd = ".json"
 
-// encoded is an entry's text, and the path of its file without its end.
+// encoded returns an entry's text, and the path of its file without the suffix.
 func (j journal) encoded(e entry) (text []byte, at string, err error) {
 	if text, err = json.Marshal(e); err != nil {
 		return nil, "", err
@@ -55,7 +55,7 @@ func (j journal) drop(e entry) {
 	}
 }
 
-// write keeps an entry until done is called.
+// write stores an entry. done removes it.
 func (j journal) write(e entry) (done func()) {
 	if j.dir == "" {
 		return func() {}
@@ -71,12 +71,12 @@ func (j journal) write(e entry) (done func()) {
 		err = os.Rename(at+".new", at+journalEnd)
 	}
 	if err != nil {
-		j.log.Warn("the NRI host's journal cannot be written: if the agent is killed now, what plugins have not decided stays", logkey.Err, err)
+		j.log.Warn("the agent cannot write the NRI host's journal: if it is killed now, containers that plugins have not decided stay", logkey.Err, err)
 	}
 	return func() { j.drop(e) }
 }
 
-// read returns the entries with what drops each.
+// read returns the entries. drops has for each entry the function that removes it.
 func (j journal) read() (all []entry, drops []func(), err error) {
 	if j.dir == "" {
 		return nil, nil, nil
@@ -94,7 +94,7 @@ func (j journal) read() (all []entry, drops []func(), err error) {
 		text, err := os.ReadFile(at) //nolint:gosec // in a directory of root's
 		var e entry
 		if err != nil || json.Unmarshal(text, &e) != nil {
-			j.log.Warn("a file of the NRI host's journal cannot be read; it is removed", logkey.File, at, logkey.Err, err)
+			j.log.Warn("the agent cannot read a file of the NRI host's journal and removes it", logkey.File, at, logkey.Err, err)
 			_ = os.Remove(at)
 			continue
 		}
@@ -103,8 +103,8 @@ func (j journal) read() (all []entry, drops []func(), err error) {
 	return all, drops, nil
 }
 
-// undo removes what an earlier agent had created and plugins had not decided when it was
-// killed.
+// undo removes pods and containers that an earlier agent created, if the agent was killed before plugins decided
+// about them.
 func (h *Host) undo(ctx context.Context) error {
 	all, drops, err := h.journal.read()
 	if err != nil {
@@ -120,7 +120,7 @@ func (h *Host) undo(ctx context.Context) error {
 			err = h.undoPod(ctx, e)
 		}
 		if err != nil {
-			return fmt.Errorf("remove what NRI plugins had not decided: %w", err)
+			return fmt.Errorf("remove what NRI plugins have not decided: %w", err)
 		}
 		drops[i]()
 	}
@@ -134,7 +134,7 @@ func (h *Host) undoContainer(ctx context.Context, e entry) error {
 	}
 	for _, c := range l.GetContainers() {
 		if c.GetMetadata().GetName() == e.Name && c.GetMetadata().GetAttempt() == e.Attempt && c.GetState() == cri.ContainerState_CONTAINER_CREATED {
-			h.log.Info("a container that NRI plugins had not decided is removed", logkey.Container, c.GetId())
+			h.log.Info("the agent removes a container that NRI plugins have not decided", logkey.Container, c.GetId())
 			if _, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && status.Code(err) != codes.NotFound {
 				return err
 			}
@@ -151,7 +151,7 @@ func (h *Host) undoPod(ctx context.Context, e entry) error {
 	for _, p := range l.GetItems() {
 		m := p.GetMetadata()
 		if m.GetName() == e.Name && m.GetNamespace() == e.Space && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
-			h.log.Info("a pod that NRI plugins had not decided is removed", logkey.Pod, e.Name, logkey.Namespace, e.Space)
+			h.log.Info("the agent removes a pod that NRI plugins have not decided", logkey.Pod, e.Name, logkey.Namespace, e.Space)
 			if err := h.removePod(ctx, p.GetId()); err != nil {
 				return err
 			}

@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verbose is what is used of the JSON that containerd (1.6 to 2.x) and CRI-O put under the
-// key "info" of a verbose status.
+// verbose has the parts that we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under the key "info" of
+// a verbose status.
 type verbose struct {
 	SandboxID string      `json:"sandboxID"`
 	PID       uint32      `json:"pid"`
@@ -30,7 +30,7 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// errNoSpec is the error of a runtime whose verbose status has no OCI spec.
+// errNoSpec means that the runtime's verbose status has no OCI spec.
 var errNoSpec = errors.New("the runtime's verbose status has no OCI spec")
 
 func verboseIn(info map[string]string) (v verbose, err error) {
@@ -43,8 +43,7 @@ func verboseIn(info map[string]string) (v verbose, err error) {
 	return v, nil
 }
 
-// podMessage asks for all that plugins are told of a pod. ready is false for one that has
-// stopped.
+// podMessage asks the runtime for all that plugins see of a pod. ready is false for a pod that has stopped.
 func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, ready bool, err error) {
 	s, err := h.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
@@ -80,14 +79,14 @@ func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, re
 	return p, st.GetState() == cri.PodSandboxState_SANDBOX_READY, nil
 }
 
-// states are the CRI's as NRI has them.
+// states converts the CRI's container states to those of NRI.
 var states = map[cri.ContainerState]api.ContainerState{
 	cri.ContainerState_CONTAINER_CREATED: api.ContainerState_CONTAINER_CREATED,
 	cri.ContainerState_CONTAINER_RUNNING: api.ContainerState_CONTAINER_RUNNING,
 	cri.ContainerState_CONTAINER_EXITED:  api.ContainerState_CONTAINER_STOPPED,
 }
 
-// containerMessage asks for all that plugins are told of a container, by its id.
+// containerMessage asks the runtime for all that plugins see of a container, by its id.
 func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Container, error) {
 	s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
@@ -118,7 +117,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	return c, nil
 }
 
-// fromSpec adds what an OCI spec says of a container.
+// fromSpec adds what an OCI spec has of a container.
 func fromSpec(c *api.Container, s *specs.Spec) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

@@ -9,8 +9,8 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 )
 
-// Recorder counts what plugins do, for metrics. Its methods return at once. Names of
-// plugins are bounded.
+// Recorder counts what plugins do, for metrics. Its methods return at once. The number of different plugin names is
+// bounded.
 type Recorder interface {
 	// Called counts one request to a plugin, whose operation is an NRI event.
 	Called(plugin, operation string, failed bool, took time.Duration)
@@ -20,13 +20,13 @@ type noRecorder struct{}
 
 func (noRecorder) Called(string, string, bool, time.Duration) {}
 
-// mostNamed is how many plugins are told apart by name; more are counted as "other".
+// mostNamed is how many plugins are counted under their own names. All further ones are counted as "other".
 const mostNamed = 64
 
-// Plugin is the state of one plugin, for people.
+// Plugin is the state of one plugin, for users.
 type Plugin struct {
 	Name      string // with its index
-	Connected bool   // it has a connection to the socket; pre-installed ones have none there
+	Connected bool   // it is connected to the socket; pre-installed plugins have no connection there
 	Calls     uint64
 	Failed    uint64
 	Err       string // the last failure
@@ -36,14 +36,14 @@ type Plugin struct {
 	last time.Duration
 }
 
-// plugins notes what plugins do. It is the Metrics of the NRI library.
+// plugins notes what plugins do. It implements the Metrics of the NRI library.
 type plugins struct {
 	recorder Recorder
 
 	mu        sync.Mutex // guards all below
 	of        map[string]*Plugin
-	failed    string // the plugin whose request failed last, since reset
-	turned    uint64 // clients that were turned away
+	failed    string // the plugin whose request failed last, since the last reset
+	turned    uint64 // number of clients that the door rejected
 	strangers string
 }
 
@@ -71,7 +71,7 @@ func (p *plugins) getLocked(name string) *Plugin {
 	return one
 }
 
-// connect notes a connection. ok is false where a plugin of that name has one.
+// connect notes a connection. ok is false if a plugin of that name is connected already.
 func (p *plugins) connect(name string) (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *plugins) connect(name string) (left func(), ok bool) {
 	}, true
 }
 
-// strange notes a client that is no plugin.
+// strange notes a client that is not a plugin.
 func (p *plugins) strange(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 func (p *plugins) RecordPluginAdjustments(string, string, *adaptation.ContainerAdjustment, int, int) {
 }
 
-// UpdatePluginCount does nothing: connections are counted where they come in.
+// UpdatePluginCount does nothing: the door counts connections.
 func (p *plugins) UpdatePluginCount(int) {}
 
 func (p *plugins) reset() {
@@ -140,7 +140,7 @@ func (p *plugins) lastFailed() string {
 	return p.failed
 }
 
-// States returns the plugins that are or were known, by name.
+// states returns the plugins that are or were connected, sorted by name.
 func (p *plugins) states() (all []Plugin, turned uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,13 +151,13 @@ func (p *plugins) states() (all []Plugin, turned uint64) {
 	return all, p.turned
 }
 
-// State is the state of a host, for people.
+// State is the state of a host, for users.
 type State struct {
 	Socket  string
-	Flow    string // when plugins are asked about a creation; empty while it does not run
+	Flow    string // when the host asks plugins about a creation; empty while it does not run
 	Err     string // why it does not run
 	Plugins []Plugin
-	// Turned counts clients that were turned away: no plugins, or a second one of a name.
+	// Turned counts rejected clients: those that are not plugins, and second plugins with the same name.
 	Turned uint64
 }
 

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fromCRI is resources of the CRI as NRI has them. 0 is "not said" in the CRI.
+// fromCRI converts resources of the CRI to those of NRI. In the CRI, 0 means unset.
 func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 	if r == nil {
 		return nil
@@ -35,10 +35,10 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// split parts resources of a plugin's answer into those that an UpdateContainerResources of
-// the CRI carries, and the rest. 0 is "not said" in the CRI, so it is in the rest. Lists of
-// CPUs and memory nodes in unified keys are carried as such: the agent keeps containers off
-// CPUs that others own by them. left names what is in neither.
+// split splits the resources of a plugin's answer into those that an UpdateContainerResources of the CRI carries,
+// and the rest. In the CRI, 0 means unset, so a 0 is in the rest. Lists of CPUs and memory nodes in unified keys
+// are carried as the CRI's own fields, because the agent uses these to keep containers off CPUs that others own.
+// left names what is in neither part.
 func split(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
 	if from == nil {
 		return nil, nil, nil
@@ -85,7 +85,7 @@ func split(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest
 	return carried, rest, left
 }
 
-// empty reports whether resources say nothing: the library sends sections that are.
+// empty reports whether resources contain no value: the library also sends empty sections.
 func empty(r *api.LinuxResources) bool {
 	n := proto.Clone(r).(*api.LinuxResources)
 	if proto.Equal(n.Cpu, &api.LinuxCPU{}) {
@@ -97,7 +97,7 @@ func empty(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// lay lays newer resources over older ones; nil for neither.
+// lay merges newer resources over older ones. It returns nil if both are nil.
 func lay(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	if under == nil || over == nil {
 		if over == nil {
@@ -110,7 +110,7 @@ func lay(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources 
 	return n
 }
 
-// note has a container's message carry resources that were updated.
+// note adds updated resources to a container's message.
 func note(c *api.Container, r *cri.LinuxContainerResources) {
 	if r == nil {
 		return
@@ -122,6 +122,6 @@ func note(c *api.Container, r *cri.LinuxContainerResources) {
 		c.Linux.Resources = &api.LinuxResources{}
 	}
 	now := fromCRI(r)
-	now.HugepageLimits = nil // merging would repeat them
+	now.HugepageLimits = nil // merging would repeat the limits
 	proto.Merge(c.Linux.Resources, now)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// runPod has the runtime make a sandbox, and shows it when plugins have answered. If one
-// refuses it, it is removed again.
+// runPod lets the runtime create a sandbox, and reveals it when plugins have answered. If a plugin refuses the
+// sandbox, runPod removes it.
 func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := req.GetConfig().GetMetadata()
 	if m == nil {
@@ -22,7 +22,7 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	}
 	named, reveal, ok := h.veil.hide(podKey(m))
 	if !ok {
-		return nil, status.Errorf(codes.AlreadyExists, "pod sandbox %s/%s is being made", m.GetNamespace(), m.GetName())
+		return nil, status.Errorf(codes.AlreadyExists, "a call that creates pod sandbox %s/%s is running already", m.GetNamespace(), m.GetName())
 	}
 	defer reveal()
 	done := h.journal.write(entry{Name: m.GetName(), Space: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
@@ -43,11 +43,11 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	return resp, nil
 }
 
-// madePod asks plugins about a sandbox that the runtime has made.
+// madePod asks plugins about a sandbox that the runtime has created.
 func (h *Host) madePod(ctx context.Context, id string) error {
 	p, _, err := h.podMessage(ctx, id)
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "tell NRI plugins of a new pod: %v", err)
+		return status.Errorf(codes.Unavailable, "report a new pod to NRI plugins: %v", err)
 	}
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -61,8 +61,8 @@ func (h *Host) madePod(ctx context.Context, id string) error {
 	return err
 }
 
-// undoUntilGone removes a sandbox that was refused. What fails is tried again, and at last
-// by the next agent.
+// undoUntilGone removes a sandbox that a plugin refused. It repeats a removal that fails. If none succeeds, the
+// next agent removes the sandbox.
 func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 	for range mostUndone {
 		err := h.removePod(ctx, id)
@@ -70,21 +70,21 @@ func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 			done()
 			return
 		}
-		h.log.Warn("a pod that an NRI plugin refused cannot be removed yet", logkey.Pod, id, logkey.Err, err)
+		h.log.Warn("the agent cannot remove a pod that an NRI plugin refused; it tries again", logkey.Pod, id, logkey.Err, err)
 		if !sleep.For(ctx, undoPause) {
 			return
 		}
 	}
 }
 
-// mostUndone and undoPause bound the attempts to remove what was refused.
+// mostUndone and undoPause bound the attempts to remove what a plugin refused.
 const (
 	mostUndone = 5
 	undoPause  = 200 * time.Millisecond
 )
 
-// stopPod ends a pod's containers first: the runtime would end them together with the
-// network, and plugins are told of a pod's stop between the two.
+// stopPod first stops the pod's containers. The runtime would stop them together with the network, and NRI reports
+// a pod's stop between the two.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.veil.await(ctx, id)
@@ -97,7 +97,7 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 func (h *Host) endPod(ctx context.Context, id string) {
 	for _, c := range h.book.running(h.book.containersOf(id)) {
 		if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
-			h.log.Warn("a container of a pod that stops cannot be stopped by itself", logkey.Container, c, logkey.Err, err)
+			h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
 			continue
 		}
 		h.endedContainer(ctx, c)

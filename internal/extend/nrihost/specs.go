@@ -20,20 +20,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// specStore changes the OCI specs that containerd has stored of containers. Its CRI makes a
-// container's process from them when it starts (internal/cri/server/container_start.go of
-// 1.6 to 2.x: container.NewTask), and updates of resources change them there, too. So what
-// is written here is as if the CRI had written it.
+// specStore changes the OCI specs that containerd has stored of containers. containerd's CRI makes a container's
+// process from them when it starts (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask), and
+// its updates of resources change them there, too. So a change of ours has the same effect as one by the CRI.
 //
-// API: api/services/containers/v1/containers.proto of containerd. Two calls are made, with
-// six fields, which have not changed since 1.0.
+// API: api/services/containers/v1/containers.proto of containerd. We make two calls, with six fields, which have
+// not changed since 1.0.
 type specStore struct{ conn *grpc.ClientConn }
 
 const (
 	containersGet    = "/containerd.services.containers.v1.Containers/Get"
 	containersUpdate = "/containerd.services.containers.v1.Containers/Update"
 	namespaceKey     = "containerd-namespace"
-	criNamespace     = "k8s.io" // that of all containers of containerd's CRI
+	criNamespace     = "k8s.io" // the namespace of all containers of containerd's CRI
 	specWithin       = 5 * time.Second
 )
 
@@ -47,19 +46,19 @@ const (
 	anyValue          protowire.Number = 2
 )
 
-// errSpec is the error of an answer that is not as the API says.
-var errSpec = errors.New("the runtime's answer about a stored spec cannot be read")
+// errSpec is the error of an answer that does not have the form of the API.
+var errSpec = errors.New("the agent cannot read the runtime's answer about a stored spec")
 
-// openSpecs opens the runtime's store of specs; nil where it has none that can be changed.
+// openSpecs opens the runtime's store of specs. It returns nil if the runtime has no store that we can change.
 func (h *Host) openSpecs(ctx context.Context) *specStore {
 	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.o.Dial.Dial(ctx, h.o.Runtime) })...)
 	if err != nil {
 		return nil
 	}
 	s := &specStore{conn: conn}
-	// A container that cannot be: the error tells whether the service is there.
+	// No container has this id: the error shows whether the service exists.
 	if _, err := s.get(ctx, "trimtab-asks-whether-it-may"); status.Code(err) != codes.NotFound {
-		h.log.Info("the runtime's stored specs cannot be changed: NRI plugins are asked before a container is created, with a provisional id", logkey.Err, err)
+		h.log.Info("the agent cannot change the runtime's stored specs: it asks NRI plugins before a container is created, with a provisional id", logkey.Err, err)
 		s.close()
 		return nil
 	}
@@ -75,7 +74,7 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 	return resp, err
 }
 
-// stored is a spec as it is stored.
+// stored is a spec in the form in which the runtime stores it.
 type stored struct {
 	kind string // the type that the runtime gave it
 	text []byte // JSON
@@ -94,7 +93,7 @@ func (s *specStore) get(ctx context.Context, id string) (stored, error) {
 	return out, nil
 }
 
-// change reads a container's spec, has it changed and writes it. It returns the new one.
+// change reads a container's spec, applies the function change to it and writes it. It returns the new spec.
 func (s *specStore) change(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
 	old, err := s.get(ctx, id)
 	if err != nil {
@@ -131,8 +130,8 @@ func (s *specStore) change(ctx context.Context, id string, change func(*specs.Sp
 	return spec, nil
 }
 
-// overlay is a document with the changes between two others: what neither of them knows,
-// such as the fields of a newer OCI spec, stays.
+// overlay applies the differences between before and after to a document. It keeps the parts that neither of them
+// has, such as the fields of a newer OCI spec.
 func overlay(document, before, after []byte) ([]byte, error) {
 	var d, b, a any
 	for text, into := range map[*[]byte]*any{&document: &d, &before: &b, &after: &a} {
@@ -166,7 +165,7 @@ func overlaid(d, b, a any) any {
 	return dm
 }
 
-// text is a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
+// text encodes a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
 func text(v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }
@@ -175,7 +174,7 @@ func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
 }
 
-// fieldIn is the last field of a number in a message, of bytes; nil for none.
+// fieldIn returns the last field of bytes with this number in a message, or nil if there is none.
 func fieldIn(b []byte, want protowire.Number) (found []byte) {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)

@@ -14,7 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// load reads what the runtime has. One that it cannot describe holds up no other.
+// load reads the runtime's pods and containers. An object that the runtime cannot describe does not delay the
+// others.
 func (h *Host) load(ctx context.Context) error {
 	h.book.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -32,7 +33,7 @@ func (h *Host) load(ctx context.Context) error {
 	for _, p := range pods.GetItems() {
 		msg, ready, err := h.podMessage(ctx, p.GetId())
 		if err != nil {
-			h.log.Warn("a pod that the runtime cannot describe is not shown to NRI plugins", logkey.Pod, p.GetId(), logkey.Err, err)
+			h.log.Warn("the agent does not show NRI plugins a pod that the runtime cannot describe", logkey.Pod, p.GetId(), logkey.Err, err)
 			continue
 		}
 		h.book.addPod(msg, !ready || stopped[p.GetId()])
@@ -43,7 +44,7 @@ func (h *Host) load(ctx context.Context) error {
 		}
 		msg, err := h.containerMessage(ctx, c.GetId(), c.GetPodSandboxId())
 		if msg == nil {
-			h.log.Warn("a container that the runtime cannot describe is not shown to NRI plugins", logkey.Container, c.GetId(), logkey.Err, err)
+			h.log.Warn("the agent does not show NRI plugins a container that the runtime cannot describe", logkey.Container, c.GetId(), logkey.Err, err)
 			continue
 		}
 		h.book.addContainer(msg)
@@ -51,7 +52,7 @@ func (h *Host) load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stoppedPods are the pods of which plugins of an earlier agent were told that they stop.
+// stoppedPods are the pods whose stop an earlier agent reported to plugins.
 func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
 	all, drops, err := h.journal.read()
 	stopped := map[string]bool{}
@@ -67,10 +68,10 @@ func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
 	return stopped, err
 }
 
-// synchronize tells a plugin what there is and applies what it asks for. The library sees
-// to it that no event is under way; it is not called back. A panic of its own, which few
-// pods and very large containers cause (NRI 0.12.5, pkg/adaptation/plugin.go), is an error
-// of this plugin's.
+// synchronize reports all pods and containers to a plugin, and applies the updates that it requests. The library
+// ensures that no event runs at the same time, and that nobody calls it from here. A few pods with very large
+// containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go); synchronize turns it into an
+// error of this plugin.
 func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -88,14 +89,14 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 }
 
 const (
-	// mostOne is the size of a container from which on it is trimmed when plugins are
-	// synchronised, in bytes, where all together have more than mostAll: the library cannot
-	// split a message that has few containers of this size.
+	// mostOne is the size in bytes from which a container is trimmed when plugins are synchronised, if all
+	// containers together have more than mostAll. The library cannot split a message that has a few containers of
+	// this size.
 	mostOne = 128 << 10
 	mostAll = 3 << 20
 )
 
-// trim takes environment, arguments and annotations out of very large containers.
+// trim removes environment, arguments and annotations from very large containers.
 func trim(ctrs []*api.Container) {
 	all := 0
 	for _, c := range ctrs {
@@ -111,13 +112,12 @@ func trim(ctrs []*api.Container) {
 	}
 }
 
-// unsolicited applies updates that a plugin asks for on its own account. It returns those
-// that failed.
+// unsolicited applies updates that a plugin requests outside of events. It returns those that failed.
 func (h *Host) unsolicited(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return h.applyUpdates(ctx, updates), nil
 }
 
-// compare tells plugins of containers that ended, or went, without a call.
+// compare reports to plugins the containers that ended, or were removed, without a call.
 func (h *Host) compare(ctx context.Context) error {
 	before := h.book.containers()
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
@@ -141,15 +141,14 @@ func (h *Host) compare(ctx context.Context) error {
 	return nil
 }
 
-// applyUpdates applies what plugins want of containers that exist. It returns those that
-// could not be applied.
+// applyUpdates applies the updates that plugins request for existing containers. It returns those that failed.
 func (h *Host) applyUpdates(ctx context.Context, updates []*api.ContainerUpdate) (failed []*api.ContainerUpdate) {
 	for _, u := range updates {
 		if u == nil {
 			continue
 		}
 		if err := h.applyUpdate(ctx, u); err != nil {
-			h.log.Warn("an NRI plugin's update of a container is not applied", logkey.Container, u.GetContainerId(), logkey.Err, err)
+			h.log.Warn("the agent does not apply an NRI plugin's update of a container", logkey.Container, u.GetContainerId(), logkey.Err, err)
 			if !u.GetIgnoreFailure() {
 				failed = append(failed, u)
 			}
@@ -174,7 +173,7 @@ func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 	return nil
 }
 
-// updateResources has the agent decide about resources and the runtime keep them.
+// updateResources asks the agent to decide about resources, and stores them in the runtime.
 func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r}); err != nil {
 		return err
@@ -184,8 +183,8 @@ func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxConta
 	return nil
 }
 
-// reportNarrowed logs where a container did not get the CPUs that a plugin chose: others own
-// some of them, or the agent gave it CPUs of its own.
+// reportNarrowed logs that a container did not get the CPUs that a plugin chose. Other containers own some of them,
+// or the agent gave the container CPUs of its own.
 func (h *Host) reportNarrowed(ctx context.Context, id string, r *cri.LinuxContainerResources) {
 	if r.CpusetCpus == "" {
 		return
@@ -199,7 +198,7 @@ func (h *Host) reportNarrowed(ctx context.Context, id string, r *cri.LinuxContai
 		return
 	}
 	if has := v.Spec.Linux.Resources.CPU.Cpus; has != r.CpusetCpus {
-		h.log.Warn("a container does not get the CPUs that NRI plugins chose; the agent's own grants go first",
+		h.log.Warn("a container does not get the CPUs that NRI plugins chose, because the agent's own decisions have priority",
 			logkey.Container, id, logkey.Value, r.CpusetCpus, logkey.CPUs, has)
 	}
 }

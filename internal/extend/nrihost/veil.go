@@ -10,16 +10,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// veil hides pods and containers that exist in the runtime until plugins have answered.
-// Before the runtime has said their ids they are hidden by what the caller named them.
+// veil hides pods and containers that exist in the runtime until plugins have answered. Before the runtime has
+// reported an id, veil identifies them by the names in the caller's request.
 type veil struct {
 	mu     sync.Mutex // guards all below
 	hidden map[string]*hidden
 }
 
-// hidden is one pod or container, by its name and later by its id, too.
+// hidden is one pod or container, by its name, and later also by its id.
 type hidden struct {
-	done chan struct{} // closed when it can be seen, or is gone
+	done chan struct{} // closed when callers may see the object, or when it is gone
 }
 
 func newVeil() *veil { return &veil{hidden: map[string]*hidden{}} }
@@ -32,7 +32,7 @@ func containerKey(pod string, m *cri.ContainerMetadata) string {
 	return fmt.Sprintf("container %s/%s/%d", pod, m.GetName(), m.GetAttempt())
 }
 
-// hide hides what has a key. named adds its id, and reveal ends it. ok is false where it is
+// hide hides the object with a key. named adds its id, and reveal ends the hiding. ok is false if the object is
 // hidden already: a caller has made the same call twice.
 func (v *veil) hide(key string) (named func(id string), reveal func(), ok bool) {
 	v.mu.Lock()
@@ -70,7 +70,7 @@ func (v *veil) hides(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
 }
 
-// await returns when what has a key or id is hidden no more.
+// await returns when the object with a key or id is no longer hidden.
 func (v *veil) await(ctx context.Context, key string) {
 	v.mu.Lock()
 	one := v.hidden[key]
@@ -84,8 +84,8 @@ func (v *veil) await(ctx context.Context, key string) {
 	}
 }
 
-// nothing is a request about an id that no runtime gives out: container_id and
-// pod_sandbox_id are field 1 of every request.
+// nothing is a request about an id that no runtime assigns: container_id and pod_sandbox_id are field 1 of every
+// request.
 var nothing = must(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
 
 func must(b []byte, err error) []byte {
@@ -95,22 +95,22 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// abouts are the calls about one pod or container that pass.
+// abouts are the passing calls about one pod or container, each with the function that reads the id.
 var abouts = map[string]func([]byte) string{
 	"PodSandboxStatus": firstText, "ContainerStatus": firstText, "ContainerStats": firstText, "PodSandboxStats": firstText,
 	"ExecSync": firstText, "Exec": firstText, "Attach": firstText, "PortForward": firstText, "ReopenContainerLog": firstText, "CheckpointContainer": firstText,
 }
 
-// firstText is field 1 of a message, a text.
+// firstText returns field 1 of a message, which is a text.
 func firstText(b []byte) string {
-	req := &cri.ContainerStatusRequest{} // its field 1, and whatever else
+	req := &cri.ContainerStatusRequest{} // holds field 1, and all others as unknown fields
 	if proto.Unmarshal(b, req) != nil {
 		return ""
 	}
 	return req.GetContainerId()
 }
 
-// filters take what is hidden out of answers.
+// filters remove hidden objects from answers.
 var filters = map[string]func(*Host, []byte) []byte{
 	"ListPodSandbox": filter(func(v *veil, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
@@ -163,8 +163,8 @@ func filter[A any, P interface {
 	}
 }
 
-// hideEvent holds an event back until what it is about can be seen: the events behind it
-// keep their order. One about a container that is gone by then is for nobody.
+// hideEvent holds an event back until its object is revealed. The events behind it keep their order. It drops an
+// event about a container that is gone by then.
 func hideEvent(h *Host, b []byte) []byte {
 	e := &cri.ContainerEventResponse{}
 	if proto.Unmarshal(b, e) != nil {

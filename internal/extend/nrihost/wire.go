@@ -18,14 +18,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxMessage is what kubelets and runtimes take.
+// maxMessage is the longest message that kubelets and runtimes accept.
 const maxMessage = 16 << 20
 
-// services are those whose calls are held. v1alpha2 (Kubernetes before 1.26) has the same
-// fields under the same numbers.
+// services are the services in which calls are held. v1alpha2 (Kubernetes before 1.26) has the same fields with the
+// same numbers.
 var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
-// bytesCodec passes messages as they are. It has the name of the codec whose bytes they are.
+// bytesCodec passes messages unchanged. It has the name of the codec that made the bytes.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -84,11 +84,11 @@ type call struct {
 	h      *Host
 	method string
 	stream grpc.ServerStream
-	filter func(*Host, []byte) []byte // of answers; nil passes them
-	about  func([]byte) string        // the id that a request is about; nil for none
+	filter func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
+	about  func([]byte) string        // returns the id that a request is about; nil if the call has none
 }
 
-// outgoing has the caller's metadata go on.
+// outgoing passes the caller's metadata on.
 func outgoing(ctx context.Context) context.Context {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
@@ -103,7 +103,7 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// forward makes a call of the CRI proxy with the bytes of a request.
+// forward makes a call to the CRI proxy with the bytes of a request.
 func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []byte, err error) {
 	err = h.raw.Invoke(outgoing(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
 	return resp, err
@@ -162,7 +162,8 @@ func (c call) passUp(to grpc.ClientStream) error {
 			return err
 		}
 		if c.about != nil && c.h.up.Load() && c.h.veil.hides(c.about(b)) {
-			// What is hidden is not there: an id that no runtime gives out says so in the runtime's words.
+			// A hidden object must look absent: we send an id that no runtime assigns, and the runtime answers with
+			// its own error.
 			b = nothing
 		}
 		if err := to.SendMsg(&b); err != nil {
@@ -196,15 +197,14 @@ func (c call) passDown(to grpc.ClientStream) error {
 	}
 }
 
-// handler is how a held call is served. opens says that it is held while the host does not
-// run, too.
+// handler says how a held call is served. opens means that the call is held also while the host does not run.
 type handler struct {
 	serve func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
 	opens bool
 }
 
-// typed is a handler that has its request decoded and its answer encoded. What is malformed
-// is left to the runtime to complain of.
+// typed makes a handler that decodes its request and encodes its answer. It passes a malformed request on, and the
+// runtime refuses it.
 func typed[Q, A any, PQ interface {
 	*Q
 	proto.Message

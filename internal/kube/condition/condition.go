@@ -40,18 +40,18 @@ type State struct {
 	Message string
 }
 
-// Timing says when the condition is written.
+// Timing says when the keeper writes the condition.
 type Timing struct {
-	// Poll is how often the state is read.
+	// Poll is how often the keeper reads the state.
 	Poll time.Duration
 	// Start and Change bound the random wait before the first write, and before each later
 	// one, so that a thousand nodes do not write at once.
 	Start, Change time.Duration
-	// Heartbeat is how often it is written without a change.
+	// Heartbeat is how often the keeper writes the condition without a change.
 	Heartbeat time.Duration
 }
 
-// Usual returns the timing of an agent.
+// Usual returns an agent's timing.
 func Usual() Timing {
 	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
@@ -61,12 +61,12 @@ type Keeper struct {
 	client *kube.Client
 	state  func() State
 	timing Timing
-	turn   chan struct{} // a lock: held by the goroutine that writes
+	turn   chan struct{} // a lock: the goroutine that writes holds it
 
 	mu      sync.Mutex // guards all below
 	written State
 	at      time.Time // of the last write; zero for none
-	since   string    // lastTransitionTime, as the API server has it
+	since   string    // lastTransitionTime from the API server
 	writes  uint64
 	failed  error // of the last write
 	// failures counts the writes that failed.
@@ -80,14 +80,13 @@ func New(c *kube.Client, state func() State, t Timing) *Keeper {
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// longest bounds the pause after a failure, message the length of a message in bytes.
+// longest bounds the pause after a failure. message bounds the length of a message, in bytes.
 const (
 	longest = 30 * time.Second
 	message = 1024
 )
 
-// Run writes the condition until ctx ends. Then it writes that the agent stopped, if
-// the API server answers soon.
+// Run writes the condition until ctx ends. It then writes that the agent stopped, if the API server answers soon.
 func (k *Keeper) Run(ctx context.Context) {
 	if !sleep.For(ctx, spread(k.timing.Start)) {
 		return
@@ -132,7 +131,7 @@ func (k *Keeper) Release(ctx context.Context) error {
 	return nil
 }
 
-// due reports whether a state has to be written.
+// due reports whether the keeper must write a state.
 func (k *Keeper) due(now State, heartbeat time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +151,7 @@ func (k *Keeper) says() bool {
 	return k.written != State{}
 }
 
-// write writes the current state when it is its turn.
+// write writes the current state when it holds the lock.
 func (k *Keeper) write(ctx context.Context, state func() State) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -173,7 +172,7 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 		k.failures++
 	}
 	if err != nil && k.failed == nil {
-		k.client.Log.Warn("the node's condition is not written", logkey.Err, err)
+		k.client.Log.Warn("the agent cannot write the node's condition", logkey.Err, err)
 	}
 	k.failed = err
 	return err
@@ -205,7 +204,7 @@ func (k *Keeper) put(ctx context.Context, s State) error {
 	return err
 }
 
-// read reads, before the first write, the condition that an earlier agent wrote.
+// read reads the condition that an earlier agent wrote, before the first write.
 func (k *Keeper) read(ctx context.Context) error {
 	if k.wrote() {
 		return nil

@@ -1,5 +1,5 @@
-// Package configmaps has the names of the ConfigMaps with configuration for several
-// nodes. It finds those for a node, and their order. It sends no request.
+// Package configmaps has the names of the ConfigMaps with configuration for several nodes. It finds those for a
+// node, and their order. It sends no request.
 package configmaps
 
 import (
@@ -49,10 +49,10 @@ func source(namespace, name string) string { return "ConfigMap " + namespace + "
 // Source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
-// For returns a node's layers from ConfigMaps with the label, lowest first: the
-// cluster's, its group's, its own. The error is a *Refusal: the ConfigMap selects no
-// nodes, has no configuration, or is that of a second group with this node. Then the
-// node uses none of them, because its intended configuration is unknown.
+// For returns a node's layers from ConfigMaps with the label, lowest first: the cluster's, its group's, its own.
+// The error is a *Refusal for a ConfigMap that selects no nodes, that has no configuration, or that belongs to a
+// second group with this node. In these cases the node uses no ConfigMap, because its intended configuration is
+// unknown.
 func For(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
 	var byRank [3][]*unstructured.Unstructured
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *unstructured.Unstructured) int {

@@ -1,4 +1,3 @@
-// Package events writes Kubernetes events: on pods whose requests were refused or whose
-// values are not in force, and on the node. No caller waits: events go through a
-// bounded queue, and dropped ones are counted.
+// Package events writes Kubernetes events: on pods with refused requests or with values that are not in force, and
+// on the node. No caller waits: events go through a bounded queue. The package counts the events that it drops.
 package events

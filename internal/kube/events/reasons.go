@@ -25,7 +25,7 @@ const (
 // Row describes a reason, for the docs.
 type Row struct {
 	Reason Reason
-	// About is the kind of object that the event is on.
+	// About is the kind of object that has the event.
 	About string
 	Means string
 	// Do says what the user can do about it.
@@ -36,16 +36,16 @@ type Row struct {
 func Rows() []Row {
 	return []Row{
 		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it did not have it.", "Correct the value; `trimtab explain` shows it."},
-		{RequestRefused, "Pod", "A well-formed request is not granted: a rule of `authorization` refuses it, or there is not enough on the node.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
+		{RequestRefused, "Pod", "The agent does not grant a well-formed request: a rule of `authorization` refuses it, or the node does not have enough.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
 		{RequestUnserved, "Pod", "Nothing on this node serves the request: its hook is off, or the key is not supported.", "Switch the hook on (`trimtab hooks`), or leave the request out."},
-		{RequestDegraded, "Pod", "The request is served only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
+		{RequestDegraded, "Pod", "The agent serves the request only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
 		{HookFailed, "Pod", "A hook or hook server failed, and its values are missing.", "`trimtab status` shows hook servers, the log shows the failure."},
-		{ContainerRejected, "Pod", "The creation of a container was refused, by `strict` or by `failurePolicy`.", "Correct what the message names."},
-		{ValueRefused, "Pod", "The kernel refused a decided value, or its cgroup cannot be named.", "`trimtab explain` shows file, value and error; `trimtab doctor` what the kernel lacks."},
+		{ContainerRejected, "Pod", "The agent refused the creation of a container, because of `strict` or `failurePolicy`.", "Correct what the message names."},
+		{ValueRefused, "Pod", "The kernel refused a decided value, or the agent does not know the cgroup's path.", "`trimtab explain` shows file, value and error; `trimtab doctor` shows what the kernel lacks."},
 		{ValueNotCarried, "Pod", "The attachment in use cannot set a decided value.", "See docs/parity.md for what each attachment can set."},
 		{ValueTooLate, "Pod", "A decided value can only be set when the container is created, and the container was created without it.", "Delete the pod, so that it is created again."},
-		{ValueContested, "Pod", "Another program keeps writing a value, and it was left to that program.", "Find the other program (`trimtab status`), or cede the field to it."},
-		{CgroupMissing, "Pod", "A container runs and its cgroup is not in the tree at `cgroup.root`, so nothing is in force for it.", "Mount the host's cgroup tree (docs/install.md)."},
-		{ConfigurationRefused, "ConfigMap, or the object it was read from", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},
+		{ValueContested, "Pod", "Another program keeps writing a value, and the agent left the value to that program.", "Find the other program (`trimtab status`), or cede the field to it."},
+		{CgroupMissing, "Pod", "A container runs, but its cgroup is not in the tree at `cgroup.root`, so none of its values is in force.", "Mount the host's cgroup tree (docs/install.md)."},
+		{ConfigurationRefused, "ConfigMap, or the object whose content the configuration has", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},
 	}
 }

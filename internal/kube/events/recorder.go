@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// About is the object that an event is on.
+// About is the object that has an event.
 type About struct {
 	APIVersion string // "" for v1
 	Kind       string
@@ -18,33 +18,33 @@ type About struct {
 	Name       string
 	// UID distinguishes objects with the same name. kubectl describe shows no event without it.
 	UID string
-	// Version is the object's resource version, where every node says the same of it:
-	// then the first node's event is that of all. It is "" for an event of each node.
+	// Version is the object's resource version, for an event that is the same on every node: then one event is
+	// enough for all nodes, and the first node writes it. It is "" for an event of each node.
 	Version string
 }
 
 // Results are the possible results of an event, as the label of a metric.
 const (
-	Written = "written" // or another node's says the same
+	Written = "written" // or another node has written the same event
 	Limited = "limited" // an object had too many
-	Full    = "full"    // newer ones took its place in the queue
+	Full    = "full"    // newer events took its place in the queue
 	Refused = "refused" // by the API server
 )
 
-// Results returns all of them.
+// Results returns all results.
 func Results() []string { return []string{Written, Limited, Full, Refused} }
 
 const (
 	// capacity bounds the events that wait while the API server does not answer.
 	capacity = 256
-	// An object has this many events at once, and one more each refill.
+	// An object may have this many events at once, and one more each refill.
 	perObject = 10
 	refill    = 5 * time.Minute
-	// A node writes this many events at once, and one more each pace.
+	// A node may write this many events at once, and one more each pace.
 	perNode = 20
 	pace    = 2 * time.Second
-	// longest bounds the pause after a failure, and message the length of a message: the
-	// API server accepts 1024 bytes.
+	// longest bounds the pause after a failure. message bounds the length of a message: the API server accepts 1024
+	// bytes.
 	longest = 30 * time.Second
 	message = 1024
 )
@@ -121,7 +121,7 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 	}
 }
 
-// Lost counts events that were lost before Warn.
+// Lost counts events that were lost before a call of Warn.
 func (r *Recorder) Lost(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *Recorder) Row() api.ClusterPart {
 
 // allowed reports whether an object may have another event.
 func (r *Recorder) allowed(about About, now time.Time) bool {
-	if len(r.objects) > 4*capacity { // including those of removed pods
+	if len(r.objects) > 4*capacity { // this includes objects of removed pods
 		for a, b := range r.objects {
 			if b.full(now) {
 				delete(r.objects, a)
@@ -170,8 +170,8 @@ func (r *Recorder) allowed(about About, now time.Time) bool {
 	return b.take(now)
 }
 
-// jitter returns a duration between 75 % and 125 % of d, so that nodes that lost the
-// API server together do not retry together.
+// jitter returns a duration between 75 % and 125 % of d. Nodes that lost the API server at the same time therefore
+// do not retry at the same time.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)+1))
 }

@@ -26,11 +26,11 @@ import (
 // events.k8s.io/v1 is the same object with other fields.
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
-// component is the reporting component, as the API server and its admission policies see it.
+// component is the reporting component that the API server and its admission policies see.
 const component = "trimtab"
 
-// spread is the longest wait before the first event after an idle time: a thousand
-// agents may refuse the same ConfigMap at once.
+// spread is the longest wait before the first event after an idle time: a thousand agents may refuse the same
+// ConfigMap at once.
 const spread = 5 * time.Second
 
 // maxCounted bounds the event objects whose counts are kept.
@@ -112,8 +112,7 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 	return err
 }
 
-// done removes an event from the queue. If its count has grown meanwhile, it removes
-// only what was written.
+// done removes an event from the queue. If its count has grown in the meantime, done removes only what was written.
 func (r *Recorder) done(p *pending, result string) {
 	r.tally[result]++
 	i := slices.IndexFunc(r.queue, func(q *pending) bool { return q.key == p.key })
@@ -146,11 +145,11 @@ func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
 		if !kerrors.IsAlreadyExists(err) {
 			return err
 		}
-		if p.about.Version != "" { // by another node, whose events are not ours to change, or by us before a restart
+		if p.about.Version != "" { // by another node, whose events we must not change, or by us before a restart
 			return nil
 		}
 	}
-	// Written before a restart: the count is unknown and stays.
+	// An agent wrote it before a restart: we do not know the count and do not change it.
 	change := map[string]any{"message": p.message, "lastTimestamp": kube.Stamp(p.last)}
 	if there {
 		change["count"] = before + p.count
@@ -195,9 +194,9 @@ func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
 	}}
 }
 
-// objectName is the same for all events of a node with the same object and reason, so
-// that a restarted agent updates the event object of the earlier one. For an event about
-// a version of an object it is also the same on all nodes that report the same.
+// objectName is the same for all events of a node with the same object and reason. A restarted agent therefore
+// updates the event object of the earlier one. For an event about a version of an object, the name is also the same
+// on all nodes that report the same.
 func objectName(node string, p *pending) string {
 	h := fnv.New64a()
 	whose := []string{node}

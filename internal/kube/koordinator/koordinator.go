@@ -1,7 +1,6 @@
-// Package koordinator reads what Koordinator's manager configures for a node as a layer
-// of Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and
-// of its NodeResourceTopology. Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1.
-// It sends no request.
+// Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of
+// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology.
+// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It sends no request.
 package koordinator
 
 import (
@@ -54,8 +53,8 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLO returns the layer of a NodeSLO; false if it sets no key that Trimtab has.
-// unknown are its parts without an effect.
+// NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. unknown are its parts
+// without an effect.
 func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := "NodeSLO " + o.GetName()
 	if o.GetAPIVersion() != Version {
@@ -102,7 +101,7 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// slo is a NodeSLO that is read.
+// slo is a NodeSLO while it is read.
 type slo struct {
 	keys    keys
 	unknown []string
@@ -110,8 +109,8 @@ type slo struct {
 
 func (s *slo) missing(key string) { s.unknown = append(s.unknown, key) }
 
-// classes are the classes of a strategy, their names in our keys, and their default
-// identity and part of the cache if enable is true.
+// classes are the classes of a strategy. Each has the name of its class in our keys, and its default identity and
+// part of the cache if enable is true.
 var classes = []struct {
 	name, ours string
 	identity   int64
@@ -186,8 +185,8 @@ func onlyIf(on bool, v, otherwise int64) int64 {
 	return otherwise
 }
 
-// number returns a whole number of an object. For another type it returns a value that
-// the validation of the configuration refuses.
+// number returns a whole number of an object. If the value has another type, number returns a value that the
+// validation of the configuration refuses.
 func number(o map[string]any, key string, missing int64) int64 {
 	switch v := o[key].(type) {
 	case nil:
@@ -200,8 +199,8 @@ func number(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// Node returns the layer of a Node's annotations and labels; false if it has none for
-// Trimtab. unknown are those without an effect.
+// Node returns the layer of a Node's annotations and labels, and false if it has none for Trimtab. unknown are
+// those without an effect.
 func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string
@@ -250,8 +249,8 @@ func cpusOf(text, key string) (string, error) {
 	return list, nil
 }
 
-// isExclusive reports whether only system services may use the system's CPUs. That is
-// so unless the annotation has cpusetExclusive: false.
+// isExclusive reports whether only system services may use the system's CPUs. This is so unless the annotation has
+// cpusetExclusive: false.
 func isExclusive(text string) bool {
 	var o struct {
 		Exclusive *bool `json:"cpusetExclusive"`

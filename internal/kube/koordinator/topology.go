@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Annotations of a NodeResourceTopology that configure a node. Those about its CPUs and
-// their use by pods are reports.
+// Annotations of a NodeResourceTopology that configure a node. Its annotations about CPUs and their use by pods are
+// only reports.
 const (
 	managerPolicy = "kubelet.koordinator.sh/cpu-manager-policy"
 	systemQoS     = prefix + "system-qos-resource"
@@ -30,8 +30,8 @@ var reportsOf = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", pre
 // us is Trimtab's field manager.
 const us = "trimtab"
 
-// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself wrote
-// as its report. It reads the object's managed fields.
+// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report. It finds
+// them in the object's managed fields.
 func Foreign(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	for _, m := range o.GetManagedFields() {
@@ -59,8 +59,8 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// Topology returns the layer of a NodeResourceTopology's annotations; false if it has
-// none for Trimtab. unknown are those without an effect.
+// Topology returns the layer of a NodeResourceTopology's annotations, and false if it has none for Trimtab. unknown
+// are those without an effect.
 func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := keys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()

@@ -19,18 +19,17 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
-// debounce is how long objects must be unchanged before they are passed on: `kubectl
-// apply` of two ConfigMaps writes one after the other.
+// debounce is how long objects must be unchanged before the watch passes them on: `kubectl apply` of two ConfigMaps
+// writes one after the other.
 const debounce = 300 * time.Millisecond
 
 // Seen is the configuration for this node in the API server.
 type Seen struct {
 	// Layers are the lowest first.
 	Layers []config.Layer
-	// Err is why the layers cannot be used, a *configmaps.Refusal; nil if they can.
+	// Err is why the agent cannot use the layers, a *configmaps.Refusal; nil if it can.
 	Err error
-	// NotUnderstood are objects of other agents for this node, or parts of them, without an
-	// effect.
+	// NotUnderstood are objects of other agents for this node, or parts of them, that have no effect.
 	NotUnderstood []string
 }
 
@@ -47,12 +46,11 @@ type Watch struct {
 	node   *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
 	others map[string][]*unstructured.Unstructured // by resource
 	failed map[string]error                        // error of the last request for each resource
-	listed map[string]bool                         // the resources that were listed completely
+	listed map[string]bool                         // the resources that the server has listed completely
 }
 
-// New makes a watch of a node's objects; alsoRead is the configuration key of that
-// name. take gets their content, one call at a time: when all are known, and after each
-// change.
+// New makes a watch of a node's objects. alsoRead is the value of the configuration key with that name. The watch
+// calls take with their content, one call at a time: when it knows all objects, and after each change.
 func New(c *kube.Client, alsoRead []string, take func(Seen)) *Watch {
 	return &Watch{
 		client: c, take: take, dirty: make(chan struct{}, 1), also: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
@@ -60,7 +58,7 @@ func New(c *kube.Client, alsoRead []string, take func(Seen)) *Watch {
 	}
 }
 
-// The resources that are watched.
+// The resources that the agent watches.
 const (
 	mapsOf  = "configmaps"
 	nodesOf = "nodes"
@@ -87,7 +85,7 @@ func (w *Watch) Run(ctx context.Context) {
 	kube.Run(ctx, services...)
 }
 
-// Waiting says which object is missing before anything is passed on; "" for none.
+// Waiting says which object is missing before the watch can pass anything on, or returns "".
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +107,7 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// seen returns what to pass on; false while an object is missing.
+// seen returns what to pass on, and false while an object is missing.
 func (w *Watch) seen() (Seen, bool) {
 	if w.Waiting() != "" {
 		return Seen{}, false
@@ -140,7 +138,7 @@ func (w *Watch) Identity(name string) (uid, version string) {
 	return "", ""
 }
 
-// change makes a change of the fields, and wakes handing.
+// change runs a function that changes the fields, and wakes the forwarder.
 func (w *Watch) change(do func()) {
 	w.mu.Lock()
 	do()
@@ -207,8 +205,8 @@ func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 // Changed implements kube.Handler.
 func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
 
-// Gone implements kube.Handler. The labels of a deleted Node stay in use: the node is
-// registered again, or ends.
+// Gone implements kube.Handler. The labels of a deleted Node stay in use: the node will be registered again, or it
+// ends.
 func (f resourceWatch) Gone(o *unstructured.Unstructured) {
 	f.change(func() {
 		if f.resource == mapsOf {

@@ -21,7 +21,7 @@ import (
 type other struct {
 	agent    string // its name in cluster.config.alsoRead
 	resource schema.GroupVersionResource
-	named    bool // the object has the node's name
+	named    bool // the object has the name of the node
 }
 
 // The agents that cluster.config.alsoRead may name.
@@ -30,7 +30,7 @@ const (
 	ofNRIPlugins  = "nri-plugins"
 )
 
-// topologies is a resource that Trimtab itself may write, too.
+// topologies is a resource that Trimtab itself may also write.
 const topologies = "noderesourcetopologies"
 
 func othersOf(alsoRead []string) []other {
@@ -43,8 +43,8 @@ func othersOf(alsoRead []string) []other {
 	}, func(o other) bool { return !slices.Contains(alsoRead, o.agent) })
 }
 
-// reads reports whether an agent's objects are read. Koordinator's annotations of the
-// Node belong to this agent, too.
+// reads reports whether the watch reads an agent's objects. The Node's annotations of Koordinator belong to this
+// agent, too.
 func (w *Watch) reads(agent string) bool {
 	return slices.ContainsFunc(w.also, func(o other) bool { return o.agent == agent })
 }
@@ -80,9 +80,8 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	return layers, unknown
 }
 
-// selects reports whether a policy of nri-plugins is for this node. Its name must be
-// that of the node or of the group in a label of the node; without a group, default
-// (nri-plugins 0.13, pkg/agent).
+// selects reports whether a policy of nri-plugins is for this node. Its name must be the name of the node, or of
+// the group in a label of the node. For a node without a group it must be default (nri-plugins 0.13, pkg/agent).
 func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 	want := "default"
 	for _, label := range []string{"resource-policy.nri.io/group", "group.config.nri", "config.nri/group"} {
@@ -96,7 +95,7 @@ func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 // again is how often to check whether a CRD has been installed.
 const again = 10 * time.Minute
 
-// installed watches a resource of a CRD when the CRD exists. Without it, the check is rare.
+// installed watches a resource of a CRD when the CRD exists. It checks rarely whether it exists.
 type installed struct{ resourceWatch }
 
 // Run watches until ctx ends.

@@ -1,6 +1,5 @@
-// Package namespaces reads the labels of the cluster's namespaces, by which
-// authorisation rules may select. It stores the last answer of the API server in a
-// file.
+// Package namespaces reads the labels of the cluster's namespaces, by which authorisation rules may select. It
+// stores the last answer of the API server in a file.
 package namespaces
 
 import (
@@ -23,7 +22,7 @@ import (
 // Labels are the labels of each namespace, by its name.
 type Labels map[string]map[string]string
 
-// file is the content of that file.
+// file is the content of the stored file.
 type file struct {
 	Namespaces Labels `json:"namespaces"`
 }
@@ -32,11 +31,11 @@ type file struct {
 type Store struct {
 	mu      sync.Mutex // guards all below
 	labels  Labels
-	read    bool          // read from the API server, not from the file
-	changed chan struct{} // of capacity 1; nil if nothing reads it
+	read    bool          // the labels come from the API server and not from the file
+	changed chan struct{} // of capacity 1; nil if nobody reads it
 }
 
-// Load reads what an earlier agent stored. It ignores an invalid text.
+// Load reads the labels that an earlier agent stored. It ignores an invalid text.
 func (s *Store) Load(kept []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +45,7 @@ func (s *Store) Load(kept []byte) {
 	}
 }
 
-// Labels returns a copy of the labels; none for a nil store.
+// Labels returns a copy of the labels. A nil store has none.
 func (s *Store) Labels() Labels {
 	if s == nil {
 		return nil
@@ -106,9 +105,9 @@ type Service struct {
 }
 
 const (
-	// poll is how often a configuration without such a rule is checked.
+	// poll is how often the service checks a configuration without such a rule.
 	poll = 2 * time.Second
-	// debounce is how long changes are collected.
+	// debounce is how long the service collects changes.
 	debounce = 500 * time.Millisecond
 )
 

@@ -16,9 +16,9 @@ type Node interface {
 }
 
 const (
-	// debounce is how long after a change the node is read: a pod causes several events.
+	// debounce is how long after a change the service reads the node, because one pod causes several events.
 	debounce = 3 * time.Second
-	// sweep is how often it is read without a change: a value may be lost without an event.
+	// sweep is how often the service reads the node without a change, because a value may be lost without an event.
 	sweep = time.Minute
 )
 

@@ -47,9 +47,9 @@ type Placements struct {
 	mu      sync.Mutex // guards all below
 	written map[types.UID]string
 	done    uint64
-	refused uint64 // by the API server, permanently
+	refused uint64 // pods whose write the API server refused permanently
 	failed  error  // of the last write
-	// failures counts the writes that failed and are tried again.
+	// failures counts the failed writes that are tried again.
 	failures uint64
 }
 
@@ -58,7 +58,7 @@ func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
 	return &Placements{node: n, client: c, released: released, Debounce: batch, written: map[types.UID]string{}}
 }
 
-// batch is how long changes are collected.
+// batch is how long the service collects changes.
 const batch = 10 * time.Second
 
 // Run writes annotations until ctx ends. It repeats failed writes at the next change of
@@ -147,7 +147,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 		// The pod was removed, or is a static pod (its object has another UID), or a policy
 		// refuses the request: no retry before the next change.
 		p.refused++
-		p.client.Log.Debug("a pod's placement is not written", logkey.Namespace, s.Namespace, logkey.Pod, s.Name, logkey.Err, err)
+		p.client.Log.Debug("the agent cannot write a pod's placement", logkey.Namespace, s.Namespace, logkey.Pod, s.Name, logkey.Err, err)
 	default:
 		p.failures++
 		return err

@@ -20,7 +20,7 @@ type Recorder interface {
 	Lost(n uint64)
 }
 
-// Troubles records events on pods: one for each reason, and another when there is a new text.
+// Troubles records events on pods: one for each reason, and another one when there is a new text.
 type Troubles struct {
 	node Node
 	to   Recorder
@@ -38,7 +38,7 @@ func NewTroubles(n Node, to Recorder) *Troubles {
 // Run records events until ctx ends.
 func (t *Troubles) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.read) }
 
-// found are the texts of one pod, by reason.
+// found has the texts of one pod, by reason.
 type found map[events.Reason][]string
 
 func (f found) add(r events.Reason, text string) {
@@ -101,8 +101,7 @@ func (t *Troubles) record(about events.About, f found) {
 }
 
 const (
-	// remembered bounds the recorded texts of a pod that are kept, and listed the texts in
-	// one message.
+	// remembered bounds how many recorded texts of a pod are kept. listed bounds how many texts one message has.
 	remembered = 4 * lifecycle.MaxProblems
 	listed     = 3
 )
@@ -122,7 +121,7 @@ func aboutEvent(e *api.Event) (events.About, bool) {
 	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
 }
 
-// eventTroubles adds the problems of one event: a later state may not have them.
+// eventTroubles adds the problems of one event, because a later state may not have them.
 func eventTroubles(f found, e *api.Event) {
 	if e.Rejected != "" {
 		f.add(events.ContainerRejected, in(e.Container)+e.Rejected)
@@ -144,8 +143,8 @@ func stateTroubles(f found, s *nodeview.PodState) {
 	}
 }
 
-// missing are the reasons of values that are not in force. A value that the
-// configuration leaves to another program is no problem, and has no reason.
+// missing has the reasons for values that are not in force. A value that the configuration leaves to another
+// program is no problem and has no reason here.
 var missing = map[api.Missing]events.Reason{
 	api.NoCgroup:      events.CgroupMissing,
 	api.NotCarried:    events.ValueNotCarried,

@@ -15,7 +15,7 @@ import (
 
 func nodeUID(uid string) types.UID { return types.UID(uid) }
 
-// part returns those fields of an object that wish has.
+// part returns the fields of a live object that wish has, too.
 func part(live, wish *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, v := range wish.Object {
@@ -34,8 +34,8 @@ func part(live, wish *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// partOf does the same below: it leaves out labels and annotations of others, and of
-// lists, such as owner references, the elements that wish does not have.
+// partOf does the same for the levels below. It leaves out other programs' labels and annotations, and the elements
+// of lists that wish does not have, such as owner references.
 func partOf(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -62,8 +62,8 @@ func partOf(live any, wish map[string]any) any {
 	return out
 }
 
-// fieldsOf returns those fields of live that wish has, completely: others may write
-// other fields of a status.
+// fieldsOf returns the fields of live that wish has, with all their content: other programs may write other fields
+// of a status.
 func fieldsOf(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -78,7 +78,7 @@ func fieldsOf(live any, wish map[string]any) any {
 	return out
 }
 
-// same compares fields by their JSON: numbers may be of several types.
+// same compares fields by their JSON, because a number may have one of several types.
 func same(a, b map[string]any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
@@ -178,13 +178,13 @@ func conflict(err error) string {
 	return ""
 }
 
-// noSuchKind reports whether the server does not have the kind or version, and
-// noSuchObject whether it lacks only the object.
+// noSuchKind reports whether the server does not have the kind or version. noSuchObject reports whether it lacks
+// only the object.
 func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !named(err) }
 
 func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && named(err) }
 
-// named reports whether an answer is about an object, and not about the URL path.
+// named reports whether an answer is about an object and not about the URL path.
 func named(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

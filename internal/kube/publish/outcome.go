@@ -41,11 +41,11 @@ func (p *Publisher) setState(state string, why error) {
 	case "":
 		p.log.Info("a report works again", logkey.Kind, p.report.Kind)
 	default:
-		p.log.Warn("a report is not up to date", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
+		p.log.Warn("the agent cannot bring a report up to date", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
 	}
 }
 
-// tellDone sets the state of an object that is up to date, and notes what it still lacks.
+// tellDone sets the state of an object that is up to date, and notes what the object still lacks.
 func (p *Publisher) tellDone(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
@@ -54,8 +54,8 @@ func (p *Publisher) tellDone(state string) {
 	}
 }
 
-// failed notes a failed request, and returns the pause after it: what the server
-// requests, or twice the last one.
+// failed notes a failed request, and returns the pause after it: the pause that the server requests, or twice the
+// last one.
 func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {
 	p.fails++
 	p.count(func(r *api.ClusterPart) { r.Failed++ })
@@ -129,11 +129,11 @@ func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
 	p.setState("left to "+other, nil)
 	p.count(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
 	if before != other {
-		p.log.Info("an object is left to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
+		p.log.Info("the agent leaves an object to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
 	}
 	return jittered(p.pace.CheckInterval), false
 }
 
-// jittered returns a pause of about the same length, so that the agents of many nodes
-// do not send requests at once.
+// jittered returns a pause of about the same length, so that the agents of many nodes do not send requests at the
+// same time.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

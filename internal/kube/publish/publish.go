@@ -25,35 +25,33 @@ import (
 
 const status = "status"
 
-// Manager is our field manager.
+// Manager is Trimtab's field manager.
 const Manager = "trimtab"
 
-// Report describes the object to write. It is cluster scoped and has the node's name.
+// Report describes the object to write. The object is cluster scoped and has the node's name.
 type Report struct {
 	Kind     string
 	Resource schema.GroupVersionResource
-	// Key is the field whose writer owns the object, such as zones or
-	// status.topologyZone.
+	// Key is the field whose writer owns the object, such as zones or status.topologyZone.
 	Key string
-	// Status: the CRD has the subresource status, so the status is written there.
+	// Status means that the CRD has the subresource status, so the publisher writes the status there.
 	Status bool
-	// Later is a field that an older API version of the object lacks: an update in
-	// that version removes it; "" for none.
+	// Later is a field that an older API version of the object lacks: an update in that version removes the field.
+	// "" means that there is no such field.
 	Later string
-	// Make returns the annotations and the top-level fields of the object; of a field
-	// metadata, only labels are used.
+	// Make returns the annotations and the top-level fields of the object. Of a field metadata the publisher uses
+	// only labels.
 	Make func() (annotations map[string]string, fields map[string]any)
-	// Read gets the object whenever it is read; may be nil.
+	// Read is called with the object whenever the publisher reads it; may be nil.
 	Read func(*unstructured.Unstructured)
-	// Node gets the labels of the Node, before Make and whenever the object is read; may
-	// be nil.
+	// Node is called with the labels of the Node, before Make and whenever the publisher reads the object; may be
+	// nil.
 	Node func(labels map[string]string)
-	// Note returns what the object should have and lacks, and why; "" for nothing. It may
-	// be nil.
+	// Note returns what the object should have and lacks, and why, or "" if it lacks nothing. It may be nil.
 	Note func() string
 	// Ready returns why there is nothing to report yet; nil if there is.
 	Ready func() error
-	// Changed returns a channel that is closed when Make may return something else.
+	// Changed returns a channel that is closed when Make may return something new.
 	Changed func() <-chan struct{}
 }
 
@@ -64,8 +62,8 @@ type Pace struct {
 	Spread time.Duration
 	// MinInterval is the shortest time between two writes, 2 s.
 	MinInterval time.Duration
-	// CheckInterval is how often the object is read to find changes by others, and how often
-	// to check for a missing CRD: 5 min.
+	// CheckInterval is how often the publisher reads the object to find changes by others, and how often it checks
+	// for a missing CRD: 5 min.
 	CheckInterval time.Duration
 	// Retry is the first pause after a failure, 1 s; each is twice as long as the one
 	// before, up to Again.
@@ -75,8 +73,8 @@ type Pace struct {
 const (
 	debounce       = 200 * time.Millisecond // changes come in groups: a sandbox, its containers
 	requestTimeout = 30 * time.Second       // for one request
-	// recompute is how often Make is called without a notification, for instance for a
-	// change of a device plugin. A request is sent only if the result is new.
+	// recompute is how often the publisher calls Make without a notification, for instance for a change of a device
+	// plugin. It sends a request only if the result is new.
 	recompute = time.Minute
 )
 
@@ -100,24 +98,24 @@ type Publisher struct {
 	log    *slog.Logger
 
 	// Used only by Run's goroutine:
-	uid   string                     // of the Node; "" for not known
+	uid   string                     // of the Node; "" while it is unknown
 	seen  *lastObject                // nil for not known
 	fails int                        // in a row
-	found *unstructured.Unstructured // by the last look; nil for no object
-	// lost says which field another program removed last; "" for none.
+	found *unstructured.Unstructured // from the last read; nil if there was no object
+	// lost says which field another program removed last, or is "".
 	lost string
 
 	mu  sync.Mutex // guards all below
 	row api.ClusterPart
 }
 
-// lastObject is the object as it was last read or written.
+// lastObject is the object as the publisher last read or wrote it.
 type lastObject struct {
 	wish string         // what it was to be
-	ours map[string]any // those of its fields that are ours, as they were
+	ours map[string]any // the values of our own fields at that time
 	at   time.Time
-	// live is the whole object. The next write is made from it without another read, and
-	// the server refuses it if the object has changed. nil: read it first.
+	// live is the whole object. The next write uses it without another read, and the server refuses that write if
+	// the object has changed. nil means that the publisher must read the object first.
 	live *unstructured.Unstructured
 }
 
@@ -189,11 +187,11 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 	if next, done := p.readObject(ctx, object, wish); done {
 		return next, p.fails == 0 && p.seen != nil
 	}
-	if p.uid == "" { // it is gone, as its Node is, or was
+	if p.uid == "" { // the object is gone, because its Node is or was gone
 		return p.pace.Retry, false
 	}
 	if p.seen != nil {
-		p.seen.live = nil // it was just read, and forgetVersions may have changed it
+		p.seen.live = nil // the code above has just read it, and forgetVersions may have changed it
 	}
 	next, wakes, _ = p.apply(ctx, object, wish)
 	return next, wakes
@@ -224,7 +222,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	o.SetKind(p.report.Kind)
 	o.SetName(p.client.Node)
 	labels := map[string]string{"app.kubernetes.io/managed-by": Manager}
-	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // ours, and so of this type
+	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // the field is ours, and so has this type
 	maps.Copy(labels, more)
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
@@ -232,7 +230,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	return o
 }
 
-// readObject reads the object. done: there is nothing to write.
+// readObject reads the object. done means that there is nothing to write.
 func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
@@ -244,7 +242,7 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 		next, _ = p.absent(ctx)
 		return next, true
 	case noSuchObject(err):
-		if p.seen != nil { // deleted: by the garbage collector, where the Node was
+		if p.seen != nil { // the garbage collector deleted the object together with its Node
 			p.seen, p.uid = nil, ""
 		}
 		return 0, false
@@ -279,10 +277,9 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	return 0, false
 }
 
-// forgetVersions removes the entries of other API versions from an object's managed
-// fields. With an entry whose version lacks a field of ours, the API server
-// refuses every apply with an internal error (Kubernetes 1.36: "failed to prune
-// fields ... field not declared in schema").
+// forgetVersions removes the entries of other API versions from an object's managed fields. If the version of an
+// entry lacks a field of ours, the API server refuses every apply with an internal error (Kubernetes 1.36: "failed
+// to prune fields ... field not declared in schema").
 func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstructured) error {
 	all := live.GetManagedFields()
 	kept := slices.DeleteFunc(slices.Clone(all), func(m metav1.ManagedFieldsEntry) bool {
@@ -297,8 +294,8 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	return err
 }
 
-// apply writes the object. A field of another program is a conflict, and stays. stale: the object has
-// changed since it was last read or written, so it must be read.
+// apply writes the object. If another program has written a field, that is a conflict, and its value stays. stale
+// means that the object has changed since we last read or wrote it, so the caller must read it.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
@@ -333,8 +330,8 @@ func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string
 	return p.pace.CheckInterval
 }
 
-// write applies an object, and its status if that is a subresource. In an existing object
-// we own only the status then.
+// write applies an object, and its status if that is a subresource. If the object exists in that case, we own only
+// its status.
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
 	if !p.report.Status {
@@ -348,13 +345,13 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 		}
 	}
 	live, err := objects.ApplyStatus(ctx, p.client.Node, p.since(p.part(object)), options)
-	if apierrors.IsNotFound(err) && (p.seen == nil || p.seen.live == nil) { // there was an object a moment ago
+	if apierrors.IsNotFound(err) && (p.seen == nil || p.seen.live == nil) { // the object existed a moment ago
 		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer one", p.report.Resource.Resource, p.report.Resource.Group)
 	}
 	return live, err
 }
 
-// since returns an object that the server writes only if it has not changed since it was read.
+// since returns an object that the server writes only if nobody has changed it since we read it.
 func (p *Publisher) since(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if p.seen == nil || p.seen.live == nil {
 		return object
