@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// Arguments checks the arguments of a command: from least to len(names) of them, or any number above if the last name
-// ends in "...". Its errors name the one that is missing, and the first that does not belong.
+// Arguments checks the arguments of a command: at least least of them, and at most len(names), or any number if the
+// last name ends in "...". Its errors name the missing argument, or the first one too many.
 func Arguments(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
@@ -32,7 +32,7 @@ func Arguments(least int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// Interval gives a command a flag --interval. --every, its name in earlier versions, is accepted, too.
+// Interval gives a command the flag --interval. It also accepts --every, the name of the flag in earlier versions.
 func Interval(cmd *cobra.Command, usage string) *time.Duration {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "every" {
@@ -43,7 +43,7 @@ func Interval(cmd *cobra.Command, usage string) *time.Duration {
 	return cmd.Flags().Duration("interval", time.Second, usage)
 }
 
-// FlagError says what is wrong with a flag in the words of a user. It belongs in SetFlagErrorFunc of the root.
+// FlagError describes an error in a flag for users. Pass it to SetFlagErrorFunc of the root command.
 func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		absent *pflag.NotExistError
@@ -61,7 +61,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag names the flag that was perhaps meant.
+// unknownFlag names the flag that the user probably meant.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	name := err.GetSpecifiedName()
 	if len(name) == 1 {
@@ -81,7 +81,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return fmt.Errorf("unknown flag --%s of %q", name, cmd.CommandPath())
 }
 
-// reason is why a value is refused, without the names of Go's functions.
+// reason returns why a value is refused, without the names of Go's functions.
 func reason(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "duration":
@@ -94,7 +94,7 @@ func reason(err *pflag.InvalidValueError) string {
 	return jsonwords.Text(err.Unwrap().Error())
 }
 
-// HelpHint is the line after an error in how a command was used.
+// HelpHint returns the line that follows an error in the use of a command.
 func HelpHint(cmd *cobra.Command) string {
 	return fmt.Sprintf("Run '%s --help' for how to use it.", cmd.CommandPath())
 }

@@ -22,7 +22,7 @@ type Format struct {
 func AddFormat(cmd *cobra.Command, choices ...string) *Format {
 	f := &Format{chosen: choices[0], choices: choices}
 	cmd.Flags().VarP(f, "output", "o", "what to print: "+strings.Join(choices, ", "))
-	// It fails only without the flag, which the line above has made.
+	// It fails only if the flag does not exist, and the line above has made it.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
@@ -42,7 +42,7 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
-// Print writes v as JSON or YAML. For every other format it calls forPeople, which writes it itself.
+// Print writes v as JSON or YAML. For every other format it calls forPeople, which writes the answer itself.
 func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 	var out []byte
 	var err error
@@ -64,7 +64,7 @@ func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 // APIVersion is the version of the documents that commands print.
 const APIVersion = "trimtab.io/v1alpha1"
 
-// PrintAs is Print for one object: as JSON or YAML it begins with apiVersion and kind.
+// PrintAs does what Print does for one object. As JSON or YAML the object begins with apiVersion and kind.
 func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error) error {
 	if f.chosen != "json" && f.chosen != "yaml" {
 		return forPeople()
@@ -91,7 +91,8 @@ func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error
 	return Write(w, text)
 }
 
-// PrintList is PrintAs for a list: as JSON or YAML it is an object of the kind, and items has the list.
+// PrintList does what PrintAs does for a list. As JSON or YAML the output is an object of that kind, and its field
+// items has the list.
 func (f *Format) PrintList(w io.Writer, kind string, list any, forPeople func() error) error {
 	return f.PrintAs(w, kind, struct {
 		Items any `json:"items"`

@@ -10,27 +10,26 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower has the directories to watch, and the function to call. Dirs and Look are
-// required.
+// Follower has the directories to watch, and the function to call. Dirs and Look are required.
 type Follower struct {
-	// Settle is how long the directories must be unchanged before Look is called, since
-	// another program may still be writing.
+	// Settle is how long the directories must be unchanged before Run calls Look, because another program may still
+	// be writing.
 	Settle time.Duration
 	// Patience limits the wait for Settle in a directory that always changes.
 	Patience time.Duration
-	// Recheck is how often Look is called without an inotify event. A watch ends with its
-	// directory, and some network file systems report no changes.
+	// Recheck is how often Run calls Look without an inotify event. A watch ends with its directory, and some
+	// network file systems report no changes.
 	Recheck time.Duration
-	// Dirs returns the directories to watch, before each call of Look. A missing
-	// one is tried again at the next call.
+	// Dirs returns the directories to watch. Run calls it before each call of Look, and tries a missing directory
+	// again then.
 	Dirs func() []string
-	// Look is called at the start, and after each change.
+	// Run calls Look at the start, and after each change.
 	Look func()
-	// Now makes Look be called at once, for example at SIGHUP; nil for never.
+	// A value on Now makes Run call Look at once, for example at SIGHUP. A nil channel never does.
 	Now <-chan os.Signal
 }
 
-// Run watches until ctx ends. It fails only if inotify cannot be used.
+// Run watches until ctx ends. It returns an error only if it cannot use inotify.
 func (f Follower) Run(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -56,7 +55,7 @@ func (r *run) loop(ctx context.Context) error {
 	quiet := time.NewTimer(0)
 	quiet.Stop()
 	defer quiet.Stop()
-	var since time.Time // the first event after the last call of Look; zero for none
+	var since time.Time // time of the first event after the last call of Look; zero if there was none
 	poke := func() {
 		now := time.Now()
 		if since.IsZero() {
@@ -77,7 +76,7 @@ func (r *run) loop(ctx context.Context) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			poke() // notices were lost: call Look
+			poke() // the queue lost notices: call Look
 		case <-tick.C:
 			poke()
 		case <-r.Now:
@@ -89,8 +88,8 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// look watches the present directories, and calls Look. To add a directory again
-// revives a watch whose directory was replaced.
+// look watches the present directories, and calls Look. It adds each directory again, because this revives a watch
+// whose directory was replaced.
 func (r *run) look() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {
@@ -98,7 +97,7 @@ func (r *run) look() {
 	}
 	for dir := range r.watched {
 		if !dirs[dir] {
-			_ = r.watcher.Remove(dir) // gone already, most likely
+			_ = r.watcher.Remove(dir) // most likely the directory is gone already
 			delete(r.watched, dir)
 		}
 	}

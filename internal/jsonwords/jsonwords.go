@@ -1,5 +1,5 @@
-// Package jsonwords says in the words of a user what Go's JSON decoders say in the words of a Go program. It reads
-// the texts of encoding/json and of sigs.k8s.io/json, whose error types are internal.
+// Package jsonwords rewrites the messages of Go's JSON decoders for users. It parses the texts of encoding/json and
+// of sigs.k8s.io/json, because their error types are internal.
 package jsonwords
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Error returns an error with the same cause whose text names no Go type, and nil for nil. Joined errors, and texts
-// with more than one line, become one line.
+// Error returns an error with the same cause whose text names no Go type, and nil for nil. It puts joined errors,
+// and texts with more than one line, on one line.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +36,7 @@ var (
 	prefix    = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
 )
 
-// Text is Error for a text.
+// Text does the same as Error for a text.
 func Text(s string) string {
 	for range 3 { // decoders wrap each other
 		s = prefix.ReplaceAllString(s, "$1")

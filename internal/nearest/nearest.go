@@ -1,11 +1,11 @@
-// Package nearest finds what a user meant when a word is misspelt: the key, flag or command with the smallest edit
+// Package nearest finds what a user meant by a misspelt word: the key, flag or command with the smallest edit
 // distance.
 package nearest
 
 import "strings"
 
 // To returns the candidate with the smallest edit distance to word, and that distance. It returns -1 without
-// candidates. Letter case costs nothing: it is the most common slip.
+// candidates. Differences in letter case do not count, because they are the most common slip.
 func To(word string, candidates []string) (string, int) {
 	best, least := "", -1
 	for _, c := range candidates {
@@ -22,7 +22,7 @@ func distance(a, b string) int {
 	// No key is this long. The bound limits the work for long unknown keys.
 	const most = 64
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]
-	var rows [3][]int // the row before last, the last, the current one
+	var rows [3][]int // the row before the last one, the last one, the current one
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
 	}

@@ -21,7 +21,7 @@ type Holder struct {
 	ID      string    `json:"id"`
 	PID     int       `json:"pid"`
 	PIDs    string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
-	Host    string    `json:"host,omitempty"`         // the host name; inside a container, the container's
+	Host    string    `json:"host,omitempty"`         // the host name; in a container, the container's host name
 	Attach  string    `json:"attach,omitempty"`
 	Config  string    `json:"config,omitempty"` // its configuration file
 	Version string    `json:"version,omitempty"`
@@ -46,7 +46,7 @@ func (h Holder) String() string {
 	here, _ := os.Readlink("/proc/self/ns/pid")
 	switch {
 	case h.PID == 0:
-		b.WriteString("a process that does not say who it is")
+		b.WriteString("an unknown process")
 	case h.PIDs == "" || h.PIDs == here:
 		fmt.Fprintf(&b, "process %d", h.PID)
 	default:
@@ -63,15 +63,15 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the attributes that may have a notice. The second one serves file systems
-// without the first, and needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup before 5.7.
+// noticeNames are the attributes that may have a notice. The second one is for file systems without the first, and
+// needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup before 5.7.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
 // maxNotice limits a notice's text.
 const maxNotice = 2048
 
-// describe writes a notice to a locked directory. If no attribute can be written, other agents
-// find the process only by its lock.
+// describe writes a notice to a locked directory. If it can write no attribute, other agents see only that a
+// process has the lock.
 func describe(dir *os.File, h Holder) {
 	h.Config, h.Version, h.Host = short(h.Config), short(h.Version), short(h.Host)
 	text, err := json.Marshal(h)
@@ -88,7 +88,7 @@ func describe(dir *os.File, h Holder) {
 	}
 }
 
-// short limits one text of a notice.
+// short limits the length of one text of a notice.
 func short(s string) string { return s[:min(len(s), 256)] }
 
 // erase removes the notice.
@@ -98,7 +98,7 @@ func erase(dir *os.File) {
 	}
 }
 
-// holderOf returns the holder of a directory's lock, as far as that is known.
+// holderOf returns what is known of the holder of a directory's lock.
 func holderOf(dir *os.File) Holder {
 	text := make([]byte, maxNotice)
 	var h Holder
@@ -111,8 +111,8 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: ownerOf(dir)}
 }
 
-// noAgent returns why the process that has the lock cannot be an agent, if that is known. Every
-// user who can open a directory can lock it, and an agent runs as root.
+// noAgent returns why the process that has the lock cannot be an agent, or nil. Every user who can open a directory
+// can lock it, but an agent runs as root.
 func noAgent(dir *os.File) error {
 	pid := ownerOf(dir)
 	if pid == 0 || os.Geteuid() != 0 {
@@ -122,7 +122,7 @@ func noAgent(dir *os.File) error {
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
 		return nil //nolint:nilerr // it has ended meanwhile, or is root
 	}
-	return fmt.Errorf("process %d of user %d has locked it, which is no agent and is ignored: end it", pid, st.Uid)
+	return fmt.Errorf("process %d of user %d has locked it; the process is not an agent, and its lock is ignored: end that process", pid, st.Uid)
 }
 
 // ownerOf returns the process that has locked a directory; 0 if unknown.
@@ -139,8 +139,8 @@ func ownerOf(dir *os.File) int {
 	return lockOwner(locks, st.Dev, st.Ino)
 }
 
-// lockOwner finds the process with the exclusive flock of an inode in a text like /proc/locks
-// (proc(5)), which lists only processes of our PID namespace; 0 if there is none.
+// lockOwner finds the process with the exclusive flock of an inode in a text like /proc/locks (proc(5)). That text
+// lists only processes of our PID namespace. It returns 0 if there is none.
 func lockOwner(locks io.Reader, dev, ino uint64) int {
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for s := bufio.NewScanner(locks); s.Scan(); {

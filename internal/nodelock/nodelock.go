@@ -21,7 +21,7 @@ type Place struct {
 // Taken is why an agent stays in standby: another agent works on this node.
 type Taken struct {
 	By Holder
-	// Evidence says what shows the other agent.
+	// Evidence says how we know of the other agent.
 	Evidence string
 }
 
@@ -48,10 +48,10 @@ func New(self Holder, places ...Place) *Lock {
 // Self returns who this agent is.
 func (l *Lock) Self() Holder { return l.self }
 
-// Take locks all places that exist. It may be called again at any time: it keeps its locks, and
-// locks directories that appeared, or were replaced, since. If another agent has locked a
-// place, the error is a *Taken, and no further place is locked. Any other error lists the
-// places that cannot be locked; the others are locked.
+// Take locks all places that exist. The caller may repeat it at any time: Take keeps its locks, and locks
+// directories that have appeared or were replaced since. If another agent has locked a place, the error is a
+// *Taken, and Take locks no further place. Any other error lists the places that Take could not lock; it has locked
+// the others.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,14 +74,14 @@ func (l *Lock) Take() error {
 	}
 	for dir, f := range fresh {
 		if old := l.held[dir]; old != nil {
-			_ = old.Close() // of a directory that was replaced
+			_ = old.Close() // the old lock was on a directory that was replaced
 		}
 		l.held[dir] = f
 	}
 	return errors.Join(unlocked...)
 }
 
-// lockLocked locks one place. It returns nil if the place is locked already or does not exist.
+// lockLocked locks one place. It returns nil if we have locked the place already, or if the place does not exist.
 func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) {
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
@@ -113,7 +113,7 @@ func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) 
 	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, err), f.Close())
 }
 
-// sameLocked reports whether we have locked a directory, under whatever path.
+// sameLocked reports whether we have locked a directory already, perhaps under another path.
 func (l *Lock) sameLocked(f *os.File, fresh map[string]*os.File) bool {
 	info, err := f.Stat()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Adjust applies an adjustment to a spec and returns the fields that it cannot apply, by
-// the names of the NRI messages. A nil adjustment changes nothing.
+// Adjust applies an adjustment to a spec. It returns the fields that it cannot apply, with the names of the NRI
+// messages. A nil adjustment changes nothing.
 func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	if a == nil {
 		return nil
@@ -22,7 +22,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	s.Process.Env = adjustEnv(s.Process.Env, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
 		s.Process.Args = slices.Clone(args)
-		if args[0] == "" { // the marker of replaced arguments
+		if args[0] == "" { // an empty first argument marks replaced arguments
 			s.Process.Args = s.Process.Args[1:]
 		}
 	}
@@ -43,7 +43,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	if r.GetRdtClass() != nil {
 		left = append(left, "linux.resources.rdt_class")
 	}
-	if r.GetMemory().GetKernel() != nil { // the kernel has no such limit any more (since 5.16), and runc ignores both
+	if r.GetMemory().GetKernel() != nil { // the kernel has not had this limit since 5.16, and runc ignores both
 		left = append(left, "linux.resources.memory.kernel")
 	}
 	if r.GetMemory().GetKernelTcp() != nil {
@@ -52,7 +52,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	return left
 }
 
-// complete makes the sections that adjustments write into.
+// complete makes the sections into which adjustments write.
 func complete(s *specs.Spec) {
 	if s.Process == nil {
 		s.Process = &specs.Process{}
@@ -104,7 +104,8 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 	adjustResources(s.Linux.Resources, l.GetResources())
 }
 
-// adjustRDT sets what the adjustment has: the library always answers with an RDT section.
+// adjustRDT sets the values that the adjustment has. The library's answer always has an RDT section, which may be
+// empty.
 func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	if from.GetRemove() {
 		into.IntelRdt = nil
@@ -127,7 +128,7 @@ func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	}
 }
 
-// seccomp is a policy as the OCI spec has it, with the default errno that the library's own
+// seccomp returns a policy in the form of the OCI spec. It keeps the default errno, which the library's own
 // conversion drops.
 func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	out := &specs.LinuxSeccomp{
@@ -146,8 +147,7 @@ func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	return out
 }
 
-// adjustMap removes marked keys first, so that a key that is both removed and
-// set is set.
+// adjustMap first removes the marked keys. A key that is both removed and set is therefore set.
 func adjustMap(into *map[string]string, change map[string]string) {
 	if *into == nil && len(change) > 0 {
 		*into = map[string]string{}
@@ -241,7 +241,7 @@ func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 	}
 }
 
-// adjustResources sets every resource the adjustment has; absent ones stay.
+// adjustResources sets every resource that the adjustment has, and does not change the others.
 func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) {
 	if from == nil {
 		return

@@ -11,15 +11,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Change is one setting of a container that differs between two observers. An empty text
-// is no setting.
+// Change is one setting of a container that differs between two observers. An empty text means that the setting
+// does not exist.
 type Change struct {
 	Setting string `json:"setting"`
 	Before  string `json:"before,omitempty"`
 	After   string `json:"after,omitempty"`
 }
 
-// Result is what plugins with indices between two observers changed in a container.
+// Result is what the plugins between two observers changed in a container. The order of plugins is that of their
+// indices.
 type Result struct {
 	Pod       string   `json:"pod"` // namespace/name
 	Container string   `json:"container"`
@@ -29,10 +30,10 @@ type Result struct {
 	Changes   []Change `json:"changes"`
 }
 
-// keys are the members that name the entries of lists, by the list.
+// keys are the members by which the entries of lists are named, for each list.
 var keys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
 
-// settings are all settings of a container by their names.
+// settings returns all settings of a container by their names.
 func settings(c *api.Container) (map[string]string, error) {
 	text, err := protojson.Marshal(c)
 	if err != nil {
@@ -64,8 +65,8 @@ func flatten(out map[string]string, name string, v any) {
 	}
 }
 
-// flattenList names entries by what tells them apart: a variable by its name, a mount by
-// its destination. Other entries have their number.
+// flattenList names entries by the member that distinguishes them: a variable by its name, a mount by its
+// destination. It numbers all other entries.
 func flattenList(out map[string]string, name string, all []any) {
 	short := name[strings.LastIndexByte(name, '.')+1:]
 	for i, e := range all {

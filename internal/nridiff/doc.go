@@ -1,4 +1,3 @@
-// Package nridiff shows what NRI plugins change in the containers that are created: it
-// registers observers before, between and after them, and compares what each observer is
-// shown. It changes nothing itself.
+// Package nridiff shows what NRI plugins change in new containers. It registers observers before, between and after
+// the plugins, and compares the containers that the observers see. It changes nothing itself.
 package nridiff

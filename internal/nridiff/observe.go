@@ -14,27 +14,26 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxPending limits the creations whose end no observer has seen yet. One that another
-// plugin refuses is never seen by the later ones.
+// maxPending limits the creations of which not all observers have seen the container yet. If a plugin refuses a
+// creation, the later observers never see it.
 const maxPending = 256
 
 // index is what NRI accepts as the index of a plugin.
 var index = regexp.MustCompile(`^[0-9]{2}$`)
 
-// Options are what is observed.
+// Options say what to observe.
 type Options struct {
 	Socket string // NRI's
-	// Indices are those of the observers, two digits each. Plugins run in the order of
-	// their indices.
+	// Indices are the indices of the observers, two digits each. Plugins run in the order of their indices.
 	Indices []string
-	// Take is called with what was found between each two observers, one call at a time.
-	// No runtime waits for it.
+	// Take is called with the result for each two neighbouring observers, one call at a time. No runtime waits for
+	// it.
 	Take func(Result) error
-	// Ready is called when all observers are registered; nil for nothing.
+	// Ready is called when all observers are registered. It may be nil.
 	Ready func()
 }
 
-// BadIndices is the error of Options.Indices.
+// BadIndices is the error for invalid Options.Indices.
 type BadIndices struct{ reason string }
 
 // Error returns what is wrong.
@@ -93,19 +92,19 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// board has what each observer was shown of a creation.
+// board stores what each observer saw of a creation.
 type board struct {
 	indices []string
 	results chan Result
-	synced  chan struct{} // has one for each observer that the runtime has taken in
+	synced  chan struct{} // has one value for each observer that the runtime has synchronised
 
 	mu    sync.Mutex // guards all below
 	seen  map[string][]map[string]string
 	order []string // the ids in seen, oldest first
 }
 
-// ready calls a function when the runtime has taken in every observer. It shows an
-// observer no container before.
+// ready calls a function when the runtime has synchronised every observer. Before that the runtime shows an
+// observer no containers.
 func (b *board) ready(ctx context.Context, call func()) {
 	for range b.indices {
 		select {
@@ -119,7 +118,7 @@ func (b *board) ready(ctx context.Context, call func()) {
 	}
 }
 
-// pass hands on results until ctx ends.
+// pass passes results on until ctx ends.
 func (b *board) pass(ctx context.Context, take func(Result) error) error {
 	for {
 		select {
@@ -133,14 +132,14 @@ func (b *board) pass(ctx context.Context, take func(Result) error) error {
 	}
 }
 
-// observer is one NRI plugin, the nth.
+// observer is one NRI plugin. nth is its number.
 type observer struct {
 	*board
 
 	n int
 }
 
-// Synchronize notes that the runtime has taken the observer in.
+// Synchronize notes that the runtime has synchronised the observer.
 func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
 	select {
 	case o.synced <- struct{}{}:
@@ -149,11 +148,11 @@ func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Contai
 	return nil, nil
 }
 
-// CreateContainer notes what the runtime shows of a container. It adjusts nothing.
+// CreateContainer notes the container that the runtime shows. It adjusts nothing.
 func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	now, err := settings(c)
 	if err != nil {
-		return nil, nil, nil // no container fails for being looked at
+		return nil, nil, nil // an observer must not fail a container
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +170,7 @@ func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *ap
 		case o.results <- Result{
 			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.n-1], To: o.indices[o.n], Changes: compare(all[o.n-1], now),
 		}:
-		default: // nobody reads: the runtime goes on
+		default: // nobody reads results: the runtime must not wait
 		}
 	}
 	if last := o.n == len(o.indices)-1; last || len(o.order) > maxPending {

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// Version is the version of the decision files that are written, and the only one that
-// is read.
+// Version is the only version of decision files that this package writes and reads.
 const Version = 1
 
-// Decision is what to change in the config.json of one container. Absent fields change
-// nothing. Units and names are those of the OCI runtime spec.
+// Decision says what to change in the config.json of one container. Absent fields change nothing. Units and names
+// are those of the OCI runtime spec.
 type Decision struct {
 	Version int    `json:"version"`
-	ID      string `json:"id"` // of the container, as the OCI runtime is given it
+	ID      string `json:"id"` // the id that the OCI runtime gets for the container
 
 	// Args replace the arguments of the process.
 	Args []string `json:"args,omitempty"`
@@ -23,8 +22,7 @@ type Decision struct {
 	Env []Env `json:"env,omitempty"`
 	// Mounts replace the mount at their destination, or are added at the end.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Devices replace the device at their path, or are added, with a rule of the
-	// device cgroup that allows them.
+	// Devices replace the device at their path, or are added. Each gets a rule in the device cgroup that allows it.
 	Devices []Device `json:"devices,omitempty"`
 	// DeviceRules are added to the rules of the device cgroup.
 	DeviceRules []DeviceRule `json:"deviceRules,omitempty"`
@@ -47,7 +45,7 @@ type Decision struct {
 	MemoryPolicy *MemoryPolicy     `json:"memoryPolicy,omitempty"`
 	RDT          *RDT              `json:"intelRdt,omitempty"`
 	OOMScoreAdj  *int              `json:"oomScoreAdj,omitempty"`
-	// Seccomp replaces linux.seccomp as it is.
+	// Seccomp replaces the whole linux.seccomp.
 	Seccomp json.RawMessage `json:"seccomp,omitempty"`
 	// Resources are merged into linux.resources, member by member.
 	Resources json.RawMessage `json:"resources,omitempty"`
@@ -154,7 +152,7 @@ func (d *Decision) Empty() bool {
 	return err == nil && string(text) == string(bare)
 }
 
-// Check returns what is wrong with a decision. A runtime would refuse the rest itself.
+// Check returns what is wrong with a decision. It leaves out what an OCI runtime itself refuses.
 func (d *Decision) Check() error {
 	if d.Version != Version {
 		return fmt.Errorf("version %d is not %d", d.Version, Version)

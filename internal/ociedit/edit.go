@@ -18,8 +18,8 @@ const maxConfig = 16 << 20
 // configName is the file of a bundle that describes its container.
 const configName = "config.json"
 
-// EditBundle applies a decision to the config.json of a bundle, whole or not at all. A
-// config.json that is a link is refused.
+// EditBundle applies a decision to the config.json of a bundle, either completely or not at all. It refuses a
+// config.json that is a link.
 func EditBundle(bundle string, d *Decision) error {
 	root, err := os.OpenRoot(bundle)
 	if err != nil {
@@ -52,8 +52,8 @@ func EditBundle(bundle string, d *Decision) error {
 	return nil
 }
 
-// Edit applies a decision to the text of a config.json. What the decision does not name
-// keeps its value, also members that this package does not know.
+// Edit applies a decision to the text of a config.json. Members that the decision does not name keep their values,
+// even those that this package does not know.
 func Edit(config []byte, d *Decision) ([]byte, error) {
 	spec, err := object(config)
 	if err != nil {
@@ -85,7 +85,7 @@ func object(text []byte) (map[string]any, error) {
 	return o, nil
 }
 
-// editor is a config.json that is edited.
+// editor edits one config.json.
 type editor struct {
 	spec map[string]any
 	err  error // the first one
@@ -97,7 +97,7 @@ func (e *editor) fail(format string, args ...any) {
 	}
 }
 
-// member returns an object in another, which it makes if there is none.
+// member returns an object in another object, and creates it if there is none.
 func (e *editor) member(in map[string]any, key string) map[string]any {
 	switch o := in[key].(type) {
 	case map[string]any:
@@ -123,14 +123,14 @@ func (e *editor) list(in map[string]any, key string) []any {
 	return nil
 }
 
-// text returns a text in an object; "" if there is none.
+// text returns a text in an object, or "" if there is none.
 func text(in any, key string) string {
 	o, _ := in.(map[string]any)
 	s, _ := o[key].(string)
 	return s
 }
 
-// tree is a value as the JSON that it is written as.
+// tree converts a value to its JSON form.
 func (e *editor) tree(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -145,8 +145,8 @@ func (e *editor) tree(v any) map[string]any {
 	return o
 }
 
-// put replaces the entry of a list whose member key has the same text as that of a new
-// entry, adds the entry, or only removes that one.
+// put replaces the entry of a list that has the same text in the member key as entry, or adds entry to the list.
+// With remove it only removes that entry.
 func (e *editor) put(in map[string]any, list, key string, entry map[string]any, remove bool) {
 	old := e.list(in, list)
 	at := slices.IndexFunc(old, func(o any) bool { return text(o, key) == text(entry, key) })
@@ -238,7 +238,7 @@ func (e *editor) linux(d *Decision) {
 	}
 }
 
-// merge puts the members of one object into another, objects member by member.
+// merge puts the members of one object into another. It merges objects member by member.
 func merge(into, more map[string]any) {
 	for k, v := range more {
 		to, isObject := into[k].(map[string]any)

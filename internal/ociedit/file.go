@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// Directory is where decision files are if nothing else is configured. It is emptied by
-// a restart of the machine, as containers are.
+// Directory is the default directory of decision files. A restart of the machine empties it, and ends all
+// containers, too.
 const Directory = "/run/trimtab/oci"
 
-// The ends of the names of files: a decision, and what became of it.
+// The suffixes of file names: a decision, and the result of applying it.
 const (
 	decisionEnd = ".json"
 	resultEnd   = ".result"
@@ -25,8 +25,8 @@ const (
 // maxFile limits a decision file, in bytes.
 const maxFile = 1 << 20
 
-// Write stores a decision in a directory, which it makes if there is none. A reader sees
-// the earlier file or the new one, whole.
+// Write stores a decision in a directory, and creates the directory if there is none. A reader sees either the
+// whole earlier file or the whole new one.
 func Write(dir string, d Decision) error {
 	d.Version = Version
 	if err := d.Check(); err != nil {
@@ -61,7 +61,7 @@ func Remove(dir, id string) error {
 	return nil
 }
 
-// IDs are the ids of the containers with a decision.
+// IDs returns the ids of the containers with a decision.
 func IDs(dir string) (ids []string, err error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -75,9 +75,8 @@ func IDs(dir string) (ids []string, err error) {
 	return ids, nil
 }
 
-// Read returns the decision of a container. The error is fs.ErrNotExist if there is no
-// file. A file or directory that another user than root and the caller could have
-// written is refused, as is a link.
+// Read returns the decision of a container. The error is fs.ErrNotExist if there is no file. Read refuses a link,
+// and a file or directory that a user other than root and the caller could have written.
 func Read(dir, id string) (d Decision, err error) {
 	if err := CheckID(id); err != nil {
 		return d, err
@@ -108,8 +107,7 @@ func Read(dir, id string) (d Decision, err error) {
 	return d, nil
 }
 
-// open opens a regular file of a directory. It refuses a link: os.Root follows those
-// that stay inside.
+// open opens a regular file of a directory. It refuses a link, because os.Root follows links that stay inside.
 func open(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
 	named, err := root.Lstat(name)
 	if err != nil {
@@ -147,7 +145,7 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	return text, err
 }
 
-// trusted refuses a file or directory that others than root and the caller could write.
+// trusted refuses a file or directory that users other than root and the caller could write.
 func trusted(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -171,11 +169,11 @@ func replace(dir, name string, text []byte, mode fs.FileMode) (err error) {
 	return replaceIn(root, name, text, mode, -1, -1)
 }
 
-// replaceIn is replace in an open directory. It gives the new file to an owner, if uid
-// is not -1.
+// replaceIn does what replace does in an open directory. If uid is not -1, it makes that user the owner of the new
+// file.
 func replaceIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
 	temp := fmt.Sprintf(".%s.%d", name, os.Getpid())
-	_ = root.Remove(temp) // of a process that ended and had this id
+	_ = root.Remove(temp) // an earlier process with this id may have left it
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode)
 	if err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// ErrNotRead is the result of a decision that no wrapper has read.
+// ErrNotRead means that no wrapper has read the decision.
 var ErrNotRead = errors.New("no OCI runtime wrapper has read the decision")
 
-// Note stores what became of a decision: nil if the bundle has it.
+// Note stores the result for a decision: nil if the bundle has the changes.
 func Note(dir, id string, result error) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -25,8 +25,8 @@ func Note(dir, id string, result error) error {
 	return nil
 }
 
-// Applied returns what became of the decision about a container: nil if the bundle has
-// it, or there is no decision; ErrNotRead; or the wrapper's error.
+// Applied returns the result for a container: nil if the bundle has the changes, or if there is no decision;
+// ErrNotRead; or the wrapper's error.
 func Applied(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Package parity lists which attachment sets which field, from the attachments'
-// declarations. docs/parity.md is made from it, and the conformance tests check every
-// attachment against it. Nothing uses it at run time.
+// Package parity lists which attachment sets which field, from the attachments' declarations. docs/parity.md is
+// generated from it, and the conformance tests check every attachment against it. Nothing uses it at run time.
 package parity
 
 import (
@@ -16,12 +15,12 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Way is how a value gets into force, the best first.
+// Way is how a value gets into force, the best way first.
 type Way int
 
 // The ways.
 const (
-	// Created: the request that creates the container has it.
+	// Created: the request that creates the container carries the value.
 	Created Way = iota
 	// Kernel: the keeper writes it to the kernel before the first instruction.
 	Kernel
@@ -42,36 +41,36 @@ func (w Way) BeforeStart() bool { return w <= Kernel }
 // Attachment is one way to attach to a runtime, as its code declares it.
 type Attachment struct {
 	Name string
-	// Refuses: a policy's rejection fails the creation of a container.
+	// Refuses means that a policy's rejection fails the creation of a container.
 	Refuses bool
 	carries func(lifecycle.Kind, lifecycle.Field) bool
-	// reaches: when a container starts, its cgroup exists and it waits for our answer;
-	// reachesPods is the same for pods.
+	// reaches means that a starting container has a cgroup and waits for our answer. reachesPods means the same for
+	// pods.
 	reaches, reachesPods bool
-	// never is why the attachment cannot set a field that only a creation can set.
+	// never is why the attachment cannot set a field that can be set only at a creation.
 	never string
-	// takes returns why the runtime does not support a value when a container is created;
-	// nil if it supports all.
+	// takes returns why the runtime does not support a value at a creation, or "". takes is nil if the runtime
+	// supports all values.
 	takes func(lifecycle.Value) string
-	// Limits are other differences.
+	// Limits are the other differences.
 	Limits []Limit
 }
 
 // Limit is a difference between attachments that is not about a field.
 type Limit struct{ Name, Text string }
 
-// The limits; the conformance tests show each.
+// The limits. The conformance tests show each of them.
 var (
 	// NoRefusal: the attachment learns of a container too late to refuse it.
 	NoRefusal = Limit{"refusal", "a container that a policy refuses exists already: it runs as if it had requested nothing, and the agent reports that"}
-	// UnchangedUpdate: the attachment reads results instead of requests.
+	// UnchangedUpdate: the attachment sees only the results of requests.
 	UnchangedUpdate = Limit{"update to the value in force", "the agent does not notice a kubelet's update to exactly the value that Trimtab had set; that value stays in force"}
 	// RefusedUpdates: the attachment cannot change a request.
 	RefusedUpdates = Limit{"updates the kernel refuses", "a kubelet's update fails if the kernel refuses it together with a value of Trimtab's (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec has changed); the earlier values stay in force"}
 	// RefusedByProxy: the proxy has a failure policy of its own.
-	RefusedByProxy = Limit{"refusal", "needs `failurePolicy.agent: fail`, which is registered with the proxy: a proxy whose policy is Ignore creates a container that a policy refuses, as if it had requested nothing"}
+	RefusedByProxy = Limit{"refusal", "needs `failurePolicy.agent: fail`, which the agent registers with the proxy: a proxy whose policy is Ignore creates a container that a policy refuses, as if the container had requested nothing"}
 	// LateOnV1: only the request can set the value before the start.
-	LateOnV1 = Limit{"cgroup v1", "`unified` of containers (burst) is in force only after the start: OCI runtimes fail a container that is requested with it there"}
+	LateOnV1 = Limit{"cgroup v1", "`unified` of containers (burst) is in force only after the start: OCI runtimes fail the creation of a container that requests it there"}
 	// NoRecords: containers carry no record.
 	NoRecords = Limit{"restarts", "containers carry no record: a restarted agent needs its files in paths.state; without them, owners keep their CPUs, and scaled values count as requested"}
 )
@@ -89,7 +88,7 @@ func Attachments() []Attachment {
 	}
 }
 
-// With returns the attachment with a runtime that supports less than the newest.
+// With returns the attachment with a runtime that supports less than the newest one.
 func (a Attachment) With(r runtimes.Runtime) Attachment {
 	by := runtimes.CRI
 	if a.Name == "nri" {
@@ -112,7 +111,7 @@ func Named(name string) Attachment {
 	panic(fmt.Sprintf("parity: there is no attachment %q", name))
 }
 
-// Delivers returns how a value of a field gets into force, and for Never why it does not.
+// Delivers returns how a value of a field gets into force. For Never it also returns why the value does not.
 func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
 	switch {
 	case of == lifecycle.OfPod && a.reachesPods:
@@ -129,13 +128,13 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why 
 	return Never, a.never
 }
 
-// CarriesRecords reports whether containers carry the decisions about them, so that a
-// restart needs no file of ours.
+// CarriesRecords reports whether containers carry the decisions about them. If so, a restart needs none of our
+// files.
 func (a Attachment) CarriesRecords() bool {
 	return a.carries(lifecycle.CreateContainer, lifecycle.Annotation)
 }
 
-// Row is a field that hooks set, with its cell for each attachment.
+// Row is a field that hooks set, with one cell for each attachment.
 type Row struct {
 	Field lifecycle.Field
 	Scope lifecycle.Scope
@@ -168,7 +167,7 @@ func Table() []Row {
 	return rows
 }
 
-// setters names the hooks that set a field.
+// setters returns the names of the hooks that set a field.
 func setters(f lifecycle.Field, scope lifecycle.Scope) []string {
 	var names []string
 	for _, h := range hook.Catalogue() {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RemoveUnsupported removes from a scenario's step the wants that the attachment
-// declares it cannot meet. It replaces the step's wants and does not change them.
+// RemoveUnsupported removes from a scenario's step the expectations that the attachment declares it cannot meet. It
+// replaces the step's wants and does not modify them.
 func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""
@@ -22,7 +22,7 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 		wants[ref] = trim(w, func(f lifecycle.Field) bool {
 			way := a.way(f)
 			if f == lifecycle.CoreSched {
-				return way.BeforeStart() // the numbering of cookies that are set late has no fixed order
+				return way.BeforeStart() // cookies that are set late get their numbers in no fixed order
 			}
 			return way != Never && (w.State != "created" || way == Created)
 		})
@@ -30,7 +30,7 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	s.Want = wants
 }
 
-// AtStart returns the part of a want that must hold at a container's first instruction.
+// AtStart returns the expectations that must hold at a container's first instruction.
 func (a Attachment) AtStart(w scenario.Want) scenario.Want {
 	if !a.reaches {
 		w = a.withoutUnsupportedLimit(w)
@@ -38,8 +38,8 @@ func (a Attachment) AtStart(w scenario.Want) scenario.Want {
 	return trim(w, func(f lifecycle.Field) bool { return a.way(f).BeforeStart() })
 }
 
-// withoutUnsupportedLimit removes the memory limit that the runtime does not support at
-// a creation: only the kernel has it.
+// withoutUnsupportedLimit removes the memory limit that the runtime does not support at a creation, because only
+// the kernel has it.
 func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	if w.Memory != nil && a.takes != nil && a.takes(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
 		w.Memory = nil
@@ -52,7 +52,7 @@ func (a Attachment) way(f lifecycle.Field) Way {
 	return way
 }
 
-// trim keeps the part of a want that is about fields to keep.
+// trim keeps the expectations about those fields for which keep returns true.
 func trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
 	drop(keep(lifecycle.CPUSetCPUs), &w.CPUs)
 	drop(keep(lifecycle.CPUSetCPUs), &w.Exclusive)

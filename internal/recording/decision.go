@@ -7,24 +7,24 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Decision is what came of an event.
+// Decision is the result of an event.
 type Decision struct {
-	// Rejected is why the container or pod was refused; "" if it was not.
+	// Rejected is why the agent refused the container or pod; "" if it did not.
 	Rejected string `json:"rejected,omitempty"`
-	// Containers and Pods are those that were decided by the event, sorted by id.
+	// Containers and Pods are those about which the event made a decision, sorted by id.
 	Containers []Decided `json:"containers,omitempty"`
 	Pods       []Decided `json:"pods,omitempty"`
-	// Pools are those whose CPUs changed, with all containers in them.
+	// Pools are the pools whose CPUs changed, with all their containers.
 	Pools []PoolChange `json:"pools,omitempty"`
 	// Gone are ids of containers and pods that ended.
 	Gone []string `json:"gone,omitempty"`
 }
 
-// Decided is a container or a pod, with what is decided for it now.
+// Decided is a container or a pod, with the values that are decided for it now.
 type Decided struct {
 	ID   string `json:"id"`
 	Name string `json:"name"` // namespace/pod or namespace/pod/container
-	// Pool is that of a container, or "exclusive"; CPUs are those it may use.
+	// Pool is the container's pool, or "exclusive". CPUs are the CPUs that the container may use.
 	Pool     string              `json:"pool,omitempty"`
 	CPUs     string              `json:"cpus,omitempty"`
 	Values   []lifecycle.Value   `json:"values,omitempty"`
@@ -39,7 +39,7 @@ type PoolChange struct {
 	Containers int    `json:"containers"`
 }
 
-// DecisionOf returns what came of an event, after its plan was committed.
+// DecisionOf returns the result of an event, after the conductor has committed its plan.
 func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	if p.Reject != "" {
 		return Decision{Rejected: p.Reject}

@@ -1,8 +1,7 @@
-// Package recording owns recordings of events: their format, how running events reach
-// those who listen, and the replay of a file by the engine alone. It does no I/O beside
-// the reader and writer it is given, and changes no decision.
+// Package recording owns recordings of events: their format, the path of running events to listeners, and the
+// replay of a file by the engine alone. It does no I/O except through the reader and writer that the caller gives
+// it, and changes no decision.
 //
-// A recording has one JSON document a line. The first describes the node, its
-// configuration and its state; each other one is an event with the facts it was decided
-// with, and the decision.
+// A recording has one JSON document a line. The first document describes the node, its configuration and its state.
+// Each other document is an event with the facts that the decision used, and the decision.
 package recording

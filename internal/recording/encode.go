@@ -17,16 +17,14 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// Encode returns a value as JSON in one line. It leaves out fields that are zero or
-// empty, begins names of fields without a tag with a small letter, and sorts keys: equal
-// values have equal text. json.Unmarshal reads it back.
+// Encode returns a value as JSON in one line. It leaves out fields that are zero or empty, and sorts keys. The name
+// of a field without a tag begins with a small letter. Equal values have equal text. json.Unmarshal can read it.
 func Encode(v any) ([]byte, error) { return encoder{}.encode(v) }
 
-// encoder has the fields of each type that it has encoded. One goroutine at a time may
-// use it.
+// encoder has the fields of each type that it has encoded. Only one goroutine at a time may use it.
 type encoder map[reflect.Type][]field
 
-// field is a field of a struct that is written.
+// field is a field of a struct that the encoder writes.
 type field struct {
 	index    int
 	name     string // quoted, with a colon
@@ -64,7 +62,7 @@ func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return strconv.AppendUint(b, v.Uint(), 10), nil
 	default:
-		return nil, fmt.Errorf("encode a recording: %v has no form", v.Type())
+		return nil, fmt.Errorf("encode a recording: the type %v has no JSON form", v.Type())
 	}
 }
 
@@ -84,7 +82,7 @@ func appendText(b []byte, text string) ([]byte, error) {
 	return append(append(append(b, '"'), text...), '"'), nil
 }
 
-// empty reports whether a field is left out.
+// empty reports whether the encoder leaves out a field.
 func empty(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
@@ -97,8 +95,8 @@ func (e encoder) appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendFields writes the fields of a struct, and those of embedded ones beside them.
-// The object's first member is at start.
+// appendFields writes the fields of a struct, and the fields of embedded structs beside them. The object's first
+// member is at start.
 func (e encoder) appendFields(b []byte, v reflect.Value, start int) (_ []byte, err error) {
 	for _, f := range e.fields(v.Type()) {
 		fv := v.Field(f.index)
@@ -136,8 +134,8 @@ func (e encoder) fields(t reflect.Type) []field {
 	return all
 }
 
-// nameOf returns the name of a field: that of its tag, or its own with small letters in
-// place of the capitals at its beginning.
+// nameOf returns the name of a field: the name in its tag, or its Go name with small letters in place of its first
+// capitals.
 func nameOf(f reflect.StructField) (name string, embedded bool) {
 	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 	if name != "" {
@@ -183,8 +181,7 @@ func (e encoder) appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendList writes a list. It leaves out the zeros at the end of an array, which a
-// reader puts there again.
+// appendList writes a list. It leaves out the zeros at the end of an array, which a reader adds again.
 func (e encoder) appendList(b []byte, v reflect.Value) (_ []byte, err error) {
 	n := v.Len()
 	for v.Kind() == reflect.Array && n > 0 && v.Index(n-1).IsZero() {

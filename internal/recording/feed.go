@@ -10,11 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// buffered is how many events wait for one listener. A slower one misses the next.
+// buffered is how many events may wait for one listener. A slower listener loses events.
 const buffered = 4096
 
-// Feed passes events on to those who listen. Publish never waits. The zero value is
-// ready.
+// Feed passes events on to listeners. Publish never waits. The zero value is ready.
 type Feed struct {
 	listening atomic.Int32
 
@@ -23,19 +22,19 @@ type Feed struct {
 	seq  uint64
 }
 
-// Subscription are the events since somebody began to listen.
+// Subscription has the events since a listener subscribed.
 type Subscription struct {
 	feed    *Feed
 	entries chan *Entry
-	first   uint64 // the number of the event before the first
-	// State is the state at its beginning.
+	first   uint64 // the number of the event before the first one
+	// State is the state when the subscription began.
 	State *engine.State
 }
 
-// Listening reports whether somebody listens; if not, an event costs nothing more.
+// Listening reports whether there is a listener. Without one, an event costs nothing more.
 func (f *Feed) Listening() bool { return f.listening.Load() > 0 }
 
-// Subscribe begins to listen. The caller closes the subscription.
+// Subscribe begins a subscription. The caller closes it.
 func (f *Feed) Subscribe(state *engine.State) *Subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// Publish passes an event on. Who has too many unread ones misses it.
+// Publish passes an event on. A listener with too many unread events does not get it.
 func (f *Feed) Publish(e *Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,14 +71,13 @@ func (f *Feed) Publish(e *Entry) {
 	}
 }
 
-// Write writes a recording until ctx ends, which is no error. It calls flush when no
-// more events wait.
+// Write writes a recording until ctx ends, which is no error. It calls flush when no more events wait.
 func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush func() error) error {
 	h.APIVersion, h.Kind, h.State = APIVersion, KindHeader, s.State.Save()
 	s.State = nil // it is large
 	text, err := Encode(&h)
 	if err != nil {
-		return fmt.Errorf("write the head of a recording: %w", err)
+		return fmt.Errorf("write the first line of a recording: %w", err)
 	}
 	h.State = nil
 	if _, err := w.Write(append(text, '\n')); err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// APIVersion is the version of the recordings that are written, and the only one that
-// is read.
+// APIVersion is the only version of recordings that this package writes and reads.
 const APIVersion = "trimtab.io/v1alpha1"
 
 // The kinds of lines.
@@ -21,12 +20,11 @@ const (
 	KindEvent  = "Event"
 )
 
-// Node is what decisions depend on besides events: the machine, what was found of it,
-// and the configuration.
+// Node is what decisions depend on besides events: the machine, the results of its probes, and the configuration.
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released: everything was given back, and nothing is decided.
+	// Released means that the agent has restored all values and decides nothing.
 	Released bool
 	Unified  bool // cgroups are of version 2
 	Host     lifecycle.Host
@@ -42,18 +40,18 @@ type Header struct {
 	Kind       string `json:"kind"`
 	Version    string // of the agent
 	Time       time.Time
-	// WithoutEnv: values of environment variables were left out.
+	// WithoutEnv means that the values of environment variables were left out.
 	WithoutEnv bool
 	Node       Node
-	// State is what was known and decided when the recording began.
+	// State is what the agent knew and had decided when the recording began.
 	State *engine.Saved
 }
 
 // Line is an event in a recording.
 type Line struct {
 	Kind string `json:"kind"`
-	// Seq counts the events since the recording began, from 1. Lost is how many before
-	// this one are missing, as they were not read in time.
+	// Seq counts the events since the recording began, from 1. Lost is how many events before this one are missing
+	// because the listener was too slow.
 	Seq   uint64
 	Lost  uint64
 	Time  time.Time
@@ -61,18 +59,17 @@ type Line struct {
 	From  string // the attachment; "" for an event of the agent's own
 	Event lifecycle.Event
 	Facts Facts
-	// Same names what the agent passed on out of its own state, which the line leaves
-	// out.
+	// Same names the parts of the event that the agent took from its own state. The line leaves them out.
 	Same Same
-	// Node is what a Configure brings into force; nil for other events.
+	// Node is the node after a Configure event; nil for other events.
 	Node *Node
-	// Decision is what came of it.
+	// Decision is the result of the event.
 	Decision json.RawMessage
 }
 
-// Same are parts of an event that are those of the state before it.
+// Same names the parts of an event that equal the state before the event.
 type Same struct {
-	// Resources: those of the event's pod.
+	// Resources means the resources of the event's pod.
 	Resources bool
 	// Specs and Granted are UIDs of pods.
 	Specs   []string
@@ -95,7 +92,7 @@ type Facts struct {
 	HookServers lifecycle.HookServerAnswer
 }
 
-// Record is the record of a container, with what a stored one leaves out.
+// Record is the record of a container, with the parts that a stored record leaves out.
 type Record struct {
 	Record   lifecycle.Record
 	Pristine lifecycle.Resources
@@ -116,7 +113,7 @@ type Entry struct {
 	Decision Decision
 }
 
-// Enter begins the entry of an event that is to be decided.
+// Enter begins the entry of an event before the decision about it.
 func Enter(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
 	e := &Entry{Event: ev, Facts: f}
 	if ev.Pod != nil && ev.Pod.Resources != nil {
@@ -140,7 +137,7 @@ func Enter(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
 	return e
 }
 
-// line is the entry as it is written.
+// line returns the entry as the recording has it.
 func (e *Entry) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
 	decision, err := by.encode(e.Decision)
 	if err != nil {
@@ -161,8 +158,7 @@ func (e *Entry) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
 	return by.encode(&l)
 }
 
-// withoutValues is a container whose environment variables, and those of its OCI hooks,
-// have no values.
+// withoutValues returns a container without the values of its environment variables, and of those of its OCI hooks.
 func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 	if c == nil {
 		return nil
@@ -209,7 +205,7 @@ func factsOf(f *engine.Facts, same *Same) Facts {
 	return out
 }
 
-// of returns the facts as the engine takes them.
+// of returns the facts in the form that the engine needs.
 func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
 	out := engine.Facts{
 		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
@@ -240,7 +236,7 @@ func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
 	return out
 }
 
-// LayoutOf is a machine as data.
+// LayoutOf returns a machine as data.
 func LayoutOf(m *topology.Machine) topology.Layout {
 	l := topology.Layout{CPUs: m.CPUs, Nodes: slices.Clone(m.Nodes), Offline: m.Offline, Devices: m.Devices}
 	for i := range l.Nodes {

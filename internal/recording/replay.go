@@ -15,15 +15,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PolicyMaker makes the policy of a node. Its configuration may be replaced by another
-// one.
+// PolicyMaker makes the policy of a node. It may use another configuration than the recorded one.
 type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 
-// Options are how a recording is replayed.
+// Options say how to replay a recording.
 type Options struct {
 	Policy PolicyMaker
-	// Another: Policy uses another configuration than the recorded one, so what ran
-	// when the recording began is decided again first.
+	// Another means that Policy uses another configuration than the recorded one. The replay then first decides
+	// again about everything that ran when the recording began.
 	Another bool
 }
 
@@ -32,11 +31,10 @@ type Options struct {
 // with Go's default of 100, collecting it takes a fifth of the time.
 const GCPercent = 400
 
-// Replay decides a recording's events again and compares the decisions with the
-// recorded ones. Errors are about the recording, each with its line, or from
-// Options.Policy.
+// Replay decides a recording's events again and compares the decisions with the recorded ones. Errors are about the
+// recording, each with its line, or come from Options.Policy.
 func Replay(in io.Reader, o Options) (report Report, err error) {
-	defer func() { // a file may hold a state that no agent has
+	defer func() { // a file may have a state that no agent can have
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the recording contradicts itself: %v", p)
 		}
@@ -81,8 +79,8 @@ type read struct {
 	err    error
 }
 
-// decoded reads lines ahead of who decides them, until done is closed. A last line that
-// is cut off, as that of a recording that was interrupted, is left out.
+// decoded reads lines in advance, until done is closed. It leaves out an incomplete last line, which an interrupted
+// recording may have.
 func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
 	out := make(chan read, 256)
 	go func() {
@@ -112,14 +110,13 @@ func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
 	return out
 }
 
-// replay is a recording that is replayed.
+// replay is a recording during its replay.
 type replay struct {
 	policy  PolicyMaker
 	encoder encoder
 	state   *engine.State
 	report  Report
-	// said are the recorded decisions, by id of the container or pod, while they
-	// differ or might.
+	// said are the recorded decisions that differ or may differ, by id of the container or pod.
 	said map[string]Decided
 	// rows are the report's differences, by owner and setting.
 	rows map[[2]string]int
@@ -154,7 +151,7 @@ func (r *replay) begin(h *Header, another bool) error {
 	return nil
 }
 
-// now returns what is decided for a container or pod.
+// now returns the current decision about a container or pod.
 func (r *replay) now(id string) (Decided, bool) {
 	if d, ok := containerOf(r.state, id); ok {
 		return d, true
@@ -187,7 +184,7 @@ func (r *replay) event(l *Line) error {
 	}
 	r.report.Events++
 	if bytes.Equal(text, l.Decision) {
-		r.note(&d) // the recorded decision is this one
+		r.note(&d) // this is the recorded decision
 		return nil
 	}
 	r.report.Differing++
@@ -199,7 +196,7 @@ func (r *replay) event(l *Line) error {
 	return nil
 }
 
-// configure gives a Configure its policy and machine.
+// configure adds policy and machine to a Configure event.
 func (r *replay) configure(l *Line, f *engine.Facts) error {
 	if l.Node == nil {
 		return errors.New("a Configure without its node")
@@ -264,8 +261,8 @@ func (r *replay) differ(l *Line, was, now *Decision) {
 	}
 }
 
-// pools are the CPUs that pools have after a change, by name. A pool that is confined in
-// several ways has several lists.
+// pools returns the CPUs of pools after a change, by name. A pool whose containers are confined in several ways has
+// several lists.
 func pools(all []PoolChange) map[string]string {
 	out := map[string]string{}
 	for _, p := range all {

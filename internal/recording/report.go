@@ -10,36 +10,36 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Report is what a replay comes to.
+// Report is the result of a replay.
 type Report struct {
 	Version string    `json:"recordedBy"` // the version of the agent that recorded
 	Time    time.Time `json:"recorded"`
 	// WithoutEnv: the recording has no values of environment variables.
 	WithoutEnv bool   `json:"withoutEnv,omitempty"`
 	Events     uint64 `json:"events"`
-	// Differing is how many events were decided otherwise, in whatever respect.
+	// Differing is how many events had any other decision.
 	Differing uint64 `json:"differing"`
 	// Lost is how many events the recording lacks.
 	Lost        uint64       `json:"lost,omitempty"`
 	Differences []Difference `json:"differences"`
 }
 
-// Difference is a value of a container or pod that was decided otherwise. An empty text
-// is no value.
+// Difference is a value of a container or pod for which the decisions differ. An empty text means that there is no
+// value.
 type Difference struct {
-	Seq     uint64 `json:"seq"` // the first such event; 0 for what ran when the recording began
+	Seq     uint64 `json:"seq"` // the first event with this difference; 0 if it concerns what ran when the recording began
 	Event   string `json:"event,omitempty"`
 	Owner   string `json:"owner"` // namespace/pod or namespace/pod/container
 	Setting string `json:"setting"`
-	// Recorded and Replayed are those of the last such event, and Why the reason of
-	// the replayed value.
+	// Recorded and Replayed are the values at the last event with this difference. Why is the reason for the
+	// replayed value.
 	Recorded string `json:"recorded"`
 	Replayed string `json:"replayed"`
 	Why      string `json:"why,omitempty"`
-	Events   int    `json:"events"` // how many events it differs at
+	Events   int    `json:"events"` // number of events with this difference
 }
 
-// Same reports whether everything was decided as it was recorded.
+// Same reports whether all decisions equal the recorded ones.
 func (r *Report) Same() bool { return r.Differing == 0 && len(r.Differences) == 0 }
 
 // Sort sorts the differences by owner, setting and event.
@@ -97,7 +97,7 @@ func problems(all []lifecycle.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// row adds a difference, or counts it if it is known.
+// row adds a difference, or counts it if the report has it already.
 func (r *replay) row(d Difference) {
 	key := [2]string{d.Owner, d.Setting}
 	at, known := r.rows[key]

@@ -15,18 +15,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Problem is one thing wrong with rules, and where: the path below the key rules, as
-// [0].match, and the place in an expression.
+// Problem is one error in rules, and its place: the path below the key rules, such as [0].match, and the place in
+// an expression.
 type Problem struct {
 	Path string
 	Where
 	What string
 }
 
-// String returns "rules[0].match:1:14: what", without the place where none is known.
+// String returns "rules[0].match:1:14: what", without the place if that is unknown.
 func (p Problem) String() string { return "rules" + p.Path + ": " + p.Sentence() }
 
-// Sentence is what is wrong, with the place in the expression.
+// Sentence describes the error, with its place in the expression.
 func (p Problem) Sentence() string {
 	if p.Line == 0 {
 		return p.What
@@ -42,20 +42,20 @@ type rule struct {
 	name     string // as hooks are named
 	text     string // of match
 	match    *expression
-	pods     bool // match looks at the pod alone
+	pods     bool // match uses only the pod
 	settings []setting
 	wish     wish
 	refuse   string
 	required bool
 }
 
-// setting is one thing that a rule sets.
+// setting is one value that a rule sets.
 type setting struct {
 	value lifecycle.Value // with the constant
 	from  *expression     // nil for a constant
 }
 
-// wish is what a rule changes of what a pod asks for.
+// wish is a change that a rule makes to the requests of a pod.
 type wish struct {
 	class       intent.Class
 	pool        string
@@ -65,11 +65,10 @@ type wish struct {
 
 func (w wish) none() bool { return w.class == intent.None && w.pool == "" && w.numa == nil }
 
-// Prefix begins the name of a rule where hooks are named: in reasons, problems and
-// the lists of hooks.
+// Prefix begins the name of a rule in lists of hooks, in reasons and in problems.
 const Prefix = "rules."
 
-// Compile compiles rules. It returns everything that is wrong; then there is no Set.
+// Compile compiles rules. It returns all errors in them. If there are any, it returns no Set.
 func Compile(options []RuleOptions) (*Set, []Problem) {
 	if len(options) == 0 {
 		return &Set{}, nil
@@ -94,7 +93,7 @@ func Compile(options []RuleOptions) (*Set, []Problem) {
 	return set, nil
 }
 
-// compiler collects what is wrong with rules.
+// compiler collects the errors in rules.
 type compiler struct {
 	langs    languages
 	at       string // the rule at hand, as [0]
@@ -105,7 +104,7 @@ func (c *compiler) problem(path, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Path: c.at + path, What: fmt.Sprintf(format, args...)})
 }
 
-// namePattern is what names of rules are made of.
+// namePattern is the pattern of rule names.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (c *compiler) rule(o RuleOptions) *rule {
@@ -135,8 +134,8 @@ func (c *compiler) rule(o RuleOptions) *rule {
 	return r
 }
 
-// match compiles the condition. podOnly says why it may look at the pod alone; ""
-// if it may look at the container, too.
+// match compiles the condition. podOnly is the reason for which the condition may use only the pod; "" if it may
+// use the container, too.
 func (c *compiler) match(text, podOnly string) (*expression, bool) {
 	if strings.TrimSpace(text) == "" {
 		c.problem(".match", `is missing, want an expression; "true" matches every container`)
@@ -185,7 +184,7 @@ func (c *compiler) wish(o RuleOptions) wish {
 	return w
 }
 
-// setting compiles one thing that a rule sets.
+// setting compiles one value that a rule sets.
 func (c *compiler) setting(path string, o SettingOptions) setting {
 	var field *lifecycle.FieldInfo
 	for _, f := range lifecycle.Fields() {
@@ -218,7 +217,7 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 	return s
 }
 
-// value compiles the value of a setting: a constant or an expression.
+// value compiles the value of a setting, which is a constant or an expression.
 func (c *compiler) value(path string, s *setting, o SettingOptions, env *cel.Env) {
 	f := s.value.Field
 	switch {
@@ -258,13 +257,13 @@ func (c *compiler) value(path string, s *setting, o SettingOptions, env *cel.Env
 	}
 }
 
-// number sets a number; it returns what is wrong with it.
+// number sets a number, and returns what is wrong with it.
 func (s *setting) number(n int64) string {
 	s.value.Int = n
 	return wrongNumber(s.value.Field, n)
 }
 
-// text sets a text; it returns what is wrong with it.
+// text sets a text, and returns what is wrong with it.
 func (s *setting) text(text string, options []string) string {
 	switch {
 	case strings.ContainsRune(text, 0):

@@ -1,6 +1,6 @@
-// Package rules makes hooks of the administrator's rules: expressions in CEL over a
-// pod and a container, and what is set where they hold. It compiles them when the
-// configuration is loaded, and evaluates them without I/O, clock or globals.
+// Package rules turns the administrator's rules into hooks. A rule has a condition, which is a CEL expression over
+// a pod and a container, and the values that it sets if the condition is true. The package compiles rules when the
+// agent loads the configuration. It evaluates them without I/O, clock or globals.
 package rules
 
 //go:generate go test -run ^TestDocs$ . -update

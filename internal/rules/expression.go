@@ -11,15 +11,14 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// Limits of expressions. Costs are CEL's units: about one for each step, and one for
-// each ten characters that are compared.
+// Limits of expressions. Costs are in CEL's units: about one for each step, and one for each ten characters that
+// are compared.
 const (
 	// MaxExpression is the longest expression, in bytes.
 	MaxExpression = 4096
-	// MaxEstimate is the highest cost that an expression may have by its form, with
-	// pods of maxEntries labels.
+	// MaxEstimate is the highest estimated cost of an expression, for pods with maxEntries labels.
 	MaxEstimate = 2_000_000
-	// MaxCost is where an evaluation is ended.
+	// MaxCost is the cost at which an evaluation is stopped.
 	MaxCost = 20_000
 
 	maxEntries = 128  // of a map
@@ -28,11 +27,10 @@ const (
 	maxNesting = 32
 )
 
-// Where says at which character of an expression something is wrong. Both count from
-// 1; both are 0 where no place is to blame.
+// Where is the place of an error in an expression. Both numbers count from 1. Both are 0 if the place is unknown.
 type Where struct{ Line, Column int }
 
-// fault is what is wrong with an expression.
+// fault is an error in an expression.
 type fault struct {
 	Where
 	what string
@@ -67,8 +65,8 @@ func newLanguages() (languages, error) {
 // expression is a compiled expression.
 type expression struct {
 	program    cel.Program
-	namespaces bool // it reads the labels of namespaces
-	spec       bool // it reads what the pod's spec says
+	namespaces bool // it uses the labels of namespaces
+	spec       bool // it uses fields that come from the pod's spec
 }
 
 // compile compiles an expression of a type.
@@ -109,7 +107,7 @@ func reads(tree *cel.Ast, names ...string) bool {
 	return len(read) > 0
 }
 
-// plain is a message of the CEL library on one line, without its long lists.
+// plain returns a message of the CEL library on one line, without its long lists.
 func plain(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if strings.HasPrefix(message, "Syntax error: ") {
@@ -123,11 +121,11 @@ func plain(message string) string {
 	return message
 }
 
-// sizes are the sizes of maps and texts by which costs are estimated.
+// sizes has the sizes of maps and texts for the estimate of costs.
 type sizes struct{}
 
-// EstimateSize returns the largest size of a map or text of the variables. What an
-// expression makes of them is as long at most, where CEL does not know better.
+// EstimateSize returns the largest size of a map or text of the variables. The result of an expression is at most
+// as long, unless CEL knows better.
 func (sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	var size cost.SizeEstimate
 	switch kind := node.Type().Kind(); {
@@ -158,8 +156,7 @@ func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *co
 // missingKey is how CEL begins the error of a look-up in a map that lacks the key.
 const missingKey = "no such key"
 
-// matches evaluates an expression of type bool. A look-up of what is not there makes
-// it false.
+// matches evaluates an expression of type bool. If the expression looks up a missing key, the result is false.
 func (e *expression) matches(s *subject) (bool, error) {
 	out, _, err := e.program.Eval(s)
 	switch {

@@ -9,10 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Facts are what rules know besides what hooks are told.
+// Facts are what rules know in addition to the input of hooks.
 type Facts struct {
-	// Namespaces are the labels of namespaces, by name. They are not to be changed
-	// afterwards.
+	// Namespaces are the labels of namespaces, by name. Nobody may modify them afterwards.
 	Namespaces map[string]map[string]string
 	// Devices are the node's devices by path.
 	Devices map[string]lifecycle.Device
@@ -27,7 +26,7 @@ func (s *Set) Hooks(f Facts) []hook.Hook {
 	return hooks
 }
 
-// Names are the rules' names, as hooks are named.
+// Names returns the rules' names as hooks.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.rules))
 	for i, r := range s.rules {
@@ -36,7 +35,7 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Required are the rules without which no container is created, as hooks are named.
+// Required returns the names, as hooks, of the rules without which no container is created.
 func (s *Set) Required() []string {
 	var names []string
 	for _, r := range s.rules {
@@ -57,7 +56,7 @@ func (r *rule) any(meets func(*expression) bool) bool {
 	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.from != nil && meets(s.from) })
 }
 
-// Devices are the paths of the devices that rules hand over.
+// Devices returns the paths of the devices that rules give to containers.
 func (s *Set) Devices() []string {
 	var paths []string
 	for _, r := range s.rules {
@@ -70,10 +69,10 @@ func (s *Set) Devices() []string {
 	return paths
 }
 
-// Condition is the expression that the rule matches by.
+// Condition returns the expression by which the rule matches.
 func (h *Hook) Condition() string { return h.rule.text }
 
-// ReadsSpec reports whether the rule goes by the pod's spec.
+// ReadsSpec reports whether the rule uses the pod's spec.
 func (h *Hook) ReadsSpec() bool { return h.rule.any(func(e *expression) bool { return e.spec }) }
 
 // Hook is one rule. It implements hook.Hook and hook.Wisher.
@@ -89,7 +88,7 @@ func (h *Hook) Info() hook.Info {
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.UpdateContainer,
 		},
-		Compose: "as a hook: what an earlier one sets stands",
+		Compose: "as for a hook: a value that an earlier hook set stays",
 	}
 	for _, s := range h.rule.settings {
 		if s.value.Scope == lifecycle.OfPod {
@@ -125,7 +124,7 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// concerns reports whether the rule has to do with a pod, or a container.
+// concerns reports whether the rule sets something for a pod, or for a container.
 func (h *Hook) concerns(scope lifecycle.Scope) bool {
 	if h.rule.refuse != "" {
 		return scope == lifecycle.OfContainer
@@ -153,7 +152,7 @@ func (h *Hook) failed(part string, err error, then string, out *hook.Output) {
 	out.Problems = append(out.Problems, h.problem(out.Failed, then))
 }
 
-// problem is something wrong with the rule, which is no fault of the pod's.
+// problem describes an error in the rule. It is not the pod's fault.
 func (h *Hook) problem(reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
 }
@@ -182,8 +181,8 @@ func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
 	out.Values = append(out.Values, now.value)
 }
 
-// evaluate puts the result of the expression into the value; a constant is there
-// already. wrong is what is wrong with it.
+// evaluate puts the result of the expression into the value. If the value is a constant, it does nothing. wrong is
+// what is wrong with the result.
 func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	switch {
 	case s.from == nil:
@@ -206,7 +205,7 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	return s.text(text, options), nil
 }
 
-// Wish changes what a pod asks for.
+// Wish changes the requests of a pod.
 func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
 	w := h.rule.wish
 	if w.none() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
@@ -230,17 +229,17 @@ func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
 	}
 }
 
-// wished sets one wish, unless an earlier rule has.
+// wished sets one request, unless an earlier rule has set it.
 func wished[T any](h *Hook, to *intent.Sourced[T], want T, what string, out *hook.Output) {
 	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
 		return
 	}
 	if IsRule(to.Key) {
-		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s disagrees with that of %s, an earlier rule", h.rule.name, what, to.Key), "the earlier one stands"))
+		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts that of %s, an earlier rule", h.rule.name, what, to.Key), "the earlier one stays in force"))
 		return
 	}
 	*to = intent.Sourced[T]{V: want, Key: h.rule.name}
 }
 
-// IsRule reports whether a name of a hook, or the source of a reason, is a rule's.
+// IsRule reports whether the name of a hook, or the source of a reason, is that of a rule.
 func IsRule(name string) bool { return len(name) > len(Prefix) && name[:len(Prefix)] == Prefix }

@@ -5,46 +5,43 @@ type RuleOptions struct {
 	// Name names the rule in explain, status and messages: small letters, digits
 	// and -.
 	Name string `json:"name" check:"rule name"`
-	// Match is a CEL expression of type bool over pod and container. The rule counts
-	// where it is true. A label or annotation that is looked up and missing makes it
-	// false.
+	// Match is a CEL expression of type bool over pod and container. The rule applies if it is true. A lookup of a
+	// missing label or annotation makes it false.
 	Match string `json:"match" check:"expression"`
-	// Set is what the rule sets, as a hook would.
+	// Set has the values that the rule sets, as a hook would.
 	Set []SettingOptions `json:"set"`
-	// Class is the class that the pod gets; empty leaves it. Match may look at the
-	// pod alone then, and so with pool and numa.
+	// Class is the class that the pod gets; empty does not change it. Match may then use only the pod. The same
+	// holds for pool and numa.
 	Class string `json:"class" check:"|system|dedicated|shared|reclaimed"`
-	// Pool is the name of the shared or system pool that the pod gets; empty leaves it.
+	// Pool is the name of the shared or system pool that the pod gets; empty does not change it.
 	Pool string `json:"pool" check:"pool or empty"`
 	// NUMA binds the pod to NUMA nodes.
 	NUMA NUMAOptions `json:"numa"`
-	// UnlessAsked leaves class, pool and numa to pods that ask for one themselves.
-	// Off, the rule has priority over the pod's annotations and labels.
+	// UnlessAsked makes the rule not change class, pool and numa of pods that request one of them. If it is off,
+	// the rule overrides the pod's annotations and labels.
 	UnlessAsked bool `json:"unlessAsked"`
-	// Refuse is a message with which the creation of the container is refused; empty
-	// refuses nothing.
+	// Refuse is a message. If it is not empty, the agent refuses the creation of the container with this message.
 	Refuse string `json:"refuse" check:"message"`
-	// Required refuses containers for which the rule cannot be evaluated. Off, that
-	// is reported, and the container goes without the rule.
+	// Required refuses containers for which the agent cannot evaluate the rule. If it is off, the agent reports
+	// that and creates the container without the rule.
 	Required bool `json:"required"`
 }
 
-// SettingOptions are one thing that a rule sets.
+// SettingOptions are one value that a rule sets.
 type SettingOptions struct {
-	// Field is what is set, by the name that explain prints.
+	// Field is the field to set, with the name that explain prints.
 	Field string `json:"field" check:"rule fields"`
-	// Key is the entry of a field with entries: the name of a variable, the place of
-	// a mount in the container, the path of a device of the node, the size of huge
-	// pages, the file of cgroup v2.
+	// Key is the entry of a field with entries: the name of a variable, the path of a mount in the container, the
+	// path of a device of the node, the size of huge pages, the file of cgroup v2.
 	Key string `json:"key" check:"text"`
 	// Value is a constant: a number, a text, or the source of a mount.
 	Value string `json:"value" check:"text"`
-	// ValueExpression is a CEL expression in place of value: of type int for numbers,
-	// else of type string.
+	// ValueExpression is a CEL expression that replaces value. Its type is int for numbers, and string for all
+	// other fields.
 	ValueExpression string `json:"valueExpression" check:"expression or empty"`
 	// Options are the options of a mount; none means "bind", "ro", "nosuid", "nodev".
 	Options []string `json:"options" check:"mount options"`
-	// Scope is whose value it is: "container", or "pod" for kernel files of the pod.
+	// Scope is the owner of the value: "container", or "pod" for kernel files of the pod.
 	Scope string `json:"scope" default:"container" check:"container|pod"`
 }
 
@@ -53,21 +50,21 @@ type NUMAOptions struct {
 	// Bind binds CPUs and memory to the same nodes, as few as possible. All other keys
 	// imply it.
 	Bind bool `json:"bind"`
-	// Count is the exact number of nodes; 0 for as few as possible.
+	// Count is the exact number of nodes; 0 means as few as possible.
 	Count int `json:"count" check:"0..1024"`
-	// Nodes are the exact nodes, as a list such as "0-1"; empty for any.
+	// Nodes are the exact nodes, as a list such as "0-1"; empty means any.
 	Nodes string `json:"nodes" check:"CPU list"`
 	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
 	Exclusive bool `json:"exclusive"`
-	// Even takes equally many CPUs from each node.
+	// Even takes the same number of CPUs from each node.
 	Even bool `json:"even"`
 	// WholeCores takes no core on which another pod owns a thread.
 	WholeCores bool `json:"wholeCores"`
-	// BySocket spans no more sockets than the CPUs need.
+	// BySocket uses no more sockets than the CPUs need.
 	BySocket bool `json:"bySocket"`
 	// Alone keeps pods of other classes and pools off the nodes.
 	Alone bool `json:"alone"`
 }
 
-// Said reports whether anything is asked for.
+// Said reports whether any option is set.
 func (n NUMAOptions) Said() bool { return n != NUMAOptions{} }

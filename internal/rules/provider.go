@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// provider knows the types of the variables beside CEL's own.
+// provider knows the types of our variables, in addition to CEL's own.
 type provider struct {
 	types.Provider
 
@@ -58,7 +58,7 @@ func (p *provider) add(of *types.Type, name string, kind *types.Type, value func
 	}
 }
 
-// said reports whether a field has a value, as the macro has() asks.
+// said reports whether a field has a value, for the macro has().
 func said(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -96,7 +96,7 @@ func (p *provider) FindStructFieldType(owner, name string) (*types.FieldType, bo
 	return p.Provider.FindStructFieldType(owner, name)
 }
 
-// NewValue makes no value of the variables' types: expressions only read them.
+// NewValue makes no value, because expressions only read the variables.
 func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if p.kinds[name] != nil {
 		return types.NewErr("%s cannot be made", name)
@@ -104,12 +104,12 @@ func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return p.Provider.NewValue(name, fields)
 }
 
-var errOpaque = errors.New("a pod, a container and resources are no values of their own; name a field of them")
+var errOpaque = errors.New("a pod, a container and resources are not values by themselves; name one of their fields")
 
-// ConvertToNative fails: views stay within CEL.
+// ConvertToNative fails, because views exist only within CEL.
 func (v *view) ConvertToNative(reflect.Type) (any, error) { return nil, errOpaque }
 
-// ConvertToType answers type() alone.
+// ConvertToType supports only type().
 func (v *view) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return v.kind
@@ -123,10 +123,10 @@ func (v *view) Equal(other ref.Val) ref.Val { return types.Bool(v == other) }
 // Type is the object's type.
 func (v *view) Type() ref.Type { return v.kind }
 
-// Value is the object itself.
+// Value returns the object itself.
 func (v *view) Value() any { return v }
 
-// ResolveName gives an evaluation its variables.
+// ResolveName returns the value of a variable for an evaluation.
 func (s *subject) ResolveName(name string) (any, bool) {
 	switch name {
 	case "pod":
@@ -137,5 +137,5 @@ func (s *subject) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent is none: a subject has all variables.
+// Parent returns nil, because a subject has all variables.
 func (s *subject) Parent() cel.Activation { return nil }

@@ -24,8 +24,7 @@ type Variable struct {
 	About string
 }
 
-// member is one field of a type: its value is a string, an int64, a map of texts or
-// a *view.
+// member is one field of a type. Its value is a string, an int64, a map of texts or a *view.
 type member struct {
 	name  string
 	kind  *types.Type
@@ -33,7 +32,7 @@ type member struct {
 	of    func(*subject) any
 }
 
-// subject is what one evaluation looks at. It lives as long as that.
+// subject is the pod and container of one evaluation. It lives as long as that evaluation.
 type subject struct {
 	in         *hook.Input
 	namespaces map[string]map[string]string // labels
@@ -41,7 +40,7 @@ type subject struct {
 	pod, container, podResources, resources view
 }
 
-// view is an object of the subject, by its type.
+// view is an object of the subject, with its type.
 type view struct {
 	kind *types.Type
 	s    *subject
@@ -62,23 +61,23 @@ var podMembers = []member{
 		"namespaceLabels", textMap, "the labels of its namespace, as the API server last reported them; needs `cluster.enabled`",
 		func(s *subject) any { return s.namespaces[s.in.Pod.Namespace] },
 	},
-	{"labels", textMap, "its labels, as at its creation", func(s *subject) any { return s.in.Pod.Labels }},
-	{"annotations", textMap, "its annotations, as at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
+	{"labels", textMap, "its labels at its creation", func(s *subject) any { return s.in.Pod.Labels }},
+	{"annotations", textMap, "its annotations at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
 	{
-		"class", types.StringType, "its class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, as asked and authorised, or as an earlier rule says",
+		"class", types.StringType, "its class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, from its authorised request or from an earlier rule",
 		func(s *subject) any { return s.in.Intent.Class.V.String() },
 	},
 	{
-		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`; `unknown` of a pod without a cgroup parent whose spec nobody reports",
+		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`; `unknown` for a pod without a cgroup parent if no source reports its spec",
 		func(s *subject) any { return s.in.Intent.QoS.String() },
 	},
-	{"pool", types.StringType, "the pool it asks for by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},
+	{"pool", types.StringType, "the pool that it requests by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},
 	{
 		"runtimeHandler", types.StringType, "the runtime handler of its RuntimeClass, or empty",
 		func(s *subject) any { return s.in.Pod.RuntimeHandler },
 	},
 	{
-		"resources", resourcesType, "the resources of the pod as a whole, as the kubelet sums them up",
+		"resources", resourcesType, "the resources of the pod as a whole, as the kubelet adds them up",
 		func(s *subject) any { return &s.podResources },
 	},
 }
@@ -86,29 +85,29 @@ var podMembers = []member{
 // containerMembers are the fields of the variable container.
 var containerMembers = []member{
 	{"name", types.StringType, "the container's name", func(s *subject) any { return s.in.Container }},
-	{"image", types.StringType, "its image, as the runtime names it, or empty", func(s *subject) any { return s.in.About.Image }},
+	{"image", types.StringType, "the name of its image in the runtime, or empty", func(s *subject) any { return s.in.About.Image }},
 	{
-		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the pod's spec is not known",
+		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the agent does not know the pod's spec",
 		func(s *subject) any { return s.kindOf() },
 	},
 	{"labels", textMap, "its labels in the runtime", func(s *subject) any { return s.in.About.Labels }},
 	{"annotations", textMap, "its annotations in the runtime", func(s *subject) any { return s.in.About.Annotations }},
-	{"resources", resourcesType, "its resources, as the kubelet asked for them", func(s *subject) any { return &s.resources }},
+	{"resources", resourcesType, "its resources in the kubelet's request", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of resources. s.in is not enough to read them: they
-// are a container's or a pod's.
+// resourceMembers are the fields of resources. They belong to a container or to a pod, so a function needs the view
+// in addition to the subject.
 var resourceMembers = []struct {
 	name  string
 	about string
 	of    func(v *view) int64
 }{
-	{"cpu", "requested milli-CPUs: those of the spec, or else by the CPU shares", (*view).requestedCPU},
-	{"cpuLimit", "milli-CPUs of the limit, 0 for none", (*view).limitCPU},
-	{"memory", "the memory limit in bytes, 0 for none", func(v *view) int64 { return max(v.asked().Memory.Limit.V, 0) }},
-	{"memoryRequest", "requested bytes of memory, 0 while the pod's spec is not known", func(v *view) int64 { return v.requests()[lifecycle.ResourceMemory] }},
+	{"cpu", "requested milli-CPUs, from the spec, or else from the CPU shares", (*view).requestedCPU},
+	{"cpuLimit", "milli-CPUs of the limit, or 0 for no limit", (*view).limitCPU},
+	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *view) int64 { return max(v.asked().Memory.Limit.V, 0) }},
+	{"memoryRequest", "requested bytes of memory, or 0 while the agent does not know the pod's spec", func(v *view) int64 { return v.requests()[lifecycle.ResourceMemory] }},
 	{"shares", "CPU shares", func(v *view) int64 { return int64(min(v.asked().CPU.Shares.V, math.MaxInt64)) }},
-	{"quota", "the CFS quota in µs per period, 0 or less for none", func(v *view) int64 { return v.asked().CPU.Quota.V }},
+	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *view) int64 { return v.asked().CPU.Quota.V }},
 	{"period", "the CFS period in µs", func(v *view) int64 { return int64(min(v.asked().CPU.Period.V, math.MaxInt64)) }},
 }
 
@@ -136,7 +135,7 @@ func Variables() []Variable {
 	return all
 }
 
-// kindOf is the kind of the container by the pod's spec; "" if there is none.
+// kindOf returns the kind of the container from the pod's spec, or "" without a spec.
 func (s *subject) kindOf() string {
 	if s.in.Spec == nil {
 		return ""
@@ -145,7 +144,7 @@ func (s *subject) kindOf() string {
 	return c.Kind.String()
 }
 
-// asked are the resources in the runtime's request.
+// asked returns the resources in the runtime's request.
 func (v *view) asked() *lifecycle.Resources {
 	r := v.s.in.Pod.Resources
 	if v == &v.s.resources {
@@ -157,10 +156,10 @@ func (v *view) asked() *lifecycle.Resources {
 	return r
 }
 
-// noResources is what is asked where the runtime reports nothing. Nobody writes it.
+// noResources stands for the resources of a runtime that reports none. Nobody modifies it.
 var noResources lifecycle.Resources
 
-// requests are the requests in the pod's spec; nil where there is none.
+// requests returns the requests in the pod's spec, or nil without a spec.
 func (v *view) requests() lifecycle.Amounts {
 	spec := v.s.in.Spec
 	switch {
@@ -176,11 +175,11 @@ func (v *view) requests() lifecycle.Amounts {
 const (
 	milliOfCPU  = 1000
 	sharesOfCPU = 1024
-	leastShares = 2 // what the kubelet sets where nothing is requested
+	leastShares = 2 // the kubelet sets this if nothing is requested
 )
 
-// requestedCPU is the request in milli-CPUs. The kubelet's shares are a request times
-// 1024/1000, rounded down.
+// requestedCPU returns the request in milli-CPUs. The kubelet's shares are the request times 1024/1000, rounded
+// down.
 func (v *view) requestedCPU() int64 {
 	if milli, said := v.requests()[lifecycle.ResourceCPU]; said {
 		return milli
@@ -192,7 +191,7 @@ func (v *view) requestedCPU() int64 {
 	return (shares*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU
 }
 
-// limitCPU is the limit in milli-CPUs, by quota and period.
+// limitCPU returns the limit in milli-CPUs, from quota and period.
 func (v *view) limitCPU() int64 {
 	cpu := &v.asked().CPU
 	quota, period := cpu.Quota.V, int64(min(cpu.Period.Or(100000), math.MaxInt32))

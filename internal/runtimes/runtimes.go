@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Way is the protocol by which a value is sent.
+// Way is the protocol that carries a value.
 type Way uint8
 
 // The ways.
@@ -22,14 +22,14 @@ const (
 // String names the protocol.
 func (w Way) String() string { return [...]string{"NRI", "CRI"}[w] }
 
-// Call is the call that has the value.
+// Call is the call that carries the value.
 type Call uint8
 
 // The calls.
 const (
 	// Create is the creation of a container: an NRI adjustment, or CreateContainer.
 	Create Call = iota
-	// Request is a kubelet's update of a container, in which we change resources.
+	// Request is an update of a container from the kubelet, in which we change resources.
 	Request
 	// Push is an update of our own.
 	Push
@@ -47,7 +47,7 @@ type Effect uint8
 const (
 	// Refuses: the call fails.
 	Refuses Effect = iota
-	// Drops: the call succeeds without the value.
+	// Drops means that the call succeeds without the value.
 	Drops
 )
 
@@ -57,25 +57,25 @@ func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 // NoLimit says how a rule with a least value treats -1, "no limit".
 type NoLimit bool
 
-// Taken says that -1 is accepted: it means no limit and not a small value.
+// Taken means that the runtime accepts -1: it stands for no limit and not for a small value.
 const Taken NoLimit = true
 
 // Rule is one value, or range of values, that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of this package
-	Unless  string // a runtime to which the rule does not apply if its release is known
-	// Since and Until limit the releases, Until exclusively; BeforeNRI limits the releases
-	// of the NRI library in it. Zero means no limit.
+	Unless  string // a runtime to which the rule does not apply, if we know its release
+	// Since and Until limit the releases; Until is exclusive. BeforeNRI limits the releases of the NRI library in
+	// the runtime. Zero means no limit.
 	Since, Until, BeforeNRI Version
 	Ways                    []Way
 	Calls                   []Call
 	Field                   lifecycle.Field
-	// Least and Most are the smallest and the greatest number that the runtime accepts. If
-	// both are 0 it accepts no value.
+	// Least and Most are the smallest and the greatest number that the runtime accepts. If both are 0, the runtime
+	// accepts no value.
 	Least, Most int64
 	NoLimit     NoLimit
 	Effect      Effect
-	Source      string // where this can be looked up
+	Source      string // where a reader can look this up
 }
 
 // Rules returns the table, for the docs.
@@ -116,12 +116,12 @@ func (rule Rule) Says() string {
 type Runtime struct {
 	Name    string // one of the names of this package
 	Release Version
-	NRI     Version // of the library in it; zero where that is unknown
+	NRI     Version // release of the NRI library in it; zero if unknown
 	about   string
 }
 
-// Of returns the runtime that reports a name and a release. nri is the release of its
-// NRI library; zero if that is unknown or not in use.
+// Of returns the runtime that reports a name and a release. nri is the release of its NRI library, or zero if that
+// is unknown or not in use.
 func Of(name, release string, nri Version) Runtime {
 	return Runtime{
 		Name: cmp.Or(names[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
@@ -129,7 +129,7 @@ func Of(name, release string, nri Version) Runtime {
 	}
 }
 
-// Takes returns why the runtime does not accept a value; "" if it does.
+// Takes returns why the runtime does not accept a value, or "" if it accepts it.
 func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
 	for i := range table {
 		rule := &table[i]
@@ -164,8 +164,7 @@ func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
 	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Least)
 }
 
-// about reports whether the rule applies to a call to a runtime. If the release is
-// unknown, rules with a Since apply.
+// about reports whether the rule applies to a call to a runtime. For an unknown release, rules with a Since apply.
 func (rule *Rule) about(r Runtime, by Way, c Call) bool {
 	switch {
 	case !slices.Contains(rule.Ways, by), !slices.Contains(rule.Calls, c):

@@ -10,7 +10,7 @@ const (
 	Docker     = "Docker with cri-dockerd"
 	Embedded   = "the embedded runtime"
 	Unknown    = "any other runtime"
-	// Every means all runtimes: what the kernel and the OCI runtimes refuse.
+	// Every means all runtimes: what the kernel or the OCI runtimes refuse.
 	Every = "every runtime"
 )
 
@@ -31,7 +31,7 @@ var (
 	overAny   = []Way{NRI, CRI}
 )
 
-// table has all known rules. A value that no rule forbids is sent.
+// table has all known rules. Trimtab sends every value that no rule forbids.
 var table = []Rule{
 	{
 		Runtime: Every, Ways: overAny, Calls: all, Field: lifecycle.CPUShares, Least: 2, Most: 262144, Effect: Refuses,

@@ -40,7 +40,7 @@ func (v Version) Before(o Version) bool {
 // Known reports whether the release is known.
 func (v Version) Known() bool { return v != Version{} }
 
-// String is the release as people write it: 1.34, 2.1.4.
+// String returns the release in its usual form: 1.34, 2.1.4.
 func (v Version) String() string {
 	if v.Patch == 0 {
 		return fmt.Sprintf("%d.%d", v.Major, v.Minor)

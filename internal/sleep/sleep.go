@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// For waits for d. It returns false if ctx ended before that, or had ended already.
+// For waits for d. It returns false if ctx ended before that.
 func For(ctx context.Context, d time.Duration) bool {
 	Unless(ctx, d, nil)
 	return ctx.Err() == nil
 }
 
-// Unless waits for d, at most until ctx ends. It returns true if it received from woken first, which ends the wait. A nil
-// channel never does.
+// Unless waits for d, at most until ctx ends. It returns true if a value on woken ended the wait. A nil channel
+// never ends it.
 func Unless(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,22 +14,22 @@ import (
 
 // Place is where a server of the agent listens.
 type Place struct {
-	// Path is the socket's path. Its directory is made if it is missing.
+	// Path is the socket's path. Claim makes its directory if it is missing.
 	Path string
 	Mode fs.FileMode
-	// Key is the configuration key that names the path, By who else may serve it; for messages.
+	// Key is the configuration key that names the path. By says what other program may serve it. Both are for
+	// messages.
 	Key, By string
 }
 
-// ErrInUse is why a socket cannot be opened that another process serves.
+// ErrInUse means that another process serves the socket.
 var ErrInUse = errors.New("another process serves it")
 
-// dialTimeout is how long a process may take to accept, to count as one that serves.
+// dialTimeout is how long we wait for a process to accept before we treat the socket as not served.
 const dialTimeout = 10 * time.Second
 
-// Claim opens the socket of a place, which it removes before if the process that made it is dead.
-// release gives the place up; call it when the listener is closed. The error is ErrInUse if
-// another process serves the socket.
+// Claim opens the socket of a place. If the process that made the socket is dead, it first removes the socket. The
+// caller calls release when the listener is closed. The error is ErrInUse if another process serves the socket.
 func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(p.Path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the socket's directory: %w", err)
@@ -53,8 +53,8 @@ func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err er
 	return l, func() { _ = lock.Close() }, nil
 }
 
-// lock keeps two agents that start at once from removing each other's socket. The kernel drops
-// the lock with its process, however that ends.
+// lock prevents two agents that start at the same time from removing each other's socket. The kernel releases the
+// lock when its process ends, however that happens.
 func (p Place) lock() (*os.File, error) {
 	f, err := os.OpenFile(p.Path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p Place) lock() (*os.File, error) {
 	return f, nil
 }
 
-// usedError is ErrInUse with the path and what to do.
+// usedError is ErrInUse with the path and advice.
 type usedError struct{ place Place }
 
 func (e usedError) Error() string {
@@ -79,7 +79,7 @@ func (e usedError) Error() string {
 
 func (usedError) Unwrap() error { return ErrInUse }
 
-// sweep removes the socket that a dead process left behind, and nothing else.
+// sweep removes the socket that a dead process left behind, and no other file.
 func (p Place) sweep(ctx context.Context) error {
 	info, err := os.Lstat(p.Path)
 	switch {
@@ -96,7 +96,7 @@ func (p Place) sweep(ctx context.Context) error {
 		return usedError{p}
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("see whether %s is in use: %w", p.Path, err)
+		return fmt.Errorf("find out whether %s is in use: %w", p.Path, err)
 	}
 	if err := os.Remove(p.Path); err != nil {
 		return fmt.Errorf("remove the socket that a dead %s left: %w", p.By, err)

@@ -1,5 +1,5 @@
-// Package socket makes Unix sockets that have their mode before other processes can connect.
-// Listen owns no path; Claim removes the socket of a dead process, and reports one that is in use.
+// Package socket makes Unix sockets that have their mode before other processes can connect. Listen owns no path.
+// Claim removes the socket of a dead process, and reports a socket that is in use.
 package socket
 
 import (
@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Listen makes a Unix socket with a mode. Linux makes the socket file with the mode that the
-// socket has when it is bound, less the umask (net/unix/af_unix.c, unix_bind_bsd), so other
-// users cannot connect too early. Listen adds the bits of the umask afterwards.
+// Listen makes a Unix socket with a mode. Linux creates the socket file with the mode that the socket has when it
+// is bound, less the umask (net/unix/af_unix.c, unix_bind_bsd). Other users can therefore not connect too early.
+// Listen adds the bits of the umask afterwards.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	mode = mode.Perm()
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

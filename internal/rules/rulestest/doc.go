@@ -1,4 +1,3 @@
-// Package rulestest plays cases against the administrator's rules: a pod goes in, and
-// what rules set, match and refuse for one of its containers comes out and is compared. It
-// reads no file, and places no container.
+// Package rulestest runs test cases against the administrator's rules. A case has a pod, and what the rules must
+// match, set and refuse for one of its containers. The package reads no file, and places no container.
 package rulestest

@@ -17,7 +17,7 @@ import (
 // Kind is the kind of a file with tests.
 const Kind = "RulesTest"
 
-// ErrKind is the error of a file that is no file of tests.
+// ErrKind is the error for a file that is not a file of tests.
 var ErrKind = errors.New("want apiVersion: " + config.APIVersion + " and kind: " + Kind)
 
 // MaxSize is the largest file of tests, in bytes.
@@ -31,32 +31,32 @@ type File struct {
 	NamespaceLabels map[string]map[string]string
 }
 
-// Case is one test: a pod, and what rules make of one of its containers.
+// Case is one test: a pod, and the expected effect of rules on one of its containers.
 type Case struct {
 	Name string `json:"name"`
 	// Pod is a Pod as kubectl prints it; apiVersion and kind may be missing.
 	Pod json.RawMessage `json:"pod"`
-	// Container is the name of the container; empty for the pod's only one.
+	// Container is the name of the container; empty means the pod's only one.
 	Container string `json:"container"`
 	Want      Want   `json:"want"`
 }
 
-// Want is what must come out. What is left out is not compared, except that a container
-// that no case expects to be refused must not be.
+// Want is the expected result. Missing fields are not compared, with one exception: the rules must not refuse a
+// container unless the case expects that.
 type Want struct {
-	// Matched are the names of the rules that match, in their order.
+	// Matched are the names of the rules that match, in the order of the rules.
 	Matched *[]string `json:"matched"`
-	// Set are all values of the container: field and key, as "env GOMAXPROCS".
+	// Set are all values of the container, by field and key such as "env GOMAXPROCS".
 	Set *map[string]string `json:"set"`
 	// SetPod are all values of the pod's own cgroup.
 	SetPod *map[string]string `json:"setPod"`
-	// Class, Pool and NUMA are what rules make the pod ask for, or what it asks for itself.
+	// Class, Pool and NUMA are the pod's requests after all rules.
 	Class *string `json:"class"`
 	Pool  *string `json:"pool"`
-	NUMA  *string `json:"numa"` // as "bind nodes=0-1 even", in the order of the keys of rules
-	// Refused is a part of the message with which the container is refused.
+	NUMA  *string `json:"numa"` // for example "bind nodes=0-1 even", in the order of the keys of rules
+	// Refused is a part of the message with which the rules refuse the container.
 	Refused string `json:"refused"`
-	// Problems are parts of what is reported, each of one problem.
+	// Problems has a part of each reported problem.
 	Problems *[]string `json:"problems"`
 }
 
@@ -70,8 +70,8 @@ type document struct {
 	Cases           []Case                       `json:"cases"`
 }
 
-// Parse reads a file of tests. Its rules are its own, or those of the configuration that
-// load reads by the path in the file. Errors of rules have lines and columns.
+// Parse reads a file of tests. Its rules are in the file itself, or in the configuration that load reads from the
+// path in the file. Errors in rules have lines and columns.
 func Parse(name string, text []byte, load func(path string) (config.Config, error)) (*File, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSize)
@@ -121,8 +121,8 @@ func (f *File) check(name string) error {
 	return errors.Join(errs...)
 }
 
-// ownRules reads the rules of a file as those of a configuration. Lines that are not about
-// rules become empty, so that errors have the lines of the file.
+// ownRules reads the rules of a file as those of a configuration. It empties the lines that are not about rules, so
+// that errors have the line numbers of the file.
 func ownRules(name string, text []byte) (config.Config, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
@@ -148,6 +148,6 @@ func ownRules(name string, text []byte) (config.Config, error) {
 			}
 		}
 	}
-	lines = append(lines, []byte("cluster: {enabled: true}")) // labels of namespaces are the file's
+	lines = append(lines, []byte("cluster: {enabled: true}")) // the labels of namespaces come from the file
 	return config.Parse(name, bytes.Join(lines, []byte("\n")))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// outcome is what rules make of a container.
+// outcome is the effect of rules on a container.
 type outcome struct {
 	matched           []string
 	set, setPod       map[string]string
@@ -65,7 +65,7 @@ func (c *Case) subject() (s subject, err error) {
 	return s, s.choose(c, text)
 }
 
-// choose finds the container, and what the manifest alone says of both.
+// choose finds the container, and reads from the manifest what only it has about both.
 func (s *subject) choose(c *Case, manifest []byte) error {
 	var more struct {
 		Spec struct {
@@ -98,7 +98,7 @@ func (s *subject) choose(c *Case, manifest []byte) error {
 	return nil
 }
 
-// cgroupOf is the cgroup of a pod by its QoS class, from which intents read it.
+// cgroupOf returns a cgroup path for a pod with this QoS class, because intents read the class from the path.
 func cgroupOf(qos string) string {
 	if qos == "Guaranteed" {
 		return "/kubepods/podtested"
@@ -106,7 +106,7 @@ func cgroupOf(qos string) string {
 	return "/kubepods/" + strings.ToLower(qos) + "/podtested"
 }
 
-// play has rules decide about a subject, in their order.
+// play lets rules decide about a subject, in their order.
 func play(hooks []hook.Hook, s subject, asked *intent.Pod) outcome {
 	o := outcome{set: map[string]string{}, setPod: map[string]string{}}
 	resources := podspec.Resources(s.container)
@@ -144,7 +144,7 @@ func play(hooks []hook.Hook, s subject, asked *intent.Pod) outcome {
 	return o
 }
 
-// numaText is a binding to NUMA nodes, by the keys that rules have for it.
+// numaText describes a binding to NUMA nodes with the keys of rules.
 func numaText(b intent.NUMABinding) string {
 	words := []string{"bind"}
 	if b.Count > 0 {
@@ -164,7 +164,7 @@ func numaText(b intent.NUMABinding) string {
 	return strings.Join(words, " ")
 }
 
-// note adds what one rule made. What an earlier one set stands.
+// note adds the effect of one rule. Values that an earlier rule set stay.
 func (o *outcome) note(h hook.Hook, out *hook.Output, matched map[string]bool, set map[string]string) {
 	name := h.Info().Name
 	matched[name] = matched[name] || out.Matched

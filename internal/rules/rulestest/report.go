@@ -11,30 +11,30 @@ import (
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
-// Result is what became of one case.
+// Result is the result of one case.
 type Result struct {
 	Name string `json:"name"`
-	// Differences are what differs, want before got; none if the case holds.
+	// Differences are the differences between what the case wants and what it got; none if the case passes.
 	Differences []Difference `json:"differences,omitempty"`
-	// Error is why the case could not be played.
+	// Error is why the case could not run.
 	Error string `json:"error,omitempty"`
 }
 
-// Difference is one thing that is not as wanted. An empty text stands for nothing.
+// Difference is one unexpected value. An empty text means that there is no value.
 type Difference struct {
 	What string `json:"what"`
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
 
-// Report is what became of all cases.
+// Report has the results of all cases.
 type Report struct {
 	Cases []Result `json:"cases"`
 	// Rules counts in how many cases each rule matches, in the order of the rules.
 	Rules []Count `json:"rules"`
-	// Failed counts the cases that do not hold.
+	// Failed counts the cases that do not pass.
 	Failed int `json:"failed"`
-	// Wrong counts the cases that could not be played.
+	// Wrong counts the cases that could not run.
 	Wrong int `json:"wrong"`
 }
 
@@ -44,7 +44,7 @@ type Count struct {
 	Cases int    `json:"cases"`
 }
 
-// Authorise returns what of a pod's requests its namespace may make.
+// Authorise returns those of a pod's requests that the rules of its namespace allow.
 type Authorise func(asked *intent.Pod, namespace string) *intent.Pod
 
 // Run plays all cases.
@@ -86,7 +86,7 @@ func (f *File) Run(authorise Authorise) (Report, error) {
 	return report, nil
 }
 
-// compare returns what differs from what is wanted.
+// compare returns the differences from the expected result.
 func (w Want) compare(got outcome) (all []Difference) {
 	differ := func(what, want, got string) {
 		if want != got {
@@ -132,7 +132,7 @@ func compareSets(what string, want *map[string]string, got map[string]string) (a
 	return all
 }
 
-// shown is a value for people, quoted where it would be mistaken for none.
+// shown is a value for users. It is quoted if users could read it as "no value".
 func shown(value string, has bool) string {
 	if has && value == "" {
 		return `""`
@@ -140,7 +140,7 @@ func shown(value string, has bool) string {
 	return value
 }
 
-// compareProblems pairs each wanted part with a problem that has it.
+// compareProblems finds for each expected part a problem that contains it.
 func compareProblems(want, got []string) (all []Difference) {
 	left := slices.Clone(got)
 	for _, part := range want {
