@@ -162,6 +162,9 @@ func (m *Manager) snapshot() saved {
 	for resource, uids := range m.removals {
 		out.Removals[resource] = sortedKeys(uids)
 	}
+	for r := range m.removing { // it may fail
+		out.Removals[r.resource] = append(out.Removals[r.resource], r.uid)
+	}
 	return out
 }
 
@@ -249,6 +252,11 @@ func (m *Manager) States() (plugins []State, refused []Refused, err string) {
 		for _, of := range m.pods {
 			if of.asked[name] {
 				s.Pods++
+			}
+		}
+		for r := range m.removing {
+			if r.resource == name {
+				s.Removals++
 			}
 		}
 		p.mu.Lock()
