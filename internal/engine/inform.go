@@ -60,12 +60,14 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	}
 	// Otherwise the spec counts only for CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
-	if reflect.DeepEqual(n.Intent, old.Intent) && !d.n.specMatters(old.Spec, n.Spec) && !granted && !limitsChanged(old, n) {
-		return // hooks use nothing else of the spec for a container
-	}
+	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
 	for _, id := range d.n.base.byPod[pod.ID] {
-		if c := d.n.container(id); c != nil && c.Alive() {
-			now := *c
+		c := d.n.container(id)
+		if c == nil || !c.Alive() {
+			continue
+		}
+		now := *c
+		if d.reallocate(&now) || again {
 			d.decideContainer(&now, recordFor(d.n.machine, c, d.n.ledger.Ledger), nil)
 		}
 	}

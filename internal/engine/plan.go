@@ -43,6 +43,9 @@ type Facts struct {
 	Granted map[string]*lifecycle.KubeletGrants
 	// HookServers are the answers of hook servers for the event's container or pod.
 	HookServers lifecycle.HookServerAnswer
+	// Allocated has what resource plugins have allocated now for containers of an Inform, by pod UID
+	// and container name.
+	Allocated map[string]map[string][]lifecycle.Value
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, if it changed.

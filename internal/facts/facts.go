@@ -85,7 +85,7 @@ func New(o Options) *Gatherer {
 		{key: lifecycle.LateGrants, what: "what the kubelet granted the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
 		{await: g.askHookServers},
-		{await: g.askPlugins},
+		{await: g.askPlugins, read: g.readPlugins},
 		{read: g.readCgroups},
 		{read: g.readRecords},
 		{read: g.readCPUs},

@@ -166,8 +166,8 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// Inform decides pods again whose specs or grants became known or changed. It skips unknown
-// pods.
+// Inform decides pods again whose specs, grants or allocations became known or changed. It skips
+// unknown pods.
 func (g *Gatherer) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
 		g.renew(uid, func(s *engine.State) []*engine.Pod { return s.PodsOf(uid) })
@@ -183,9 +183,10 @@ func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod
 			g.o.Fault("")
 		}
 	}()
-	spec, granted := g.spec(uid), g.granted(uid)
-	for _, pod := range g.pick(sandboxes, func(p *engine.Pod) bool {
-		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted
+	spec, granted, allocated := g.spec(uid), g.granted(uid), g.allocated(uid)
+	var state *engine.State
+	for _, pod := range g.pick(func(s *engine.State) []*engine.Pod { state = s; return sandboxes(s) }, func(p *engine.Pod) bool {
+		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted || allocated != nil && state.Reallocated(p, allocated)
 	}) {
 		g.o.Renew(pod)
 	}

@@ -21,6 +21,8 @@ type ResourcePlugins interface {
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)
+	// Values returns what is allocated for the containers of a pod, by container name.
+	Values(podUID string) map[string][]lifecycle.Value
 	// Synchronized reports the pods of a Synchronize: what plugins allocated for others is released.
 	Synchronized(podUIDs map[string]bool)
 }
@@ -150,4 +152,22 @@ func withPlugins(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []
 		}
 	}
 	return have
+}
+
+// readPlugins adds what plugins have allocated for a pod that is decided again.
+func (g *Gatherer) readPlugins(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	if ev.Kind != lifecycle.Inform || ev.Pod == nil {
+		return
+	}
+	if values := g.allocated(ev.Pod.UID); len(values) > 0 {
+		put(&f.Allocated, ev.Pod.UID, values)
+	}
+}
+
+// allocated returns what plugins have allocated for a pod, by container name.
+func (g *Gatherer) allocated(uid string) map[string][]lifecycle.Value {
+	if g.o.Plugins == nil {
+		return nil
+	}
+	return g.o.Plugins.Values(uid)
 }

@@ -171,14 +171,15 @@ func (p *nicPlugin) registered(a *trimtab) {
 
 // nicPods makes and ends pods, and knows who has which interface.
 type nicPods struct {
-	t      *testing.T
-	c      *real.Containerd
-	kube   *podsOf
-	made   int
-	counts map[string]int
-	owner  map[string]string // the pod, by interface
-	has    map[string]string // the interface, by pod
-	sandbx map[string]real.PodID
+	t         *testing.T
+	c         *real.Containerd
+	kube      *podsOf
+	made      int
+	counts    map[string]int
+	owner     map[string]string // the pod, by interface
+	has       map[string]string // the interface, by pod
+	uids      map[string]string // by pod
+	sandboxes map[string]real.PodID
 }
 
 // run creates a pod with a container that requests interfaces, and returns the error of its creation.
@@ -188,8 +189,9 @@ func (n *nicPods) run(nics int) (name string, id real.ContainerID, err error) {
 	spec := plain(fmt.Sprintf("pod%d", n.made), "")
 	spec.UID = fmt.Sprintf("00000000-0000-0000-0000-%012d", n.made)
 	n.kube.put(spec, nics)
-	n.sandbx[spec.Name] = n.c.RunPod(spec)
-	id, err = n.c.TryCreateContainer(n.sandbx[spec.Name], real.ContainerSpec{Name: "app", Resources: &cri.LinuxContainerResources{CpuShares: 102}})
+	n.uids[spec.Name] = spec.UID
+	n.sandboxes[spec.Name] = n.c.RunPod(spec)
+	id, err = n.c.TryCreateContainer(n.sandboxes[spec.Name], real.ContainerSpec{Name: "app", Resources: &cri.LinuxContainerResources{CpuShares: 102}})
 	if err != nil {
 		n.counts["refused"]++
 		return spec.Name, "", err
@@ -210,10 +212,11 @@ func (n *nicPods) run(nics int) (name string, id real.ContainerID, err error) {
 
 func (n *nicPods) end(name string) {
 	n.t.Helper()
-	n.c.RemovePod(n.sandbx[name])
+	n.c.RemovePod(n.sandboxes[name])
+	n.kube.drop(n.uids[name])
 	delete(n.owner, n.has[name])
 	delete(n.has, name)
-	delete(n.sandbx, name)
+	delete(n.sandboxes, name)
 	n.counts["ended"]++
 }
 
@@ -248,7 +251,7 @@ func TestResourcePlugin(t *testing.T) {
 			p := newNICPlugin(t, a)
 			p.start()
 			p.registered(a)
-			n := &nicPods{t: t, c: c, kube: kube, counts: map[string]int{}, owner: map[string]string{}, has: map[string]string{}, sandbx: map[string]real.PodID{}}
+			n := &nicPods{t: t, c: c, kube: kube, counts: map[string]int{}, owner: map[string]string{}, has: map[string]string{}, uids: map[string]string{}, sandboxes: map[string]real.PodID{}}
 			playResourcePlugin(t, a, p, n)
 			t.Logf("%s: %d containers created, %d refused, %d pods ended; the plugin was killed %d times, hung %d times, replaced %d times; the agent was killed %d times",
 				how, n.counts["created"], n.counts["refused"], n.counts["ended"], n.counts["killed"], n.counts["hung"], n.counts["replaced"], n.counts["agents killed"])
@@ -317,7 +320,7 @@ func playResourcePlugin(t *testing.T, a *trimtab, p *nicPlugin, n *nicPods) {
 			p.signal(syscall.SIGCONT)
 		}
 		p.until(a, "everything is released", func(_ string, _ bool, pending int) bool { return pending == 0 })
-		for other := range n.sandbx {
+		for other := range n.sandboxes {
 			if other != name {
 				n.end(other)
 			}

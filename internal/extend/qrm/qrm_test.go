@@ -495,6 +495,9 @@ func TestReconcile(t *testing.T) {
 		return slices.Contains(f.removed, "gone")
 	})
 	until(t, "a pod of an earlier agent is taken over", func() bool { return len(r.Values("u3")["app"]) == 1 })
+	if uids := <-changed; !slices.Equal(uids, []string{"u3"}) {
+		t.Errorf("taken over %v", uids)
+	}
 	give("u1", "2")
 	if uids := <-changed; !slices.Equal(uids, []string{"u1"}) {
 		t.Errorf("changed %v", uids)

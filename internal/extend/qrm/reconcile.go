@@ -42,8 +42,7 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
 		return // its state says why
 	}
-	m.adopt(p.resource, resp.GetPodResources())
-	var pods []string
+	pods := m.adopt(p.resource, resp.GetPodResources())
 	for _, at := range before {
 		now := resp.GetPodResources()[at.uid].GetContainerResources()[at.container]
 		if now == nil {
@@ -64,7 +63,8 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 // adopt takes over what a plugin allocated for pods of the node that this agent does not know, since
 // an earlier one asked for it and its state is lost. What it has for other pods is released, if it
 // still has it the next time.
-func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) {
+// It returns the pods that it took over.
+func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
 	for _, uid := range sortedKeys(pods) {
@@ -75,11 +75,11 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	synced := m.synced
 	m.mu.Unlock()
 	if len(unknown) == 0 || m.o.Live == nil || !synced {
-		return
+		return nil
 	}
 	live := m.o.Live()
 	if live == nil {
-		return
+		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,6 +89,7 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid] != nil && m.pods[uid].asked[resource]:
 		case live[uid]:
 			m.take(resource, uid, pods[uid])
+			taken = append(taken, uid)
 			delete(m.orphans, at)
 		case m.orphans[at]:
 			delete(m.orphans, at)
@@ -97,6 +98,7 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 			m.orphans[at] = true
 		}
 	}
+	return taken
 }
 
 // take notes what a plugin has for a pod. The caller holds mu.
