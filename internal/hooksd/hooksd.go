@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/trust"
 )
 
 // Limits of what is read.
@@ -86,7 +87,7 @@ func read(dir, name string) (string, error) {
 	defer root.Close()
 	if info, err := root.Stat("."); err != nil {
 		return "", err
-	} else if err := trusted(info); err != nil {
+	} else if err := trust.Writers(info); err != nil {
 		return "", fmt.Errorf("its directory: %w", err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -101,7 +102,7 @@ func read(dir, name string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", errors.New("it is no regular file")
 	}
-	if err := trusted(info); err != nil {
+	if err := trust.Writers(info); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -112,18 +113,4 @@ func read(dir, name string) (string, error) {
 		return "", err
 	}
 	return string(text), nil
-}
-
-// trusted refuses a file or directory that others than root and the caller could write.
-func trusted(info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok:
-		return errors.New("its owner is not known")
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d, not to root", st.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode %v lets others write it", info.Mode().Perm())
-	}
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/trust"
 )
 
 // Directory is the default directory of decision files. A restart of the machine empties it, and ends all
@@ -88,7 +90,7 @@ func Read(dir, id string) (d Decision, err error) {
 	defer root.Close()
 	if info, err := root.Stat("."); err != nil {
 		return d, fmt.Errorf("read %s: %w", dir, err)
-	} else if err := trusted(info); err != nil {
+	} else if err := trust.Writers(info); err != nil {
 		return d, fmt.Errorf("%s: %w", dir, err)
 	}
 	text, err := readFile(root, id+decisionEnd)
@@ -135,7 +137,7 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := trusted(info); err != nil {
+	if err := trust.Writers(info); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -143,20 +145,6 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
 	}
 	return text, err
-}
-
-// trusted refuses a file or directory that users other than root and the caller could write.
-func trusted(info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok:
-		return errors.New("its owner is not known")
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d, not to root", st.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode %v lets others write it", info.Mode().Perm())
-	}
-	return nil
 }
 
 // replace writes a file of a directory by a temporary file and a rename.

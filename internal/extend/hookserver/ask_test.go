@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/extend/breaker"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
@@ -173,22 +174,22 @@ func TestCircuit(t *testing.T) {
 	})
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
 	s.Reload()
-	for range maxFailures + 2 {
+	for range breaker.MaxFailures + 2 {
 		if _, err := s.Ask(t.Context(), sample()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if counted[Unreachable] != maxFailures || counted[Skipped] != 2 {
+	if counted[Unreachable] != breaker.MaxFailures || counted[Skipped] != 2 {
 		t.Fatalf("counted %v", counted)
 	}
-	if st, _ := s.States(); !st[0].CircuitOpen || st[0].Failed != maxFailures || st[0].Err == "" {
+	if st, _ := s.States(); !st[0].CircuitOpen || st[0].Failed != breaker.MaxFailures || st[0].Err == "" {
 		t.Errorf("%+v", st)
 	}
-	now = now.Add(minPause)
+	now = now.Add(breaker.MinPause)
 	f.start(t)
 	deadline := time.Now().Add(10 * time.Second)
 	for counted[Done] == 0 && time.Now().Before(deadline) { // gRPC has a back-off of its own
-		now = now.Add(maxPause)
+		now = now.Add(breaker.MaxPause)
 		if _, err := s.Ask(t.Context(), sample()); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,7 @@ func TestGivenUp(t *testing.T) {
 	s, dir := servers(t, func(o *Options) { o.Recorder = countResults(counted) })
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
 	s.Reload()
-	for range maxFailures + 1 {
+	for range breaker.MaxFailures + 1 {
 		ctx, cancel := context.WithCancel(t.Context())
 		gives := time.AfterFunc(20*time.Millisecond, cancel)
 		out, err := s.Ask(ctx, sample())
@@ -239,7 +240,7 @@ func TestGivenUp(t *testing.T) {
 	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not called: the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	if st, _ := s.States(); st[0].CircuitOpen || st[0].Failed != 0 || counted[Ended] != maxFailures+4 || counted[TimedOut] != 0 {
+	if st, _ := s.States(); st[0].CircuitOpen || st[0].Failed != 0 || counted[Ended] != breaker.MaxFailures+4 || counted[TimedOut] != 0 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
@@ -270,11 +271,11 @@ func TestCircuitThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		l := &link{}
-		for range maxFailures {
+		for range breaker.MaxFailures {
 			l.end(&callError{unreachable: true, text: "planted"}, clk.Now())
 		}
 		clk.Step(step)
-		if clk.Pass(minPause - 1); l.begin(clk.Now()) == nil {
+		if clk.Pass(breaker.MinPause - 1); l.begin(clk.Now()) == nil {
 			t.Errorf("a step by %v: called before its rest is over", step)
 		}
 		if clk.Pass(1); l.begin(clk.Now()) != nil {

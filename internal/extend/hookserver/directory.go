@@ -17,6 +17,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/follow"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/trust"
 )
 
 const (
@@ -183,19 +184,11 @@ func untrusted(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && !trustedGroup(st.Gid) {
 		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's; run chmod g-w", st.Gid, mode)
 	}
-	return foreign(info)
-}
-
-// foreign describes the owner of a file if that is neither root nor our user.
-func foreign(info fs.FileInfo) string {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && !trusted(st.Uid) {
-		return fmt.Sprintf("it belongs to user %d, neither root nor the agent's; run chown", st.Uid)
+	if err := trust.Owner(info); err != nil {
+		return err.Error()
 	}
 	return ""
 }
-
-func trusted(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
 
 func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 

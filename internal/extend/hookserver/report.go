@@ -83,7 +83,7 @@ func (f *file) state(now time.Time) State {
 		l := srv.link
 		l.mu.Lock()
 		st.Calls, st.Failed = l.calls, l.failed
-		st.CircuitOpen = l.failures >= maxFailures && now.Before(l.until)
+		st.CircuitOpen = l.breaker.Open(now)
 		if l.lastErr != nil {
 			wrong = append(wrong, l.lastErr.Error())
 		}

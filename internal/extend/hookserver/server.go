@@ -4,30 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/trimtab/trimtab/internal/extend/breaker"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
 	// maxAnswer limits one answer, in bytes.
 	maxAnswer = 4 << 20
-	// maxFailures in a row open a server's circuit breaker. The agent then does not call the server during a pause,
-	// which doubles each time up to maxPause.
-	maxFailures = 3
-	minPause    = time.Second
-	maxPause    = 30 * time.Second
 )
 
 const service = "/runtime.v1alpha1.RuntimeHookService/"
@@ -49,11 +44,8 @@ type link struct {
 	calls    uint64
 	failed   uint64
 	lastErr  error
-	failures int
-	until    time.Time // not called before then
-	pause    time.Duration
-	probing  bool // one call is testing whether the server works again
-	inFlight int  // running calls
+	breaker  breaker.Breaker
+	inFlight int // running calls
 	closing  bool
 }
 
@@ -78,7 +70,7 @@ func newServer(name string, r Registration, o Options) *server {
 	l := &link{}
 	l.conn, l.err = grpc.NewClient("passthrough:///"+r.Endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial),
+		grpc.WithContextDialer(socket.DialTrusted),
 		grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -94,54 +86,6 @@ func (s *server) with(r Registration) *server {
 	return &n
 }
 
-// dial connects to a server's socket if root or our own user serves it, because the server's answers decide about
-// every pod.
-func dial(ctx context.Context, path string) (net.Conn, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode().Type() != os.ModeSocket {
-		return nil, fmt.Errorf("%s is not a socket", path)
-	}
-	if why := foreign(info); why != "" {
-		return nil, fmt.Errorf("socket %s is refused: %s", path, why)
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := peer(conn); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket %s is refused: %w", path, err), conn.Close())
-	}
-	return conn, nil
-}
-
-// peer checks which user serves the socket: someone may have replaced the socket since the check of its file.
-func peer(conn net.Conn) error {
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
-		return errors.New("it is not a unix socket")
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var errno error
-	if err := raw.Control(func(fd uintptr) { cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return err
-	}
-	if errno != nil {
-		return fmt.Errorf("read the user of the server: %w", errno)
-	}
-	if !trusted(cred.Uid) {
-		return fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
-	}
-	return nil
-}
-
 // serves reports whether the server asked to be called at a stage.
 func (s *server) serves(stage Stage) bool { return slices.Contains(s.r.Stages, stage) }
 
@@ -152,7 +96,7 @@ type circuitOpenError struct {
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), maxFailures, r.last)
+	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), breaker.MaxFailures, r.last)
 }
 
 // call makes one call. It ends after the server's timeout, or at end if that comes first.
@@ -270,14 +214,9 @@ func (e *callError) Error() string { return e.text }
 func (l *link) begin(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failures < maxFailures {
-		l.inFlight++
-		return nil
+	if wait, ok := l.breaker.Begin(now); !ok {
+		return &circuitOpenError{wait, l.lastErr}
 	}
-	if now.Before(l.until) || l.probing {
-		return &circuitOpenError{max(l.until.Sub(now), 0), l.lastErr}
-	}
-	l.probing = true
 	l.inFlight++
 	return nil
 }
@@ -288,8 +227,8 @@ func (l *link) end(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.probing = false
 	if errors.Is(err, errEventEnded) {
+		l.breaker.End(breaker.Uncounted, now)
 		return
 	}
 	l.calls++
@@ -299,14 +238,11 @@ func (l *link) end(err error, now time.Time) {
 	}
 	var call *callError
 	if err == nil || errors.As(err, &call) && !call.unreachable {
-		l.failures, l.pause = 0, 0
+		l.breaker.End(breaker.Answered, now)
 		if err == nil {
 			l.lastErr = nil
 		}
 		return
 	}
-	if l.failures++; l.failures >= maxFailures {
-		l.pause = min(max(2*l.pause, minPause), maxPause)
-		l.until = now.Add(l.pause)
-	}
+	l.breaker.End(breaker.Missing, now)
 }

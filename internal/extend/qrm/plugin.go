@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -20,6 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/extend/breaker"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -27,11 +26,6 @@ const (
 	maxAnswer = 4 << 20
 	// maxSocket is the longest path in the kernel's sockaddr_un, without its NUL.
 	maxSocket = 107
-	// maxFailures in a row without an answer open a plugin's circuit breaker: it is not called
-	// during a pause, which doubles each time up to maxPause.
-	maxFailures = 3
-	minPause    = time.Second
-	maxPause    = 30 * time.Second
 )
 
 const service = "/resourceplugin.v1alpha1.ResourcePlugin/"
@@ -71,16 +65,13 @@ type plugin struct {
 
 	replaced int // earlier registrations of the resource; set before the plugin is in force
 
-	mu       sync.Mutex // guards all below
-	calls    uint64
-	failed   uint64
-	lastErr  string
-	gone     bool // its socket was removed
-	failures int
-	until    time.Time // not called before then
-	pause    time.Duration
-	probing  bool
-	listed   bool // it was asked what it had allocated
+	mu      sync.Mutex // guards all below
+	calls   uint64
+	failed  uint64
+	lastErr string
+	gone    bool // its socket was removed
+	breaker breaker.Breaker
+	listed  bool // it was asked what it had allocated
 }
 
 // unlisted reports whether a plugin was never asked what it had allocated, and notes that it is.
@@ -95,7 +86,7 @@ func (p *plugin) unlisted() bool {
 func newPlugin(r registration, o *Options) *plugin {
 	p := &plugin{registration: r, o: o}
 	p.conn, p.err = grpc.NewClient("passthrough:///"+r.socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(socket.DialTrusted), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
@@ -121,53 +112,7 @@ func checkSocket(path string) error {
 	if err != nil {
 		return err
 	}
-	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("%s is not a socket", path)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusted(st.Uid) {
-		return fmt.Errorf("socket %s is refused: it belongs to user %d, neither root nor the agent's; run chown", path, st.Uid)
-	}
-	return nil
-}
-
-func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
-
-// dial connects to a plugin's socket, if root or our own user serves it: its answers decide about
-// every pod.
-func dial(ctx context.Context, path string) (net.Conn, error) {
-	if err := checkSocket(path); err != nil {
-		return nil, err
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkPeer(conn); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket %s is refused: %w", path, err), conn.Close())
-	}
-	return conn, nil
-}
-
-// checkPeer checks which user serves the socket: it may have been replaced since its check.
-func checkPeer(conn net.Conn) error {
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
-		return errors.New("it is not a unix socket")
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var errno error
-	if err := raw.Control(func(fd uintptr) { cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil { //nolint:gosec // a descriptor
-		return err
-	}
-	if errno == nil && !trusted(cred.Uid) {
-		errno = fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
-	}
-	return errno
+	return socket.CheckTrusted(path, info)
 }
 
 // callError is a failed call.
@@ -230,14 +175,10 @@ func describe(ctx context.Context, err error, took time.Duration) error {
 func (p *plugin) begin(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failures < maxFailures {
-		return nil
-	}
-	if now.Before(p.until) || p.probing {
+	if wait, ok := p.breaker.Begin(now); !ok {
 		return &callError{Skipped, fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %s",
-			max(p.until.Sub(now), 0).Round(time.Millisecond), maxFailures, p.lastErr)}
+			wait.Round(time.Millisecond), breaker.MaxFailures, p.lastErr)}
 	}
-	p.probing = true
 	return nil
 }
 
@@ -246,24 +187,22 @@ func (p *plugin) begin(now time.Time) error {
 func (p *plugin) end(err error, now time.Time, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.probing = false
 	if cancelled && err != nil {
+		p.breaker.End(breaker.Uncounted, now)
 		return
 	}
 	p.calls++
 	if err == nil {
-		p.failures, p.pause, p.lastErr, p.gone = 0, 0, "", false
+		p.breaker.End(breaker.Answered, now)
+		p.lastErr, p.gone = "", false
 		return
 	}
 	p.failed, p.lastErr = p.failed+1, err.Error()
 	if resultOf(err) == Failed {
-		p.failures, p.pause = 0, 0
+		p.breaker.End(breaker.Answered, now)
 		return
 	}
-	if p.failures++; p.failures >= maxFailures {
-		p.pause = min(max(2*p.pause, minPause), maxPause)
-		p.until = now.Add(p.pause)
-	}
+	p.breaker.End(breaker.Missing, now)
 }
 
 func (p *plugin) askOptions(ctx context.Context) (options, error) {

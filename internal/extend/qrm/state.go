@@ -159,13 +159,26 @@ func (m *Manager) snapshot() saved {
 		}
 		out.Pods[uid] = s
 	}
-	for resource, uids := range m.removals {
-		out.Removals[resource] = sortedKeys(uids)
+	for resource := range m.removals {
+		out.Removals[resource] = m.unreleased(resource)
 	}
 	for r := range m.removing { // it may fail
 		out.Removals[r.resource] = append(out.Removals[r.resource], r.uid)
 	}
 	return out
+}
+
+// unreleased returns the pods that a plugin must still release, also while it is asked to. The
+// caller holds mu.
+func (m *Manager) unreleased(resource string) []string {
+	uids := sortedKeys(m.removals[resource])
+	for r := range m.removing {
+		if r.resource == resource && !m.removals[resource][r.uid] {
+			uids = append(uids, r.uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
 }
 
 // restore takes over a saved state. A state that cannot be read is reported, and nothing of it
@@ -247,7 +260,7 @@ func (m *Manager) States() (plugins []State, refused []Refused, err string) {
 		p := m.plugins[name]
 		s := State{
 			Resource: p.resource, Socket: p.socket, Aligned: p.options.aligned, Reconciled: p.options.reconcile, PreStart: p.options.preStart,
-			Replaced: p.replaced, Removals: len(m.removals[name]),
+			Replaced: p.replaced, Removals: len(m.unreleased(name)),
 		}
 		for _, of := range m.pods {
 			if of.asked[name] {
@@ -260,7 +273,7 @@ func (m *Manager) States() (plugins []State, refused []Refused, err string) {
 			}
 		}
 		p.mu.Lock()
-		s.Err, s.Calls, s.Failed, s.Answering = p.lastErr, p.calls, p.failed, !p.gone && p.failures == 0 && p.calls > 0
+		s.Err, s.Calls, s.Failed, s.Answering = p.lastErr, p.calls, p.failed, !p.gone && !p.breaker.Failing() && p.calls > 0
 		p.mu.Unlock()
 		plugins = append(plugins, s)
 	}

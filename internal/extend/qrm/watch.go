@@ -17,6 +17,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/follow"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -116,7 +117,7 @@ func (w *watcher) ask(ctx context.Context, path string) (answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.m.o.Timeout)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxRequest)))
+		grpc.WithContextDialer(socket.DialTrusted), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxRequest)))
 	if err != nil {
 		return false
 	}

@@ -1,0 +1,69 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/trust"
+)
+
+// DialTrusted connects to a Unix socket if root or the user of this process owns its file and serves it.
+func DialTrusted(ctx context.Context, path string) (net.Conn, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckTrusted(path, info); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s is refused: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// CheckTrusted returns why a file is no socket of root or of the user of this process; nil if it is one.
+func CheckTrusted(path string, info fs.FileInfo) error {
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is not a socket", path)
+	}
+	if err := trust.Owner(info); err != nil {
+		return fmt.Errorf("socket %s is refused: %w", path, err)
+	}
+	return nil
+}
+
+// checkPeer checks which user serves the socket: someone may have replaced the socket since the check of its file.
+func checkPeer(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("it is not a unix socket")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var errno error
+	if err := raw.Control(func(fd uintptr) { cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if errno != nil {
+		return fmt.Errorf("read the user of the server: %w", errno)
+	}
+	if !trust.User(cred.Uid) {
+		return fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
+	}
+	return nil
+}
