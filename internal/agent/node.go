@@ -2,6 +2,7 @@ package agent
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -63,6 +64,33 @@ func (n node) Device(path string) (d lifecycle.Device, found bool) {
 	return d, found
 }
 
+// probeDelegation reports whether the kernel keeps containers from the limits of their own
+// cgroups. It does so by an option of the one superblock that cgroups of version 2 have.
+func (n node) probeDelegation() lifecycle.Finding {
+	if n.hookFiles == nil { // a described node
+		return lifecycle.Finding{Support: lifecycle.Supported}
+	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return lifecycle.Finding{Why: err.Error()}
+	}
+	if !n.Unified() || !delegated(string(text)) {
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "cgroups of version 2 are not mounted with nsdelegate"}
+	}
+	return lifecycle.Finding{Support: lifecycle.Supported}
+}
+
+// delegated reports whether a mount of cgroups has nsdelegate. Source: proc(5), mountinfo.
+func delegated(mountinfo string) bool {
+	for line := range strings.Lines(mountinfo) {
+		_, super, _ := strings.Cut(line, " - ")
+		if f := strings.Fields(super); len(f) == 3 && f[0] == "cgroup2" && slices.Contains(strings.Split(f[2], ","), "nsdelegate") {
+			return true
+		}
+	}
+	return false
+}
+
 // HookFiles reads the files of directories of OCI hooks.
 func (n node) HookFiles(directories []string) []lifecycle.HookFile {
 	if n.hookFiles != nil {
@@ -80,6 +108,8 @@ func (n node) Probe(feature string) lifecycle.Finding {
 		return n.probeDevice("/dev/infiniband/uverbs")
 	case feature == "coreSched":
 		return coresched.Probe(n.cookies)
+	case feature == "nsdelegate":
+		return n.probeDelegation()
 	case strings.HasPrefix(feature, resctrl.Mounted):
 		return resctrl.Probe(n.resctrl, feature)
 	case n.tree == nil:

@@ -63,7 +63,7 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 		}
 	case lifecycle.OOMScoreAdj:
 		return reported.OOMScoreAdj.V == v.Int
-	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook:
+	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook, lifecycle.CgroupMount, lifecycle.IntelRDT:
 		return presentProcess(reported, v)
 	case lifecycle.CDIDevice:
 		return slices.Contains(reported.CDIDevices, v.Key)
@@ -91,6 +91,12 @@ func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 		return reported.Sysctl[v.Key] == v.Text
 	case lifecycle.NetDevice:
 		return reported.NetDevices[v.Key] == v.Text
+	case lifecycle.CgroupMount:
+		return slices.ContainsFunc(reported.Mounts, func(m lifecycle.Mount) bool {
+			return m.Destination == "/sys/fs/cgroup" && !slices.Contains(m.Options, "ro")
+		})
+	case lifecycle.IntelRDT:
+		return reported.RDT.Member(v.Key) == v.Text
 	case lifecycle.InjectedHook:
 		stage, hook, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
 		hook.Timeout = 0 // which not every runtime reports

@@ -203,6 +203,16 @@ func attacks() []attack {
 		{name: "the host's network", annotations: nri("network-devices.noderesource.dev", "- {hostIf: eth0, name: eth1}"), want: "network-devices: pods of namespace default"},
 		{name: "the host's network, by the old key", annotations: nri("network-devices.nri.io/pod", "- {hostIf: eth0}"), want: "network-devices: pods of namespace default"},
 		{name: "an interface that is a removal", annotations: nri("network-devices.noderesource.dev", "- {hostIf: -eth0, name: eth0}"), want: "no name of a network interface"},
+		{name: "cgroups to write", annotations: nri("writable-cgroups.noderesource.dev", "true"), want: "writable-cgroups: pods of namespace default"},
+		{name: "cgroups of a container to write", annotations: nri("writable-cgroups.noderesource.dev/container.a", "true"), want: "writable-cgroups: pods of namespace default"},
+		{name: "cgroups to write by another word", annotations: nri("writable-cgroups.noderesource.dev/pod", "yes; rw"), want: `want "true" or "false"`},
+		{name: "a class of the processor", annotations: nri("closid.rdt.noderesource.dev/container.a", "gold"), want: "intel-rdt: pods of namespace default"},
+		{name: "a class by a path", annotations: nri("closid.rdt.noderesource.dev", "../../x"), want: "no name of a group of resctrl"},
+		{name: "a class that is the kernel's", annotations: nri("closid.rdt.noderesource.dev", "mon_groups"), want: "no name of a group of resctrl"},
+		{name: "all of the cache", annotations: nri("schemata.rdt.noderesource.dev/container.a", "L3:0=fffff;1=fffff,MB:0=100"), want: "intel-rdt: pods of namespace default"},
+		{name: "schemata of two lines", annotations: nri("schemata.rdt.noderesource.dev", "L3:0=f\nMB:0=1"), want: "no line of schemata"},
+		{name: "schemata without end", annotations: nri("schemata.rdt.noderesource.dev", strings.Repeat("L3:0=f,", 99)+"L3:0=f"), want: "more than 16 lines"},
+		{name: "groups that measure", annotations: nri("enablemonitoring.rdt.noderesource.dev", "true"), want: "intel-rdt: pods of namespace default"},
 		{name: "a hook of the host", annotations: nri("trace.example/on", "yes"), want: "oci-hooks: pods of namespace default"},
 		{name: "a hook of the host where nothing is allowed", namespace: "locked", annotations: nri("trace.example/on", "yes"), want: "oci-hooks: pods of namespace locked"},
 		{name: "a hook of the host by a long text", annotations: nri("trace.example/on", strings.Repeat("a", 16000)+"root"), want: "oci-hooks: pods of namespace default"},
@@ -279,6 +289,7 @@ func injectors() []hook.Hook {
 		}},
 		hook.Mounts{Allowed: []string{"/", "/etc/shadow", "/data"}, Writable: []string{"/", "/data"}},
 		hook.CDIDevices{Allowed: []string{"*"}}, hook.NetworkDevices{Allowed: []string{"*"}}, askedHooks(),
+		hook.WritableCgroups{}, hook.IntelRDT{Classes: []string{"*"}, Schemata: true},
 	}
 }
 
@@ -287,7 +298,7 @@ func askedHooks() hook.Hook {
 	def, err := hook.ReadHookFile(lifecycle.HookFile{Path: "/h/10-asked.json", Text: `{"version":"1.0.0","hook":{"path":"/bin/sh","args":["sh","-c","id"]},` +
 		`"when":{"annotations":{"^trace\\.example/(.*)$":"^(yes|.*root.*)$"}},"stages":["createRuntime"]}`})
 	must(err)
-	return hook.OCIHooks{Files: []hook.HookDefinition{def}}
+	return hook.OCIHooks{Files: []hook.OCIHookFile{def}}
 }
 
 // lacks are the files of preemption that a kernel of this version does not have.

@@ -112,6 +112,10 @@ func everyKind() []asks {
 		{intent.PreserveKind, "preserved CPUs", nil, always(intent.NRIPreserveCPU, "true"), false},
 		{intent.PreserveKind, "preserved memory", nil, always(intent.NRIPreserveMemory, "true"), false},
 		{intent.MemoryTypeKind, "kinds of memory", nil, always(intent.NRIMemoryType, "HBM,PMEM"), false},
+		{intent.CgroupKind, "writable cgroups", nil, always(intent.NRICgroups, "true"), false},
+		{intent.IntelRDTKind, "class of resctrl", nil, always(intent.NRIClosID, "gold"), false},
+		{intent.IntelRDTKind, "schemata", nil, always(intent.NRISchemata, "L3:0=fffff"), false},
+		{intent.IntelRDTKind, "monitoring", nil, always(intent.NRIMonitoring, "true"), false},
 		{intent.OCIHookKind, "OCI hooks", nil, always("trace.example/on", "yes"), false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}

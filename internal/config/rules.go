@@ -111,6 +111,7 @@ func checks() map[string]rule {
 		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
 			means: `a limit and the highest number of it, e.g. "nofile=1048576"`},
 		"device paths":      {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, means: `the path of a device of the host, e.g. "/dev/fuse"`, wrong: absolute},
+		"RDT classes":       {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, means: "names of groups of resctrl, or what names begin with and *"},
 		"directories":       {pattern: "^/", means: "absolute paths of directories", wrong: absolute},
 		"CDI devices":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, means: `a CDI device, e.g. "vendor.com/net=nic0", or what names of one kind begin with and *`},
 		"interfaces":        {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, means: `a network interface's name, e.g. "eth1", or what names begin with and *`},

@@ -40,8 +40,8 @@ type hookFile struct {
 
 // ReadHookFile reads a file of hooks. Members that the schema does not have are errors: a
 // misspelled condition would give a hook to more containers than its author meant.
-func ReadHookFile(f lifecycle.HookFile) (HookDefinition, error) {
-	def := HookDefinition{Name: f.Name(), Path: f.Path}
+func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
+	def := OCIHookFile{Name: f.Name(), Path: f.Path}
 	if f.Wrong != "" {
 		return def, errors.New(f.Wrong)
 	}

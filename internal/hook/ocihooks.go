@@ -17,7 +17,7 @@ import (
 // hook-injector.
 type OCIHooks struct {
 	// Files are the hooks that were read, in the order of their names.
-	Files []HookDefinition
+	Files []OCIHookFile
 	// Wrong names the files that could not be read, with the reasons.
 	Wrong []string
 }
@@ -116,8 +116,8 @@ func shortList(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// HookDefinition is what a file of hooks says.
-type HookDefinition struct {
+// OCIHookFile is what a file of hooks says.
+type OCIHookFile struct {
 	Name, Path string // of the file
 	Hook       lifecycle.OCIHook
 	Stages     []string

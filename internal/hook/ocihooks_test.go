@@ -45,7 +45,7 @@ func TestHookConditions(t *testing.T) {
 			continue
 		}
 		var out Output
-		OCIHooks{Files: []HookDefinition{def}}.Propose(&in, &out)
+		OCIHooks{Files: []OCIHookFile{def}}.Propose(&in, &out)
 		values := map[string]string{}
 		for _, v := range out.Values {
 			values[v.Setting()] = v.Text
@@ -103,7 +103,7 @@ func TestHooksRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := OCIHooks{Files: []HookDefinition{asked}, Wrong: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
+	h := OCIHooks{Files: []OCIHookFile{asked}, Wrong: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
 	in := Input{Pod: &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{NoHooks: "default"}, Container: "main"}
 	var out Output
 	h.Propose(&in, &out)
@@ -134,6 +134,6 @@ func FuzzHookFile(f *testing.F) {
 		}
 		var out Output
 		in := Input{Pod: &lifecycle.Pod{Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{}, Container: "c", About: About{Command: "/bin/a"}}
-		OCIHooks{Files: []HookDefinition{def}}.Propose(&in, &out)
+		OCIHooks{Files: []OCIHookFile{def}}.Propose(&in, &out)
 	})
 }

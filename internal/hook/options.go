@@ -52,6 +52,10 @@ type Options struct {
 	NetworkDevices NetworkDevicesOptions `json:"networkDevices"`
 	// OCIHooks tunes the hook that injects OCI hooks.
 	OCIHooks OCIHooksOptions `json:"ociHooks"`
+	// WritableCgroups tunes the hook of writable cgroups.
+	WritableCgroups WritableCgroupsOptions `json:"writableCgroups"`
+	// IntelRDT tunes the hook of intelRdt.
+	IntelRDT IntelRDTOptions `json:"intelRDT"`
 	// Preemption tunes the preemption hook.
 	Preemption PreemptionOptions `json:"preemption"`
 	// Burst tunes the CPU burst hook.
@@ -70,12 +74,17 @@ type Node interface {
 	Host() lifecycle.Host
 	// Device looks for one device of the node by its path below /dev.
 	Device(path string) (d lifecycle.Device, found bool)
-	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
-	// file takes the place of one of the same name in an earlier directory.
-	HookFiles(directories []string) []lifecycle.HookFile
+	HostFiles
 	// Unified reports whether cgroups are of version 2, which is also the answer if nothing is
 	// known.
 	Unified() bool
+}
+
+// HostFiles are files of the host that hooks need.
+type HostFiles interface {
+	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
+	// file takes the place of one of the same name in an earlier directory.
+	HookFiles(directories []string) []lifecycle.HookFile
 	// MakeShared makes a directory of the host that containers of any user can write to. It
 	// does nothing if the agent must not change the host.
 	MakeShared(path string) error

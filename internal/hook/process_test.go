@@ -25,6 +25,8 @@ func askProcess(p *intent.Pod) {
 	p.Mounts = podWide([]intent.HostMount{{Source: "/data/models", Destination: "/models"}, {Source: "/data", Destination: "/data", Writable: true}})
 	p.CDIDevices = podWide([]string{"vendor.com/net=nic0", "vendor.com/gpu=1"})
 	p.NetDevices = podWide([]intent.NetDevice{{Host: "eth1", Name: "net0"}, {Host: "eth0", Name: "net1"}})
+	p.WritableCgroups, p.ClosID, p.Monitoring = podWide(true), podWide("gold"), podWide(true)
+	p.Schemata = podWide([]string{"L3:0=f;1=f", "MB:0=50"})
 	p.Sysctls = podWide(map[string]string{"net.ipv4.tcp_fin_timeout": "20", "kernel.shm_rmid_forced": "1", "vm.swappiness": "1"})
 }
 
@@ -56,6 +58,10 @@ func TestProcessHooks(t *testing.T) {
 		{"a container's own", Ulimits{}, Input{Intent: &own, Container: "main"}, map[string]string{"rlimit RLIMIT_CPU": "1:9"}, ""},
 		{"a container whose own is malformed", Ulimits{}, Input{Intent: &own, Container: "bad"}, map[string]string{}, ""},
 		{"the highest", Ulimits{Maximum: map[string]uint64{"RLIMIT_NOFILE": 512}}, Input{Intent: pod, Container: "a"}, map[string]string{"rlimit RLIMIT_NOFILE": "512:512", "rlimit RLIMIT_CORE": "0:0"}, "above the 512 of hooks.ulimits.maximum"},
+		{"cgroups", WritableCgroups{}, Input{Intent: pod, Container: "a"}, map[string]string{"cgroup.mount": "rw"}, ""},
+		{"cgroups without nsdelegate", WritableCgroups{KernelSupport: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "no nsdelegate"}}, Input{Intent: pod, Container: "a"}, map[string]string{}, "no nsdelegate"},
+		{"RDT", IntelRDT{Classes: []string{"g*"}, Schemata: true}, Input{Intent: pod, Container: "a"}, map[string]string{"intel.rdt closid": "gold", "intel.rdt schemata": "L3:0=f;1=f,MB:0=50", "intel.rdt monitoring": "true"}, ""},
+		{"RDT of other classes", IntelRDT{Classes: []string{"silver"}, Schemata: true}, Input{Intent: pod, Container: "a"}, map[string]string{"intel.rdt schemata": "L3:0=f;1=f,MB:0=50", "intel.rdt monitoring": "true"}, "hooks.intelRDT.classes does not name it"},
 		{"disks", IOPriority{}, Input{Intent: pod, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_BE 2"}, ""},
 		{"disks before others", IOPriority{}, Input{Intent: &own, Container: "a"}, map[string]string{}, "hooks.ioPriority.realtime"},
 		{"disks before others, allowed", IOPriority{Realtime: true}, Input{Intent: &own, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_RT 0"}, ""},

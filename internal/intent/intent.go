@@ -171,6 +171,12 @@ type Pod struct {
 	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
+	// WritableCgroups lets containers write their own cgroups. ClosID, Schemata and
+	// Monitoring are the intelRdt of the OCI spec.
+	WritableCgroups Sourced[PerContainer[bool]]
+	ClosID          Sourced[PerContainer[string]]
+	Schemata        Sourced[PerContainer[[]string]]
+	Monitoring      Sourced[PerContainer[bool]]
 	// Balloon is the type of a container's balloon, by name. HideThreads lets it run on one
 	// thread of each core of the balloon, or on all. PreserveCPU and PreserveMemory keep what
 	// the runtime requested. MemoryKinds are the kinds of its memory nodes.

@@ -68,8 +68,6 @@ func nriKeys() []Key {
 	for _, p := range []plugin{
 		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
 		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
-		{"rdt", ".rdt.noderesource.dev", []string{"closid", "schemata", "enablemonitoring"}},
-		{"writable-cgroups", ".noderesource.dev", []string{"writable-cgroups"}},
 	} {
 		keys = append(keys, p.rows()...)
 	}
@@ -110,6 +108,8 @@ var nriReads = []scopedRead{
 	{NRIMounts, Mounts}, {nriOldMounts, Mounts},
 	{NRICDI, CDIKind}, {nriOldCDI, CDIKind},
 	{NRINetDevices, NetDeviceKind}, {nriOldNetDevices, NetDeviceKind},
+	{NRICgroups, CgroupKind},
+	{NRIClosID, IntelRDTKind}, {NRISchemata, IntelRDTKind}, {NRIMonitoring, IntelRDTKind},
 }
 
 // nriRead are the same names.

@@ -53,6 +53,8 @@ const (
 	PreserveKind     Kind = "preserve"
 	MemoryTypeKind   Kind = "memory-type"
 	OCIHookKind      Kind = "oci-hooks"
+	CgroupKind       Kind = "writable-cgroups"
+	IntelRDTKind     Kind = "intel-rdt"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -266,6 +268,18 @@ var kinds = []declaration{
 		OCIHookKind, "*", Refuse, "OCI hooks of the node whose condition is an annotation", "an OCI hook runs as root on the host",
 		"what the files in `hooks.ociHooks.directories` have run for it",
 	}, []string{"ociHooks"}, nil},
+	{Default{
+		CgroupKind, "*", Refuse, "write access to its own cgroups", "it may make cgroups without number below its own",
+		"memory of the kernel for the cgroups that it makes, within its own limit",
+	}, []string{"writableCgroups"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.WritableCgroups }, perContainer)}},
+	{Default{
+		IntelRDTKind, "*", Refuse, "a class of resctrl, its schemata and monitoring, in its OCI spec", "cache, memory bandwidth and groups of resctrl are the node's",
+		"cache and memory bandwidth, and a group of the few that a processor has",
+	}, []string{"intelRDT"}, []request{
+		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.ClosID }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.Schemata }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.Monitoring }, perContainer),
+	}},
 }
 
 // declared returns the declaration of a kind; an empty one if it is unknown.

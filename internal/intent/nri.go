@@ -26,6 +26,10 @@ const (
 	NRIMounts     = "mounts.noderesource.dev"
 	NRICDI        = "cdi-devices.noderesource.dev"
 	NRINetDevices = "network-devices.noderesource.dev"
+	NRICgroups    = "writable-cgroups.noderesource.dev"
+	NRIClosID     = "closid.rdt.noderesource.dev"
+	NRISchemata   = "schemata.rdt.noderesource.dev"
+	NRIMonitoring = "enablemonitoring.rdt.noderesource.dev"
 
 	nriOldIOPriority = "io-priority.nri.io"
 	nriOldScheduler  = "scheduling-policy.nri.io"
@@ -226,5 +230,9 @@ func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.DeviceNodes = readScoped(t, s, out, t.injectedDevices, NRIDevices, nriOldDevices)
 	out.Mounts = readScoped(t, s, out, t.hostMounts, NRIMounts, nriOldMounts)
 	out.CDIDevices = readScoped(t, s, out, t.cdiDevices, NRICDI, nriOldCDI)
+	out.WritableCgroups = readScoped(t, s, out, t.truth, NRICgroups)
+	out.ClosID = readScoped(t, s, out, t.closID, NRIClosID)
+	out.Schemata = readScoped(t, s, out, t.schemata, NRISchemata)
+	out.Monitoring = readScoped(t, s, out, t.truth, NRIMonitoring)
 	out.NetDevices = readScoped(t, s, out, t.netDevices, NRINetDevices, nriOldNetDevices)
 }

@@ -35,6 +35,8 @@ const (
 	SysctlEntry
 	NetDevice
 	InjectedHook
+	CgroupMount
+	IntelRDT
 	fields
 )
 
@@ -103,6 +105,8 @@ var fieldTable = [fields]FieldInfo{
 	{SysctlEntry, "sysctl", Keyed, "text of a kernel parameter of the container's namespaces"},
 	{NetDevice, "net.device", Keyed, "name in the container, by interface of the host"},
 	{InjectedHook, "oci.hook", Keyed, "an OCI hook as JSON, by stage and name"},
+	{CgroupMount, "cgroup.mount", Once, "rw: the container may write its own cgroups"},
+	{IntelRDT, "intel.rdt", Keyed, "text, by closid, schemata and monitoring"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -162,8 +166,8 @@ type Reason struct {
 // Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
 // strings. Key names the entry of a Keyed field: an environment variable, annotation, cgroup v2
 // file, path, huge page size, disk and direction, resctrl
-// group, type of a process limit, kernel parameter, interface of the host, or stage and
-// name of an OCI hook.
+// group, type of a process limit, kernel parameter, interface of the host, stage and
+// name of an OCI hook, or member of intelRdt.
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Pod is a pod sandbox as the runtime reports it. Field names follow NRI and CRI.
@@ -185,6 +186,20 @@ type RDT struct {
 	ClosID     Opt[string]
 	Schemata   []string
 	Monitoring Opt[bool]
+}
+
+// Member is the text of a member as a value of IntelRDT has it: closid, schemata or monitoring.
+func (r *RDT) Member(key string) string {
+	switch {
+	case r == nil:
+	case key == "closid":
+		return r.ClosID.V
+	case key == "schemata":
+		return strings.Join(r.Schemata, ",")
+	case key == "monitoring" && r.Monitoring.V:
+		return "true"
+	}
+	return ""
 }
 
 // Rlimit is one POSIX resource limit.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -148,6 +149,7 @@ var keys = map[lifecycle.Field]keyRule{
 		"the stage and a name, such as createRuntime audit",
 		regexp.MustCompile(`^(prestart|createRuntime|createContainer|startContainer|poststart|poststop) [A-Za-z0-9][A-Za-z0-9._-]{0,127}$`), nil,
 	},
+	lifecycle.IntelRDT:  {"closid, schemata or monitoring", regexp.MustCompile(`^(closid|schemata|monitoring)$`), nil},
 	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
@@ -180,6 +182,16 @@ var texts = map[lifecycle.Field]struct {
 	lifecycle.InjectedHook: {`the hook in the JSON of the OCI spec, as {"path":"/usr/bin/audit"}`, func(key, text string) bool {
 		_, _, ok := lifecycle.ParseOCIHook(key, text)
 		return ok
+	}},
+	lifecycle.CgroupMount: {"rw", func(_, text string) bool { return text == "rw" }},
+	lifecycle.IntelRDT: {"a class's name, lines of schemata as L3:0=f;1=f with commas between, or true", func(key, text string) bool {
+		switch key {
+		case "closid":
+			return intent.ClosID(text)
+		case "schemata":
+			return !slices.ContainsFunc(strings.Split(text, ","), func(line string) bool { return !intent.SchemaLine(line) })
+		}
+		return text == "true"
 	}},
 	lifecycle.NetDevice: {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
 }

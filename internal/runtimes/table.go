@@ -119,6 +119,10 @@ var table = []Rule{
 		Source: "NRI 0.11.0 has the field; the runtimes leave applying it to the library",
 	},
 	{
+		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.IntelRDT, Effect: Drops,
+		Source: "NRI 0.11.0 has the field; the runtimes leave applying it to the library",
+	},
+	{
 		Runtime: Every, BeforeNRI: Version{0, 12, 0}, Ways: overNRI, Calls: creations, Field: lifecycle.MemPolicy, Effect: Drops,
 		Source: "NRI 0.12.0 has the field; the runtimes leave applying it to the library",
 	},

@@ -15,11 +15,8 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		return nil
 	}
 	l := a.GetLinux()
-	// The library always returns an RDT section; only its content counts.
-	rdt := l.GetRdt()
-	if l.GetSeccompPolicy() != nil ||
-		rdt.GetClosId() != nil || rdt.GetSchemata() != nil || rdt.GetEnableMonitoring() != nil {
-		return errors.New("the embedded runtime applies no seccomp policy and no RDT")
+	if l.GetSeccompPolicy() != nil {
+		return errors.New("the embedded runtime applies no seccomp policy")
 	}
 	if class := l.GetResources().GetBlockioClass(); class != nil {
 		c.blockIO = class.GetValue()

@@ -51,12 +51,13 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+			{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
 		},
 		Linux: &specs.Linux{
 			CgroupsPath: cgroupsPath,
 			Resources:   toOCI(c.asked.Resources),
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.CgroupNamespace},
 			},
 		},
 	}
@@ -120,6 +121,7 @@ func (c *container) nri() *api.Container {
 			Sysctl:      maps.Clone(c.spec.Linux.Sysctl),
 			NetDevices:  api.FromOCILinuxNetDevices(c.spec.Linux.NetDevices),
 			Scheduler:   api.FromOCILinuxScheduler(c.spec.Process.Scheduler),
+			Rdt:         rdt(c.spec.Linux.IntelRdt),
 		},
 		CreatedAt: int64(c.number) * 1e9,
 	}
@@ -134,4 +136,12 @@ func (c *container) nri() *api.Container {
 		n.CDIDevices = append(n.CDIDevices, &api.CDIDevice{Name: name})
 	}
 	return n
+}
+
+// rdt is the intelRdt of a spec as NRI reports it.
+func rdt(r *specs.LinuxIntelRdt) *api.LinuxRdt {
+	if r == nil {
+		return nil
+	}
+	return &api.LinuxRdt{ClosId: api.String(r.ClosID), Schemata: api.RepeatedString(r.Schemata), EnableMonitoring: api.Bool(r.EnableMonitoring)}
 }

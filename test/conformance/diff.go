@@ -155,14 +155,14 @@ func (c *comparison) states(ref scenario.Ref, want, got effective.State, of life
 		return
 	}
 	same(lifecycle.Env, "env", want.Env, without(got.Env, "PATH", "HOSTNAME"))
-	same(lifecycle.MountPoint, "mounts", want.Mounts, without(got.Mounts, "/proc", "/dev", "/sys"))
+	same(lifecycle.MountPoint, "mounts", want.Mounts, without(got.Mounts, "/proc", "/dev", "/sys", "/sys/fs/cgroup"))
 	same(lifecycle.DeviceNode, "devices", sorted(want.Devices), sorted(got.Devices))
 	same(lifecycle.CDIDevice, "CDI devices", sorted(want.CDI), sorted(got.CDI))
 	same(lifecycle.BlockIOClass, "block I/O class", want.BlockIO, got.BlockIO)
 	same(lifecycle.RDTClass, "RDT class", want.RDTClass, got.RDTClass)
 	same(lifecycle.RDTGroup, "resctrl group", want.RDTGroup, got.RDTGroup)
 	same(lifecycle.OOMScoreAdj, "oom_score_adj", want.OOM, got.OOM)
-	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook} {
+	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook, lifecycle.CgroupMount, lifecycle.IntelRDT} {
 		same(f, f.String(), settings(want.Process, f), settings(got.Process, f))
 	}
 }

@@ -79,7 +79,7 @@ func (c *ctr) bear(s *effective.State) {
 			s.RDTClass = v.Text
 		case lifecycle.OOMScoreAdj:
 			s.OOM = int(v.Int)
-		case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice:
+		case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.CgroupMount, lifecycle.IntelRDT:
 			s.Process[v.Setting()] = v.Text
 		case lifecycle.InjectedHook:
 			if stage, h, ok := lifecycle.ParseOCIHook(v.Key, v.Text); ok {

@@ -38,7 +38,7 @@ var (
 		"sysctl.noderesource.dev", "devices.noderesource.dev", "cdi-devices.nri.io", "network-devices.noderesource.dev/pod",
 		"mounts.noderesource.dev",
 	}
-	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env"}
+	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env", "schemata.rdt.noderesource.dev"}
 	nameKeys = []string{
 		"katalyst.kubewharf.io/qos_level", "katalyst.kubewharf.io/numa_number", "volcano.sh/preemptable", "volcano.sh/cache-limit",
 		"volcano.sh/quota-burst-time", "volcano.sh/quota-turbo", "volcano.sh/cpi", "koordinator.sh/oom-score-adj", "trimtab.io/unset-cpu-quota",

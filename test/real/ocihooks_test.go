@@ -34,7 +34,7 @@ func hookFiles(t *testing.T, ends string) (dir, left string) {
 	return dir, left
 }
 
-const hooksOn = `authorisation: [{kinds: [oci-hooks], namespaces: [default], decision: allow, mostCPUs: 0}]
+const hooksOn = `authorization: [{kinds: [oci-hooks], namespaces: [default], decision: allow, mostCPUs: 0}]
 hooks: {ociHooks: {enabled: true, directories: [%s]}}
 `
 

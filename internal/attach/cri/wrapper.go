@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -23,7 +24,7 @@ type wrapper struct {
 // wrapped has the fields that the wrapper sets, and how a decision says them: false for a
 // value that it cannot say. Kernel parameters are not among them: the CRI's requests do
 // not say reliably whose namespaces a container has, and an OCI runtime fails a container
-// for a parameter of the host's.
+// for a parameter of the host's. For the same reason the mount of cgroups is not.
 var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) bool{
 	lifecycle.ProcessLimit: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
@@ -48,6 +49,22 @@ var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) b
 		}
 		d.Hooks[stage] = append(d.Hooks[stage], ociedit.Hook(h))
 		return ok
+	},
+	lifecycle.IntelRDT: func(d *ociedit.Decision, v lifecycle.Value) bool {
+		if d.RDT == nil {
+			d.RDT = &ociedit.RDT{}
+		}
+		switch v.Key {
+		case "closid":
+			d.RDT.ClosID = v.Text
+		case "schemata":
+			d.RDT.Schemata = strings.Split(v.Text, ",")
+		case "monitoring":
+			d.RDT.EnableMonitoring = v.Text == "true"
+		default:
+			return false
+		}
+		return true
 	},
 	lifecycle.MemPolicy: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		m, ok := lifecycle.ParseMemoryPolicy(v.Text)

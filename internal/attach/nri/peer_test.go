@@ -44,7 +44,7 @@ var (
 	both  = []lifecycle.Field{lifecycle.CDIDevice, lifecycle.OOMScoreAdj}
 	noCDI = []lifecycle.Field{lifecycle.CDIDevice}
 	// What NRI 0.10 does not have yet, and 0.6 to 0.9, and 0.3.
-	nri010 = []lifecycle.Field{lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.MemPolicy}
+	nri010 = []lifecycle.Field{lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.IntelRDT, lifecycle.MemPolicy}
 	nri06  = slices.Concat([]lifecycle.Field{lifecycle.ProcessIO}, nri010)
 	nri03  = slices.Concat([]lifecycle.Field{lifecycle.ProcessLimit}, nri06)
 	iSulad = slices.Insert(slices.Concat(both, []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.RDTClass}, nri03), 9, lifecycle.InjectedHook)

@@ -37,6 +37,14 @@ var processSettings = []setting{
 		note: "hooks are added after those that the container has, and none can be removed; iSulad has prestart, poststart and poststop alone",
 	},
 	{
+		field: lifecycle.CgroupMount, proto: "mounts[].options[]", create: setCgroupMount,
+		note: "the mount of cgroups without ro; not sent where the container shares the host's cgroup namespace",
+	},
+	{
+		field: lifecycle.IntelRDT, proto: "linux.rdt", create: setIntelRDT,
+		note: "OCI runtimes fail a container for it where the node has no resctrl",
+	},
+	{
 		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnly: "0.12",
 		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones pass over it",
 	},
@@ -129,6 +137,36 @@ func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bo
 	}[stage]
 	*list = append(*list, hook)
 	a.AddHooks(&all)
+	return true
+}
+
+// cgroupRoot is where containers have their cgroups.
+const cgroupRoot = "/sys/fs/cgroup"
+
+func setCgroupMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	own := slices.ContainsFunc(had.GetLinux().GetNamespaces(), func(n *api.LinuxNamespace) bool { return n.GetType() == "cgroup" && n.GetPath() == "" })
+	at := slices.IndexFunc(had.GetMounts(), func(m *api.Mount) bool { return m.GetDestination() == cgroupRoot })
+	if !own || at < 0 || v.Text != "rw" {
+		return false
+	}
+	m := had.GetMounts()[at]
+	options := slices.DeleteFunc(slices.Clone(m.GetOptions()), func(o string) bool { return o == "ro" || o == "rw" })
+	a.RemoveMount(cgroupRoot)
+	a.AddMount(&api.Mount{Destination: cgroupRoot, Type: m.GetType(), Source: m.GetSource(), Options: append(options, "rw")})
+	return true
+}
+
+func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	switch v.Key {
+	case "closid":
+		a.SetLinuxRDTClosID(v.Text)
+	case "schemata":
+		a.SetLinuxRDTSchemata(strings.Split(v.Text, ","))
+	case "monitoring":
+		a.SetLinuxRDTEnableMonitoring(v.Text == "true")
+	default:
+		return false
+	}
 	return true
 }
 

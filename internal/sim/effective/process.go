@@ -2,6 +2,7 @@ package effective
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -14,6 +15,11 @@ func process(spec *specs.Spec) map[string]string {
 	attributes(out, spec.Process)
 	namespaced(out, spec.Linux)
 	hooks(out, spec.Hooks)
+	for _, m := range spec.Mounts {
+		if m.Destination == "/sys/fs/cgroup" && !slices.Contains(m.Options, "ro") {
+			out["cgroup.mount"] = "rw"
+		}
+	}
 	if len(out) == 0 {
 		return nil
 	}
@@ -64,6 +70,16 @@ func namespaced(out map[string]string, l *specs.Linux) {
 	}
 	for host, d := range l.NetDevices {
 		out["net.device "+host] = d.Name
+	}
+	if r := l.IntelRdt; r != nil {
+		for key, text := range map[string]string{"closid": r.ClosID, "schemata": strings.Join(r.Schemata, ",")} {
+			if text != "" {
+				out["intel.rdt "+key] = text
+			}
+		}
+		if r.EnableMonitoring {
+			out["intel.rdt monitoring"] = "true"
+		}
 	}
 	if m := l.MemoryPolicy; m != nil {
 		out["memory.policy"] = phrase(string(m.Mode), "nodes", m.Nodes, "flags", commas(m.Flags))

@@ -1,0 +1,60 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// delegates is the feature of a node whose cgroups are mounted with nsdelegate: a program in a
+// cgroup namespace changes no limit of the cgroup that the namespace begins with.
+const delegates = "nsdelegate"
+
+// WritableCgroups lets containers write their own cgroups. Keys and values: NRI 0.12, plugin
+// writable-cgroups.
+type WritableCgroups struct {
+	// KernelSupport says whether the kernel keeps the limits of the container's own cgroup.
+	KernelSupport lifecycle.Finding
+}
+
+// WritableCgroupsOptions tunes the hook of writable cgroups.
+type WritableCgroupsOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (WritableCgroupsOptions) AllOn() Hook { return WritableCgroups{} }
+
+// Make makes the hook for a node.
+func (WritableCgroupsOptions) Make(n Node, _ *Options) (Hook, error) {
+	return WritableCgroups{KernelSupport: n.Probe(delegates)}, nil
+}
+
+// Info describes the hook.
+func (WritableCgroups) Info() Info {
+	return Info{
+		Name:    "writableCgroups",
+		About:   "write access of containers to their own cgroups",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRICgroups},
+		Sets:    []lifecycle.Field{lifecycle.CgroupMount},
+		Kernel:  []string{delegates},
+		Compose: "the only hook that sets it",
+		Differs: []string{
+			"a container that shares the host's cgroup namespace does not get it, and that is reported",
+			"values other than true and false are reported; the plugin takes them as false",
+		},
+	}
+}
+
+// Propose makes the mount of cgroups writable.
+func (h WritableCgroups) Propose(in *Input, out *Output) {
+	asked, why, ok := scoped(in, in.Intent.WritableCgroups, "writableCgroups")
+	switch {
+	case !ok || !asked.V:
+	case h.KernelSupport.Support == lifecycle.NotSupported:
+		out.decline(asked.Key, "true", "writable-cgroups: "+h.KernelSupport.Why)
+	default:
+		out.text(in, lifecycle.CgroupMount, "", "rw", why)
+	}
+}

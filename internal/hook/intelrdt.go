@@ -1,0 +1,94 @@
+package hook
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// IntelRDT gives containers the intelRdt section of the OCI spec that their pod asks for. Keys
+// and values: NRI 0.12, plugin rdt.
+type IntelRDT struct {
+	// Classes are the groups that pods may name; one that ends with * stands for all that begin
+	// so. Schemata says whether they may set schemata.
+	Classes  []string
+	Schemata bool
+	// KernelSupport says whether the node has resctrl.
+	KernelSupport lifecycle.Finding
+}
+
+// IntelRDTOptions tunes the hook of intelRdt.
+type IntelRDTOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Classes are the groups of resctrl that pods may name; one that ends with * stands for all
+	// that begin so. Without any, pods may name none.
+	Classes []string `json:"classes" check:"RDT classes"`
+	// Schemata lets pods set the schemata of their group.
+	Schemata bool `json:"schemata"`
+}
+
+// AllOn is the hook with all that can be switched on.
+func (IntelRDTOptions) AllOn() Hook { return IntelRDT{Schemata: true} }
+
+// Make makes the hook for a node.
+func (o IntelRDTOptions) Make(n Node, _ *Options) (Hook, error) {
+	return IntelRDT{Classes: o.Classes, Schemata: o.Schemata, KernelSupport: n.Probe("resctrl")}, nil
+}
+
+// Info describes the hook.
+func (IntelRDT) Info() Info {
+	return Info{
+		Name:     "intelRDT",
+		About:    "a class of resctrl, schemata and monitoring, which the OCI runtime sets",
+		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:    []string{intent.NRIClosID, intent.NRISchemata, intent.NRIMonitoring},
+		Sets:     []lifecycle.Field{lifecycle.IntelRDT},
+		Kernel:   []string{"resctrl"},
+		Compose:  "the only hook that sets them; hooks.rdt makes groups of Trimtab's own",
+		TestedOn: "the embedded runtime only; no processor with resctrl was at hand",
+		Differs: []string{
+			"only classes of hooks.intelRDT.classes, and schemata only with hooks.intelRDT.schemata; others are reported",
+			"KEY/pod and KEY alone count for all containers of the pod, and not only KEY/container.NAME",
+			"nothing is set where the node has no resctrl: an OCI runtime fails a container for it",
+			"malformed texts are reported, and the container starts without them",
+		},
+	}
+}
+
+// Propose sets the members that the pod asks for.
+func (h IntelRDT) Propose(in *Input, out *Output) {
+	class, ofClass, named := scoped(in, in.Intent.ClosID, "intelRDT")
+	lines, ofLines, shared := scoped(in, in.Intent.Schemata, "intelRDT")
+	monitor, ofMonitor, measured := scoped(in, in.Intent.Monitoring, "intelRDT")
+	for _, asked := range []struct {
+		is              bool
+		name, key, text string
+		why             lifecycle.Reason
+		no              string
+	}{
+		{named, "closid", class.Key, class.V, ofClass, unless(slices.ContainsFunc(h.Classes, func(p string) bool { return matchesEnd(p, class.V) }), "hooks.intelRDT.classes does not name it")},
+		{shared, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, unless(h.Schemata, "hooks.intelRDT.schemata is off")},
+		{measured && monitor.V, "monitoring", monitor.Key, "true", ofMonitor, ""},
+	} {
+		switch {
+		case !asked.is:
+		case h.KernelSupport.Support == lifecycle.NotSupported:
+			out.decline(asked.key, asked.text, "intel-rdt: "+h.KernelSupport.Why)
+		case asked.no != "":
+			out.decline(asked.key, asked.text, "intel-rdt: "+asked.no)
+		default:
+			out.text(in, lifecycle.IntelRDT, asked.name, asked.text, asked.why)
+		}
+	}
+}
+
+// unless is a reason that counts if a condition does not hold.
+func unless(holds bool, reason string) string {
+	if holds {
+		return ""
+	}
+	return reason
+}

@@ -1,0 +1,53 @@
+package intent
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// closID reads the name of a group of resctrl.
+func (t *texts) closID(key string) (string, error) {
+	name, err := t.limited(key)
+	if err != nil {
+		return "", err
+	}
+	if !ClosID(name) {
+		return "", fmt.Errorf("%q is no name of a group of resctrl", printable(name))
+	}
+	return name, nil
+}
+
+// ClosID reports whether a text can name a group of resctrl that is not the kernel's own.
+func ClosID(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, letters+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
+		!slices.Contains([]string{"info", "mon_groups", "mon_data", "schemata", "cpus", "cpus_list", "tasks", "mode", "size"}, name)
+}
+
+// maxSchemata limits the lines of schemata.
+const maxSchemata = 16
+
+// schemaLine is a line of schemata. Source: Linux, Documentation/arch/x86/resctrl.rst.
+var schemaLine = regexp.MustCompile(`^(L2|L3|L2CODE|L2DATA|L3CODE|L3DATA|MB|SMBA):[0-9]{1,3}=[0-9a-fA-F]{1,16}(;[0-9]{1,3}=[0-9a-fA-F]{1,16})*$`)
+
+// SchemaLine reports whether a text is a line of schemata.
+func SchemaLine(line string) bool { return len(line) <= 512 && schemaLine.MatchString(line) }
+
+// schemata reads lines of schemata with commas between them.
+func (t *texts) schemata(key string) ([]string, error) {
+	text, err := t.limited(key)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(text, ",")
+	if len(lines) > maxSchemata {
+		return nil, fmt.Errorf("more than %d lines of schemata", maxSchemata)
+	}
+	for i := range lines {
+		if lines[i] = strings.TrimSpace(lines[i]); !SchemaLine(lines[i]) {
+			return nil, fmt.Errorf("%q is no line of schemata, as L3:0=f;1=f", printable(lines[i]))
+		}
+	}
+	return lines, nil
+}
