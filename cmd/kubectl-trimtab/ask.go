@@ -78,7 +78,7 @@ func podName(s string) (string, error) {
 	return "", &misuse{fmt.Errorf("%q is not pod/NAME; the namespace is -n", s)}
 }
 
-// relay runs the agent's program on a node and prints what it prints, with its exit code.
+// relay runs the agent's program on a node, prints its output, and returns its exit code.
 func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...string) error {
 	c, a, err := p.one(cmd.Context(), node)
 	if err != nil {
@@ -96,8 +96,8 @@ func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...strin
 	return older(node, a, err)
 }
 
-// older names the agent that failed, and says that it may be older than the plugin
-// if it did not understand the question.
+// older names the agent that failed. If the agent did not understand the question, it says that the agent may be
+// older than the plugin.
 func older(node string, a *fleet.Agent, err error) error {
 	switch code(err) {
 	case exitOK:
@@ -138,7 +138,7 @@ The exit code is 1 if something would be refused: on the node, or on all nodes.`
 	return cmd
 }
 
-// prospect is what would become of pods on a node.
+// prospect is the effect of new pods on a node.
 type prospect struct {
 	Node    string         `json:"node"`
 	Outlook *fleet.Outlook `json:"outlook,omitempty"`
@@ -170,7 +170,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	return verdict(all)
 }
 
-// verdict is the error of pods that no node would take.
+// verdict returns an error if every node would refuse the pods.
 func verdict(all []prospect) error {
 	refused, wrong := false, ""
 	for _, x := range all {
@@ -214,7 +214,7 @@ func prospects(all []prospect) [][]string {
 	return rows
 }
 
-// readAll limits the size of a file: an API server accepts no object above 1.5 MB.
+// readAll limits the size of a file, because an API server accepts no object above 1.5 MB.
 func readAll(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))

@@ -65,8 +65,8 @@ const (
 	agentCheck   = "agent"
 )
 
-// ofUnit reports whether a check counts in a pod without an agent: what the agent answers,
-// and its file. Cgroups, directories and sockets there are the pod's own.
+// ofUnit reports whether a check counts in a pod without an agent: only the checks of the agent's answer and of its
+// file. Cgroups, directories and sockets in that pod are its own.
 func ofUnit(check string) bool {
 	switch check {
 	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":
@@ -75,7 +75,7 @@ func ofUnit(check string) bool {
 	return false
 }
 
-// report prints the problems of all nodes; it is an error if there is one.
+// report prints the problems of all nodes. It returns an error if there is one.
 func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	all := []finding{}
 	ill := 0

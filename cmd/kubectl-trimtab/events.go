@@ -69,8 +69,8 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 	return interrupted(cmd.Context(), err)
 }
 
-// interrupted is no error where the user ended what has no end, and a quiet one where
-// the agent's program has printed the error.
+// interrupted returns nil if the user ended a command that has no end of its own. It returns a quiet error if the
+// agent's program has printed the error.
 func interrupted(ctx context.Context, err error) error {
 	var exit *fleet.Exit
 	switch {
@@ -105,11 +105,11 @@ type journals struct {
 	json    bool
 	ask     []string
 
-	mu  sync.Mutex // guards out: nodes are followed side by side
+	mu  sync.Mutex // guards out, because all nodes write at the same time
 	out io.Writer
 }
 
-// print prints the events of the nodes' agents: as they come if follow is set, else sorted by time.
+// print prints the events of the nodes' agents: as they arrive if follow is set, and sorted by time otherwise.
 func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, follow bool) error {
 	type answer struct {
 		events []event
@@ -163,7 +163,7 @@ func (j *journals) read(ctx context.Context, n fleet.Node, take func(event) erro
 			exit.Message = strings.TrimSpace(words.String())
 		}
 		ended <- err
-		w.CloseWithError(err) // nil is the end of the file
+		w.CloseWithError(err) // nil means the end of the file
 	}()
 	err := decode(n.Name, r, take)
 	r.CloseWithError(err)

@@ -91,7 +91,7 @@ func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
 	}
 	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
 	r.Ready, r.Note = n.Agent.Ready, s.Fault()
-	if !s.Started.IsZero() { // the process that answers: an agent that is no pod has another age than the pod
+	if !s.Started.IsZero() { // the process that answers; an agent that is not a pod has another age than the pod
 		r.Started = s.Started
 	}
 	return r

@@ -25,7 +25,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 				r[i] = "-"
 			}
 		}
-		if r[len(r)-1] == "-" { // a note: nothing is not worth a mark
+		if r[len(r)-1] == "-" { // a note: an empty note needs no mark
 			r[len(r)-1] = ""
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(r, "\t"), "\t"))
@@ -45,7 +45,7 @@ func cleanLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// age is a time as kubectl prints ages.
+// age formats a time as kubectl formats ages.
 func age(since time.Time) string {
 	if since.IsZero() {
 		return ""
@@ -59,7 +59,7 @@ func terminal(stream any) (*os.File, bool) {
 	return f, isFile && tty.IsTerminal(int(f.Fd()))
 }
 
-// progress shows on a terminal how many of many nodes have answered; nil shows nothing.
+// progress shows on a terminal how many nodes have answered. It returns nil if there is nothing to show.
 func progress(cmd *cobra.Command, nodes int) func(int) {
 	const many = 20
 	w := cmd.ErrOrStderr()

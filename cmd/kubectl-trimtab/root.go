@@ -94,7 +94,7 @@ func exitCode(err error, begun bool) int {
 	return exitFailure
 }
 
-// plugin is what all commands share: how the cluster is reached.
+// plugin is the state that all commands share: how to reach the cluster.
 type plugin struct {
 	kubeconfig clientcmd.ClientConfigLoadingRules
 	overrides  clientcmd.ConfigOverrides
@@ -158,7 +158,7 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	return c, namespace, err
 }
 
-// all connects and finds the nodes.
+// all connects to the cluster and finds the nodes.
 func (p *plugin) all(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
 	c, _, err := p.connect()
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *plugin) all(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
 	return c, found, err
 }
 
-// one connects and finds the agent of a node.
+// one connects to the cluster and finds the agent of a node.
 func (p *plugin) one(ctx context.Context, node string) (*fleet.Cluster, *fleet.Agent, error) {
 	c, found, err := p.all(ctx)
 	if err != nil {

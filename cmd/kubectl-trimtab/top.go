@@ -39,7 +39,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 			return err
 		}
 		return onTerminal(cmd.Context(), in, out, func(sizes remotecommand.TerminalSizeQueue) error {
-			screen := term.NewScreen(out) // the output of a node may not be trusted
+			screen := term.NewScreen(out) // the output of a node is not trusted
 			err := c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: screen, Sizes: sizes})
 			return errors.Join(err, screen.Close())
 		})
@@ -47,7 +47,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	return cmd
 }
 
-// onTerminal runs f while the terminal passes on each key, and restores the terminal.
+// onTerminal runs f while the terminal passes each key on at once, and then restores the terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
 	before, err := tty.MakeRaw(int(in.Fd()))
 	if err != nil {

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// call is what the wrapper needs to know of a command line of an OCI runtime. Forms:
-// runc 1.5, crun 1.20.
+// call has the parts of an OCI runtime's command line that the wrapper needs. Forms: runc 1.5, crun 1.20.
 type call struct {
 	command        string // create, run, start, ...
-	id             string // of the container, for create and run
+	id             string // id of the container, for create and run
 	bundle         string
 	log, logFormat string
 }

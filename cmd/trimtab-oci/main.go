@@ -1,7 +1,6 @@
-// Command trimtab-oci stands before an OCI runtime such as runc. When a container is
-// created it applies the agent's decision about it to the bundle's config.json: what the
-// CRI has no field for. Then it becomes the real runtime. It needs no running agent,
-// holds no state and decides nothing. See docs/oci-wrapper.md.
+// Command trimtab-oci runs in front of an OCI runtime such as runc. When a container is created, it applies the
+// agent's decision to the bundle's config.json. The decision has what the CRI has no field for. Then it becomes the
+// real runtime. It needs no running agent, holds no state and decides nothing. See docs/oci-wrapper.md.
 package main
 
 import (
@@ -38,7 +37,7 @@ func (w *wrapper) run(settingsFile string) error {
 	call := parse(w.args)
 	s, err := readSettings(settingsFile)
 	if err != nil && call.creates() {
-		return err // it may say that a container must not go without its decision
+		return err // the settings may say that a container must not start without its decision
 	}
 	runtime, err := find(s.Runtime)
 	if err != nil {
@@ -87,8 +86,8 @@ func find(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// report prints an error, and adds it to the log in which the caller looks for the
-// errors of an OCI runtime.
+// report prints an error. It also adds the error to the log in which the caller looks for the errors of an OCI
+// runtime.
 func (w *wrapper) report(level string, err error) {
 	fmt.Fprintln(w.err, "trimtab-oci:", err)
 	c := parse(w.args)

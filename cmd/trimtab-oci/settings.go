@@ -15,26 +15,26 @@ import (
 const (
 	// settingsVariable names another file of settings.
 	settingsVariable = "TRIMTAB_OCI_SETTINGS"
-	// usualSettings is read where the variable names none. It need not exist.
+	// usualSettings is the default file of settings. It need not exist.
 	usualSettings = "/etc/trimtab/oci.json"
 
 	onErrorIgnore = "ignore"
 	onErrorFail   = "fail"
 )
 
-// settings are those of the wrapper.
+// settings are the wrapper's settings.
 type settings struct {
 	// Runtime is the real OCI runtime: a path, or a name in PATH. Default: runc.
 	Runtime string `json:"runtime"`
-	// Decisions is the directory of decisions; the agent's cri.ociWrapper.directory.
-	// Default: /run/trimtab/oci.
+	// Decisions is the directory of decisions, the same as the agent's cri.ociWrapper.directory. Default:
+	// /run/trimtab/oci.
 	Decisions string `json:"decisions"`
-	// OnError says what becomes of a container whose decision cannot be read or applied:
-	// ignore creates it without, fail does not create it. Default: ignore.
+	// OnError says what happens to a container whose decision cannot be read or applied: ignore creates it without
+	// the decision, fail does not create it. Default: ignore.
 	OnError string `json:"onError"`
 }
 
-// readSettings reads a file of settings. With an error the defaults are returned, too.
+// readSettings reads a file of settings. If it returns an error, it also returns the defaults.
 func readSettings(named string) (settings, error) {
 	s, err := parseSettings(cmp.Or(named, usualSettings), named != "")
 	if err != nil {

@@ -59,7 +59,7 @@ order plugins. With this name, or started like this, it needs no subcommand.`,
 	return cmd
 }
 
-// apply puts the flags that were given above the file.
+// apply sets the flags that were given over the values of the file.
 func (f agentFlags) apply(c *config.Config) error {
 	for _, o := range []struct {
 		flag string

@@ -20,8 +20,8 @@ func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
 	flags.StringVar(&f.mode, "backend-runtime-mode", "", "only Containerd, which means any CRI runtime (default Containerd)")
 }
 
-// apply puts the flags that were given above the file. A socket to serve on
-// chooses the attachment, unless --attach does.
+// apply sets the flags that were given over the values of the file. A socket to serve on also chooses the
+// attachment, unless --attach is given.
 func (f *proxyFlags) apply(c *config.Config, attach string) error {
 	if f.mode != "" && !strings.EqualFold(f.mode, "containerd") {
 		return fmt.Errorf("flags: --backend-runtime-mode=%s: set it to Containerd, which means any CRI runtime; for Docker use cri-dockerd as the runtime", f.mode)

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configFile is read where neither a flag nor the environment names another.
+// configFile is the default file if neither a flag nor the environment names another.
 const configFile = "/etc/trimtab/config.yaml"
 
 func newConfig() *cobra.Command {
@@ -110,7 +110,7 @@ force.`,
 	return cmd
 }
 
-// printSources prints a table, or what -o asks for.
+// printSources prints a table, or the format that -o names.
 func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) error {
 	if cmd.Flags().Changed("output") {
 		return out.PrintAs(cmd.OutOrStdout(), "ConfigSources", all, nil)
@@ -118,7 +118,7 @@ func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) er
 	return status.RenderConfig(cmd.OutOrStdout(), all)
 }
 
-// mergeFiles merges files, the lowest first; none are the defaults.
+// mergeFiles merges files, the lowest first. Without files it returns the defaults.
 func mergeFiles(files []string) (config.Config, config.Sources, error) {
 	var layers []config.Layer
 	for _, file := range files {
@@ -151,9 +151,8 @@ func newConfigSchema() *cobra.Command {
 	}
 }
 
-// load reads the configuration of an agent: the file that a flag or the environment
-// names, or else the one at the usual place, if it exists. used is "" where none was
-// read, and the configuration is the default.
+// load reads an agent's configuration: the file that a flag or the environment names, or else the default file, if
+// it exists. If it read no file, used is "" and the configuration is the default.
 func load(named string) (c config.Config, used string, err error) {
 	file, must := named, named != ""
 	if !must {

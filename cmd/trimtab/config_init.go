@@ -41,7 +41,7 @@ Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &misuse{err}
 		}
-		o.ConfigFile = "/nonexistent" // the defaults: that is what the file starts from
+		o.ConfigFile = "/nonexistent" // use the defaults, from which the new file starts
 		c := config.Default()
 		for _, path := range []*string{&c.Cgroup.Root, &c.Paths.Dev, &c.Paths.Sys, &c.Paths.Resctrl} {
 			*path = filepath.Join(o.HostRoot, *path)
@@ -62,7 +62,7 @@ Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 	return cmd
 }
 
-// writeNew writes a file, which must not be there unless force says so.
+// writeNew writes a new file. It replaces an existing file only with force.
 func writeNew(name string, text []byte, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !force {
@@ -79,7 +79,7 @@ func writeNew(name string, text []byte, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// firstConfig is the configuration for a node of which doctor has said this.
+// firstConfig returns the configuration for a node with this doctor's report.
 func firstConfig(r doctor.Report, hooks []hookOnNode) []byte {
 	var b bytes.Buffer
 	b.WriteString(modeline + "# Configuration of the Trimtab agent for this node, written by 'trimtab config init'.\n" +
@@ -115,7 +115,7 @@ func firstConfig(r doctor.Report, hooks []hookOnNode) []byte {
 	return b.Bytes()
 }
 
-// attachFor chooses the attachment by what doctor says of NRI, and says why.
+// attachFor chooses the attachment from doctor's report on NRI, and gives the reason.
 func attachFor(r doctor.Report) (attach, why string) {
 	for _, c := range r.Checks {
 		if c.Name != "nri" {

@@ -61,7 +61,7 @@ after --duration.`,
 	return cmd
 }
 
-// nriSocket is the NRI socket that a configuration file has, or the usual one.
+// nriSocket returns the NRI socket from a configuration file, or the default one.
 func nriSocket(named string) string {
 	usual, _ := usualConfig()
 	var c struct {
@@ -70,12 +70,12 @@ func nriSocket(named string) string {
 		} `yaml:"nri"`
 	}
 	if text, err := os.ReadFile(cmp.Or(named, usual)); err == nil {
-		_ = yaml.Unmarshal(text, &c) // config check names what is wrong with a file
+		_ = yaml.Unmarshal(text, &c) // 'config check' reports what is wrong with a file
 	}
 	return cmp.Or(c.NRI.Socket, config.Default().NRI.Socket)
 }
 
-// showDiff prints what was found in one container.
+// showDiff prints the result for one container.
 func showDiff(w io.Writer, format string, r *nridiff.Result) error {
 	switch format {
 	case "json":

@@ -39,7 +39,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		}
 		if o.ConfigFile == "" {
 			o.ConfigFile = configFile
-			if o.HostRoot == "/" { // elsewhere the variable has a path of this container
+			if o.HostRoot == "/" { // otherwise the variable has a path of this container
 				o.ConfigFile, _ = usualConfig()
 			}
 		}

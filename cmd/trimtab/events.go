@@ -67,7 +67,7 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 	return cmd
 }
 
-// versioned is an event as a document. Its kind is that of the event.
+// versioned is an event as a document. Its kind is the event's kind.
 type versioned struct {
 	APIVersion string `json:"apiVersion"`
 	api.Event

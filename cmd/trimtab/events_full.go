@@ -30,8 +30,7 @@ func addFullEvents(cmd *cobra.Command) *fullEvents {
 	return f
 }
 
-// asked reports whether whole messages are wanted; the error is about flags that do not
-// go together.
+// asked reports whether the user wants whole messages. The error is about flags that exclude each other.
 func (f *fullEvents) asked(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {
@@ -62,7 +61,7 @@ func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer
 		if keep != nil {
 			_, _ = keep.Write(line)
 			_ = keep.WriteByte('\n')
-			if err := keep.Flush(); err != nil { // it has the errors of the two
+			if err := keep.Flush(); err != nil { // flush also returns the errors of earlier writes
 				return fmt.Errorf("write %s: %w", f.record, err)
 			}
 		}

@@ -69,11 +69,11 @@ func reference(s string) (namespace, pod, container string, err error) {
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
 
-// mostSimilar is how many pods are named where the one that was asked for is unknown.
+// mostSimilar is how many pods an error names if the requested pod is unknown.
 const mostSimilar = 5
 
-// withSimilar adds the pods that were perhaps meant to the agent's answer that it knows
-// no such pod: those of this name elsewhere, or else those of the namespace.
+// withSimilar adds to the agent's answer that it knows no such pod the pods that the user perhaps meant: pods with
+// this name elsewhere, or else the pods of the namespace.
 func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, err error) error {
 	unknown := (*status.Refused)(nil)
 	if !errors.As(err, &unknown) || unknown.Status != http.StatusNotFound {
@@ -108,8 +108,7 @@ func podsOf(n api.Node) []string {
 	return slices.Compact(pods)
 }
 
-// completePods completes the pods that the agent knows. Where no agent answers, nothing is
-// completed.
+// completePods completes the pods that the agent knows. It completes nothing if no agent answers.
 func completePods(namespace *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

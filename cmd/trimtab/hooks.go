@@ -45,7 +45,7 @@ configuration.`,
 		w := cmd.OutOrStdout()
 		c, _, err := load(*file)
 		switch {
-		case errors.Is(err, fs.ErrPermission) && *file == "": // it may be readable by root alone
+		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read it
 			fmt.Fprintln(cmd.ErrOrStderr(), "judged by the defaults:", err)
 			c = config.Default()
 		case err != nil:

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
-// newIdle is the command of a pod without an agent: other commands are run in it.
+// newIdle makes the command of a pod without an agent, in which users run other commands.
 func newIdle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "idle",

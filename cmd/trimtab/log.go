@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// logFormat is log.format. A reload changes it for lines that come after.
+// logFormat is log.format. A reload changes it for later lines.
 type logFormat struct{ json atomic.Bool }
 
 func (f *logFormat) set(to string) { f.json.Store(to == "json") }
 
-// newLog returns a log that writes in the format of the moment.
+// newLog returns a log that writes each line in the current format.
 func newLog(f *logFormat, level slog.Leveler, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	return slog.New(formatted{f, slog.NewTextHandler(w, o), slog.NewJSONHandler(w, o)})
 }
 
-// formatted hands each record to the handler of the present format.
+// formatted passes each record to the handler of the current format.
 type formatted struct {
 	format     *logFormat
 	text, json slog.Handler

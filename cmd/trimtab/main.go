@@ -1,5 +1,5 @@
-// Command trimtab is the node agent and everything one does with it from a
-// terminal. Each subcommand is one file; this one only starts them.
+// Command trimtab is the node agent, and all commands that users run on a node. Each subcommand is one file; this
+// file only starts them.
 package main
 
 import (

@@ -69,8 +69,8 @@ configuration that --config names, or to the node of a scenario after its last s
 	return cmd
 }
 
-// describedNode is a scenario in which nothing happens, on a node of these CPUs under the
-// configuration of a file (the defaults if it is ""); or the scenario of a file.
+// describedNode returns a scenario without steps: a node with these CPUs and the configuration in a file (the
+// defaults if file is ""). If node is a file, it returns the scenario in that file.
 func describedNode(node, file string) (*scenario.Scenario, error) {
 	if _, err := os.Stat(node); err == nil {
 		if file != "" {
@@ -127,7 +127,7 @@ which containers would get other CPUs. Nothing changes.`,
 	}, "FILE", (*status.Client).PlanConfig)
 }
 
-// planCommand completes a command that asks for a what-if.
+// planCommand completes a command that asks for a plan.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
 	cmd.Args = cli.Arguments(1, arg)
 	socket := addSocket(cmd)
@@ -155,7 +155,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 	return cmd
 }
 
-// badInput marks an error as misuse if the agent refuses the question as invalid.
+// badInput turns an error into misuse if the agent refuses the question as invalid.
 func badInput(err error) error {
 	if answer := (*status.Refused)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
 		return &misuse{err}

@@ -67,7 +67,8 @@ it again to try again.`,
 	return cmd
 }
 
-// noAgent reports whether no agent runs, rather than that it cannot be asked.
+// noAgent reports whether an error means that no agent runs. Otherwise the agent could not be asked for another
+// reason.
 func noAgent(err error) bool {
 	var u *status.Unreachable
 	return errors.As(err, &u) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))

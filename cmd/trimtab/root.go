@@ -52,17 +52,16 @@ type misuse struct{ err error }
 func (m *misuse) Error() string { return m.err.Error() }
 func (m *misuse) Unwrap() error { return m.err }
 
-// refusal is the error of a question whose answer is that so many pods or containers would
-// be refused.
+// refusal is the error of a plan in which this many pods or containers would be refused.
 type refusal struct{ count int }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d would be refused", r.count) }
 
-// pluginName is what runtimes want the file of a pre-installed plugin called.
+// pluginName is the form that runtimes require for the file name of a pre-installed plugin.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
 
-// command returns the arguments, or those of the agent where a runtime starts
-// the program, which gives none.
+// command returns the arguments. If a runtime starts the program, which gives no arguments, it returns those of the
+// agent.
 func (i invocation) command() []string {
 	if len(i.args) == 0 && (i.launched || pluginName.MatchString(filepath.Base(i.name))) {
 		return []string{"agent"}
@@ -92,8 +91,8 @@ func run(ctx context.Context, i invocation) int {
 	return code
 }
 
-// exitCode returns the exit code for an error. What fails before a command begins is cobra's
-// refusal of the arguments.
+// exitCode returns the exit code for an error. An error before a command begins means that cobra refused the
+// arguments.
 func exitCode(err error, begun bool) int {
 	var (
 		wrong       *misuse
@@ -141,8 +140,7 @@ promise before the first instruction of the container runs.
 	return root, begun
 }
 
-// group refuses arguments to a command that only holds others, with the names
-// that were perhaps meant.
+// group refuses arguments to a command that only has subcommands, and names those that the user perhaps meant.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -27,8 +27,8 @@ const pageAddress = "127.0.0.1:9464"
 
 // stay prints how to reach an agent on a described node.
 type stay struct {
-	http string // where the web page is served; "none" for nowhere, "" for the default
-	dir  string // where the configuration file is written; "" for the agent's own directory
+	http string // address of the web page; "none" for no page, "" for the default
+	dir  string // directory of the configuration file; "" for the agent's own directory
 }
 
 // add gives a command the flags.
@@ -37,8 +37,8 @@ func (s *stay) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
 }
 
-// playAndStay plays a scenario, the demo if s is nil, and keeps its agent running until
-// ctx ends. It prints the commands that reach the agent.
+// playAndStay plays a scenario, or the demo if s is nil, and keeps its agent running until ctx ends. It prints the
+// commands that reach the agent.
 func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to stay, more ...func(*sim.RunOptions)) (err error) {
 	if s == nil {
 		if s, err = scenario.Parse(scenarios.Demo); err != nil {
@@ -93,8 +93,8 @@ func invitation(file, address string, node api.Node) string {
 	return b.String()
 }
 
-// freeAddress is the address that the page can be served at: what was asked for, or else
-// the default one, or a free port of this host where that one is taken. It is "" for none.
+// freeAddress returns an address for the page: the requested one, or else the default one, or a free port of this
+// host if that is taken. It returns "" if no page is wanted.
 func freeAddress(asked string) (string, error) {
 	switch asked {
 	case "none":

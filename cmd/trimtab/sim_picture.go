@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// ending has the step after which a scenario ends, and the file for the drawing of its node.
+// ending says after which step a scenario ends, and to which file to draw its node.
 type ending struct {
 	svg  string // a file, - for standard output, or "" for no picture
 	step int    // 0 for the last
@@ -29,7 +29,7 @@ func (e *ending) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// apply cuts a scenario after the step, and has the player draw the picture.
+// apply cuts a scenario after the step, and makes the player draw the picture.
 func (e *ending) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
 	all := len(s.Steps)
 	if e.step < 0 || e.step > all {

@@ -36,7 +36,7 @@ func (s *since) Set(text string) error {
 	return nil
 }
 
-// after passes on the events that are not older.
+// after passes on events that are recent enough.
 func (s *since) after(now time.Time, show func(api.Event) error) func(api.Event) error {
 	if s.ago == 0 {
 		return show

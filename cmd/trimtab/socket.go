@@ -13,12 +13,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configVariable is the environment variable that names the configuration file where no
-// flag does. The chart sets it, so that commands in the agent's pod find the agent.
+// configVariable is the environment variable that names the configuration file if no flag does. The chart sets it,
+// so that commands in the agent's pod find the agent.
 const configVariable = "TRIMTAB_CONFIG"
 
-// usualConfig is the configuration file where no flag names one; named reports whether
-// the environment does.
+// usualConfig returns the configuration file if no flag names one. named reports whether the environment names it.
 func usualConfig() (file string, named bool) {
 	file = os.Getenv(configVariable)
 	return cmp.Or(file, configFile), file != ""
@@ -29,9 +28,8 @@ func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
 
-// addSocket gives a command that asks the agent the flags that say where: --socket, or
-// else paths.statusSocket of the file that --config names. The result has the path when
-// the command runs.
+// addSocket gives a command that asks the agent the flags for its status socket: --socket, or else
+// paths.statusSocket of the file that --config names. The result has the path when the command runs.
 func addSocket(cmd *cobra.Command) *string {
 	socket := cmd.Flags().String("socket", "", "status socket of the agent (default paths.statusSocket of the configuration)")
 	file := addConfig(cmd)
@@ -44,8 +42,8 @@ func addSocket(cmd *cobra.Command) *string {
 	return socket
 }
 
-// statusSocket is the status socket that a configuration file has. A running agent keeps
-// its socket while its file is invalid, so the other keys of the file do not count.
+// statusSocket returns the status socket from a configuration file. A running agent keeps its socket while its file
+// is invalid, so errors in other keys of the file do not matter.
 func statusSocket(named string) (string, error) {
 	file, _ := usualConfig()
 	text, err := os.ReadFile(cmp.Or(named, file))
@@ -53,7 +51,7 @@ func statusSocket(named string) (string, error) {
 		if named != "" {
 			return "", &misuse{fmt.Errorf("--config: %w", err)}
 		}
-		return config.Default().Paths.StatusSocket, nil // it may be readable by root alone
+		return config.Default().Paths.StatusSocket, nil // perhaps only root can read it
 	}
 	var c struct {
 		Paths struct {

@@ -88,7 +88,7 @@ func (f *statusFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"ready"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// check refuses flags that do not fit together.
+// check refuses flags that exclude each other.
 func (f *statusFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.wait != "" && f.wait != "ready":
@@ -116,7 +116,7 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show prints the state, with --watch until ctx ends.
+// show prints the state; with --watch it repeats that until ctx ends.
 func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
 	f.shown.Color, f.shown.Wide = colors(w), out.String() == "wide"
 	width, live := terminal(w)
@@ -179,7 +179,7 @@ func addPicture(cmd *cobra.Command, file *string) {
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// picture draws a node to a file, or to none if it has no name.
+// picture draws a node to a file. It draws nothing if the file has no name.
 func picture(file string, n api.Node) error {
 	var b bytes.Buffer
 	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {

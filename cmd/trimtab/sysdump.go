@@ -67,20 +67,20 @@ are in it, and the labels and annotations that something was decided from.`,
 	return cmd
 }
 
-// part is a file of the archive, or why there is none.
+// part is a file of the archive, or the reason why it is missing.
 type part struct {
 	name string
 	data []byte
 	err  error
 }
 
-// nodeFiles say what the node is.
+// nodeFiles are files that describe the node.
 var nodeFiles = []string{
 	"/proc/version", "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
 	"/sys/devices/system/node/online", "/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpuset.cpus.effective",
 }
 
-// sysdumpParts gathers the parts. One that fails keeps no other from being gathered.
+// sysdumpParts gathers the parts. A part that fails does not stop the others.
 func sysdumpParts(ctx context.Context, socket, configFlag string) []part {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -184,7 +184,7 @@ func cgroupMounts() (any, error) {
 	return []byte(keep.String()), err
 }
 
-// pack writes the archive. its missing.txt lists the missing files, and why.
+// pack writes the archive. Its missing.txt lists the missing files, and why they are missing.
 func pack(w io.Writer, parts []part) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)

@@ -1,9 +1,9 @@
-// Command hookserver is an example of a hook server: pods of a team that burst
-// get no CFS quota and a lighter weight, and an environment variable that says so.
+// Command hookserver is an example of a hook server. Pods of a team that burst get no CFS quota, a lower weight,
+// and an environment variable that says so.
 //
 //	hookserver SOCKET [REGISTRATION.json]
 //
-// It remembers nothing: each call carries all that is known of the container.
+// It stores nothing, because each call has everything that is known of the container.
 package main
 
 import (
@@ -22,23 +22,22 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 )
 
-// label is what pods ask by.
+// label is the label by which pods request this policy.
 const label = "example.com/bursts"
 
-// policy is the server. The calls it does not have are answered Unimplemented;
-// it does not register for them, so no agent makes them.
+// policy is the server. It answers Unimplemented to the calls that it does not have. It does not register for them,
+// so no agent makes them.
 type policy struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 }
 
-// PreCreateContainerHook is called before a container is created. Its answer says
-// what is to be otherwise.
+// PreCreateContainerHook is called before a container is created. Its answer has the changes.
 func (policy) PreCreateContainerHook(_ context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if r.GetPodLabels()[label] != "yes" {
 		return &hooks.ContainerResourceHookResponse{}, nil // nothing changes
 	}
-	// Start from what was asked: of resources, a missing oom_score_adj would be
-	// taken for 0; of variables, those that are missing would be taken away.
+	// Start from the request. A missing oom_score_adj in the answer would count as 0, and missing variables would
+	// be removed.
 	resources, envs := r.GetContainerResources(), r.GetContainerEnvs()
 	if resources == nil {
 		resources = &hooks.LinuxContainerResources{}
@@ -52,8 +51,7 @@ func (policy) PreCreateContainerHook(_ context.Context, r *hooks.ContainerResour
 	return &hooks.ContainerResourceHookResponse{ContainerResources: resources, ContainerEnvs: envs}, nil
 }
 
-// PreUpdateContainerResourcesHook is called before a container that runs is given
-// other resources.
+// PreUpdateContainerResourcesHook is called before a running container gets other resources.
 func (p policy) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if r.GetPodLabels()[label] != "yes" || r.GetContainerResources() == nil {
 		return &hooks.ContainerResourceHookResponse{}, nil
@@ -62,8 +60,8 @@ func (p policy) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.Co
 	return &hooks.ContainerResourceHookResponse{ContainerResources: r.ContainerResources}, nil
 }
 
-// registration is the file by which callers find the server. Ignore: pods start
-// without it where it does not answer.
+// registration is the file by which callers find the server. Ignore means that pods start without the server if it
+// does not answer.
 const registration = `{
 	"remote-endpoint": %q,
 	"failure-policy": "Ignore",
@@ -71,7 +69,7 @@ const registration = `{
 }
 `
 
-// register puts the file in place at once: a caller must not see half of it.
+// register replaces the file in one step, because a caller must not see half of it.
 func register(file, socket string) error {
 	tmp := filepath.Join(filepath.Dir(file), ".hookserver.tmp")
 	if err := os.WriteFile(tmp, fmt.Appendf(nil, registration, socket), 0o644); err != nil { //nolint:gosec // proxies of other users read it
@@ -85,8 +83,8 @@ func serve(ctx context.Context, socket, file string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier run
 		return err
 	}
-	// The socket file is made with the mode the socket has when it is bound: for its
-	// owner alone, from the first moment.
+	// The socket file gets the mode that the socket has when it is bound. It is therefore for its owner alone from
+	// the first moment.
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var chmod error
 		err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) })

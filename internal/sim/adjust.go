@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/nriadjust"
 )
 
-// adjust applies an adjustment to the container's spec. A field that it cannot apply is an error. CDI devices, block I/O
-// and RDT classes are kept by name: nothing here resolves them, and later events to plugins do not have the class.
+// adjust applies an adjustment to the container's spec. A field that it cannot apply is an error. It keeps CDI
+// devices, block I/O and RDT classes by name: the simulator does not resolve them, and later events do not report
+// the class to plugins.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
@@ -27,6 +28,6 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for _, d := range a.GetCDIDevices() {
 		c.cdi = append(c.cdi, d.GetName())
 	}
-	nriadjust.Adjust(c.spec, a) // what it does not apply is kept by name above
+	nriadjust.Adjust(c.spec, a) // parts that it does not apply are kept by name above
 	return nil
 }

@@ -62,11 +62,11 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	c.Paths.Key = filepath.Join(dir, "record.key")
 	c.Paths.State = filepath.Join(dir, "state")
 	c.PodSpec.Kubelet = config.KubeletClient{}
-	c.HookServers.Directory = "" // the host's sources do not belong to the described node
+	c.HookServers.Directory = "" // the described node must not use sources of the host
 	return c, nil
 }
 
-// configOf parses a configuration document and sets what the play's node and connector need.
+// configOf parses a configuration document and sets the keys that the play's node and connector need.
 func (p *player) configOf(document []byte) (config.Config, error) {
 	c, err := ConfigOf(document, p.dir, p.version)
 	if p.memory != nil {

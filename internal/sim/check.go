@@ -40,8 +40,8 @@ func moved(before, after snapshot) []string {
 	return notes
 }
 
-// await checks until nothing is unmet: after each write to the kernel, and at intervals for all else. It returns what
-// is unmet when patience ends.
+// await checks again after each write to the kernel, and at intervals, until nothing is unmet. It returns what is
+// still unmet when patience ends.
 func (p *player) await(ctx context.Context, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)
 	defer now.Stop()
@@ -63,8 +63,8 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 	}
 }
 
-// ended lists the containers, and the pods that own CPUs, that a step ended and the agent still has. An attachment that
-// gets only notifications learns of an end later, and the next step may depend on it.
+// ended lists the containers and owners of CPUs that a step has ended and that the agent still reports. An
+// attachment that only gets notifications learns of an end later, and the next step may depend on it.
 func (p *player) ended(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
@@ -95,7 +95,7 @@ func (p *player) ended(s *scenario.Step) []string {
 	return unmet
 }
 
-// check compares every want of a step with the present state.
+// check compares all expectations of a step with the present state.
 func (p *player) check(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
@@ -154,7 +154,7 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 		text, err := p.runtime.File(ref, name)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			// only the other version has the file
+			// only the other cgroup version has the file
 		case err != nil:
 			note("%v", err)
 		case text != want.Files[name]:
@@ -171,8 +171,8 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// asksKernel reports whether a want has anything that the runtime or the kernel must show. A refused container has only
-// the agent's report.
+// asksKernel reports whether an expectation is about the runtime or the kernel. A refused container has only the
+// agent's report.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
 		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Process != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
@@ -210,7 +210,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// Compare compares the fields a want has with a state, and notes what differs.
+// Compare compares the fields of an expectation with a state, and notes the differences.
 func Compare(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.CPUs != nil && !sameList(*want.CPUs, got.CPUs) {
 		note("cpus are %q, wanted %q", got.CPUs, *want.CPUs)

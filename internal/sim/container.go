@@ -174,7 +174,7 @@ func (r *Runtime) StopContainer(ctx context.Context, ref scenario.Ref) error {
 	defer end()
 	c := r.containers[ref]
 	if c == nil {
-		return fmt.Errorf("stop %s: is not there", ref)
+		return fmt.Errorf("stop %s: the container does not exist", ref)
 	}
 	return r.stop(ctx, nri, c)
 }
@@ -204,7 +204,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
 	defer end()
 	c := r.containers[ref]
 	if c == nil {
-		return fmt.Errorf("remove %s: is not there", ref)
+		return fmt.Errorf("remove %s: the container does not exist", ref)
 	}
 	err = r.stop(ctx, nri, c)
 	r.remove(ctx, nri, c)
@@ -269,7 +269,7 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	defer r.mu.Unlock()
 	c := r.containers[ref]
 	if c == nil {
-		return effective.State{}, fmt.Errorf("container %s: is not there", ref)
+		return effective.State{}, fmt.Errorf("container %s does not exist", ref)
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
 		s := effective.Planned(c.spec, r.v2())

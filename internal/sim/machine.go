@@ -53,7 +53,7 @@ func describeMemory(l *topology.Layout, n scenario.Node) error {
 			return fmt.Errorf("node: far memory %q: %w", size, err)
 		}
 		kind := topology.PMEM
-		if uint64(bytes) < l.Nodes[0].Memory { // as package topology/sysfs tells them apart
+		if uint64(bytes) < l.Nodes[0].Memory { // package topology/sysfs uses the same rule
 			kind = topology.HBM
 		}
 		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: kind})

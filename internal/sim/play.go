@@ -24,7 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// RunOptions are how a scenario is played.
+// RunOptions say through which connector a scenario runs, what it shows, and what the caller observes or changes.
 type RunOptions struct {
 	Out   io.Writer // output for people; nil for none
 	Color bool
@@ -72,7 +72,7 @@ type Unmet struct {
 	Wants    []string
 }
 
-// Error lists the unmet wants.
+// Error lists the unmet expectations.
 func (u *Unmet) Error() string {
 	return fmt.Sprintf("scenario %s: %d not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
 }
@@ -318,7 +318,7 @@ func (p *player) step(ctx context.Context, i int) error {
 		wants++
 	}
 	if s.Restart != "" {
-		wants++ // checks that nothing moves
+		wants++ // this step checks that nothing moves
 		notes = append(notes, moved(before, p.snapshot())...)
 	}
 	p.wants += wants

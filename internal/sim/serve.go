@@ -59,7 +59,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			}
 			select {
 			case connected <- struct{}{}:
-			default: // the next play is for both
+			default: // the pending play serves both plugins
 			}
 		},
 	})

@@ -23,8 +23,9 @@ type Needs struct {
 	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration that only a start reads
 }
 
-// Need is one need, when it applies (a name in When), why, what one reads without it, and the test that shows that: its
-// package's directory and its name, such as "test/vm/hooks TestNeeds".
+// Need is one need: when it applies (a name in When), why, the message that a user reads without it, and the test
+// that shows that message. The test is the directory of its package and its name, such as "test/vm/hooks
+// TestNeeds".
 type Need struct {
 	Name    string `json:"name"`
 	For     string `json:"for"`
@@ -38,7 +39,7 @@ type Path struct {
 	Need    `json:",inline"`
 	Key     string `json:"key"`     // key of the agent's configuration with the path
 	Default string `json:"default"` // if the key is not set
-	Above   bool   `json:"above"`   // mounts the parent directory
+	Above   bool   `json:"above"`   // the chart mounts the parent directory
 	At      string `json:"at"`      // mount path, if not the same
 	Write   bool   `json:"write"`
 	Type    string `json:"type"` // type of the hostPath volume
@@ -121,7 +122,7 @@ func (n Needs) list(needs []Need) []string {
 	return lines
 }
 
-// said is what one reads without it, and the test that shows it.
+// said returns the message that a user reads without the need, and the test that shows it.
 func (n Need) said() string {
 	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
 }

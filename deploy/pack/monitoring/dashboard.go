@@ -49,14 +49,14 @@ func series(title, about, unit string, queries ...Query) Panel {
 func wellness() []Panel {
 	return []Panel{
 		stat("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+of+`})`, 0),
-		stat("Not attached", "Nodes where no runtime is attached: new containers get nothing.", `count(max by (instance) (trimtab_attached{`+of+`}) == 0) or vector(0)`, 1),
+		stat("Not attached", "Nodes without an attached runtime: new containers get nothing.", `count(max by (instance) (trimtab_attached{`+of+`}) == 0) or vector(0)`, 1),
 		stat("Values not in force", "Decided values that containers do not have.", `sum(trimtab_unapplied_values{`+of+`, reason!="not yet"})`, 1),
 		stat("Without a cgroup", "Containers that run and have no cgroup in the agent's tree.", `sum(trimtab_containers_without_cgroup{`+of+`})`, 1),
 		stat("Configurations refused", "Nodes whose newest configuration was refused.", `sum(trimtab_config_error{`+of+`})`, 1),
 		stat("Lists contested", "CPU and memory node lists that another program keeps changing.", `sum(trimtab_contested_lists{`+of+`})`, 1),
-		series("Values not in force, by reason", "Values of containers that have not started are not yet in force; others need a look.", "short",
+		series("Values not in force, by reason", "Values of containers that have not started are not yet in force; check all others.", "short",
 			Query{`sum by (reason) (trimtab_unapplied_values{` + of + `})`, "{{reason}}"}),
-		series("Refused", "What pods asked for and did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+		series("Refused", "Requests that pods did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
 	}
 }
 
@@ -74,12 +74,12 @@ func cpus() []Panel {
 func work() []Panel {
 	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + of + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
 	return []Panel{
-		series("Events", "What runtimes and kubelets asked, a second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+		series("Events", "What runtimes and kubelets asked, a second.", "ops", Query{"Events from runtimes and kubelets, a second." + of + `}[$__rate_interval]))`, "{{kind}}"}),
 		series("Time for an answer", "99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
 		series("Time for a decision", "The part of it that is deciding.", "s",
 			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "median"},
 			Query{`histogram_quantile(0.99, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "99 of 100"}),
-		series("Kernel values", "What became of values for the kernel, a second.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Kernel values", "Values for the kernel, by result, a second.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
 		series("Processor time of agents", "Of one CPU.", "percentunit",
 			Query{`rate(process_cpu_seconds_total{` + of + `}[$__rate_interval]) and on (instance) trimtab_build_info`, "{{instance}}"}),
 		series("Memory of agents", "Resident.", "bytes", Query{`process_resident_memory_bytes{` + of + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
@@ -90,13 +90,13 @@ func others() []Panel {
 	return []Panel{
 		series("Values restored", "After another program had changed them, a second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + of + `}[$__rate_interval]))`, "{{file}}"}),
 		series("Values left to other programs", "keeper.giveUpAfter says after how many writes.", "short", Query{`sum by (file) (trimtab_contested_values{` + of + `})`, "{{file}}"}),
-		series("Updates of the runtime's copies", "By what became of them, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Updates of the runtime's copies", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
 		series("NRI plugins of the CRI proxy", "Calls a second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + of + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
 		series("NRI plugins of the CRI proxy: time", "The 99th percentile of a call.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "{{plugin}}"}),
 		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + of + `}`, "{{plugin}}"}),
 		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + of + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
 		series("Writes to the API server", "By part and result, a second.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + of + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
-		series("Events of Kubernetes", "By what became of them, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Events of Kubernetes", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
 		series("Configurations from the API server", "Nodes that start with the copy of their own, and refusals a second.", "short",
 			Query{`sum(trimtab_config_from_copy{` + of + `})`, "from the copy"},
 			Query{`sum(rate(trimtab_config_refused_total{` + of + `}[$__rate_interval]))`, "refused a second"}),

@@ -65,7 +65,8 @@ func Make(root, out, plugins string, programs []program.Program) error {
 	return sums(out)
 }
 
-// archive is for nodes without a package manager: the program, the OCI runtime wrapper, units and man pages.
+// archive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, units and man
+// pages.
 func archive(root, out string, p program.Program) error {
 	name := "trimtab_" + bare(p) + "_linux_" + p.Arch
 	wrapper, err := p.Wrapper()

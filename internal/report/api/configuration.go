@@ -1,20 +1,20 @@
 package api
 
-// Where the layers in force are from.
+// The sources of the layers in force.
 const (
 	FromServer = "API server"
 	FromCopy   = "copy on this node"
 )
 
-// ClusterConfig is the part of the configuration that is from the API server.
+// ClusterConfig is the part of the configuration that comes from the API server.
 type ClusterConfig struct {
 	// From is FromServer, or FromCopy until the API server answers; "" for neither.
 	From string `json:"from,omitempty"`
-	// Waiting is what is missing before the API server's are known.
+	// Waiting is what is missing before the agent knows the API server's layers.
 	Waiting string `json:"waiting,omitempty"`
-	// Layers are in force above the node's file, the lowest first.
+	// Layers are the layers in force above the node's file, the lowest first.
 	Layers []ConfigLayer `json:"layers,omitempty"`
-	// Refused is why newer ones are not in force.
+	// Refused is why newer layers are not in force.
 	Refused string `json:"refused,omitempty"`
 	// RefusedTotal counts refusals.
 	RefusedTotal uint64 `json:"refusedTotal,omitempty"`

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// NRIHost is what serves NRI to plugins in front of a runtime without NRI.
+// NRIHost is the host that serves NRI to plugins in front of a runtime without NRI.
 type NRIHost struct {
 	Socket string `json:"socket"`
-	// Flow says when plugins are asked about a creation. It is empty while the host does not run.
+	// Flow says when the host asks plugins about a creation. It is empty while the host does not run.
 	Flow    string      `json:"flow,omitempty"`
 	Error   string      `json:"error,omitempty"` // why it does not run
 	Plugins []NRIPlugin `json:"plugins,omitempty"`
-	// Turned counts clients that were turned away: a second plugin with the same name, or no plugin.
+	// Turned counts rejected clients: second plugins with the same name, and clients that are not plugins.
 	Turned uint64 `json:"turnedAway,omitempty"`
 }
 
-// NRIPlugin is one plugin that is or was there.
+// NRIPlugin is one plugin that is or was connected.
 type NRIPlugin struct {
 	Name      string `json:"name"` // with its index
 	Connected bool   `json:"connected"`

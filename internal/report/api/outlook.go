@@ -2,20 +2,20 @@ package api
 
 import "cmp"
 
-// Outlook is what would be: pods that are not there yet, or another configuration.
+// Outlook is the result of a plan: the effect of new pods, or of another configuration.
 type Outlook struct {
-	// Containers are what the pods' containers would get.
+	// Containers have the values that the pods' containers would get.
 	Containers []Container `json:"containers,omitempty"`
 	Rejected   []Rejected  `json:"rejected,omitempty"`
 	// Moves are running containers that would get other CPUs.
 	Moves []Move `json:"moves,omitempty"`
-	// PassedOver are objects of the manifests that have no pods, as "2 Service".
+	// PassedOver are objects of the manifests that have no pods, such as "2 Service".
 	PassedOver []string `json:"passedOver,omitempty"`
-	// CPUs are the node's then.
+	// CPUs are the node's CPUs after the change.
 	CPUs NodeCPUs `json:"cpus"`
 }
 
-// Rejected is a container that a policy would refuse; without a name the whole pod.
+// Rejected is a container that a policy would refuse, or the whole pod if it has no name.
 type Rejected struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container,omitempty"`
@@ -35,30 +35,28 @@ func (m Move) Compare(o Move) int {
 	return cmp.Or(cmp.Compare(m.Pod, o.Pod), cmp.Compare(m.Container, o.Container), cmp.Compare(m.Before, o.Before))
 }
 
-// Released is what became of everything that was given back.
+// Released is the result of a release, which restores the values from before Trimtab.
 type Released struct {
-	// Given counts values that are as they were before Trimtab.
+	// Given counts restored values.
 	Given int `json:"given"`
-	// Left are values that stay, as another program changed them since.
+	// Left are values that the release did not change, because another program has changed them since.
 	Left []Kept `json:"left,omitempty"`
-	// Failed are values that could not be restored: the kernel refused, or the agent
-	// does not know what was there before.
+	// Failed are values that the agent could not restore: the kernel refused, or the agent does not know the
+	// earlier value.
 	Failed []Kept `json:"failed,omitempty"`
-	// Stale are values that the runtime's stored copies have still: the next update
-	// of the container by the kubelet would bring them back. Kernel is what is in
-	// the copy.
+	// Stale are values that are still in the runtime's stored copies: the kubelet's next update of the container
+	// would write them again. Kernel is the value in the copy.
 	Stale []Kept `json:"stale,omitempty"`
-	// Waiting counts containers whose copy in the runtime was still to be changed
-	// when the time for it was over.
+	// Waiting counts containers whose copy in the runtime was not yet changed when the time for that ended.
 	Waiting int `json:"waiting,omitempty"`
-	// Cluster says why something is left at the API server; "" for nothing left.
+	// Cluster says what is left at the API server and why; "" if nothing is left.
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Unrestored counts what is not as it was, but for what others changed.
+// Unrestored counts values that are not as they were before, without those that other programs changed.
 func (r *Released) Unrestored() int { return len(r.Failed) + max(len(r.Stale), r.Waiting) }
 
-// Kept is a value that was not given back, and why.
+// Kept is a value that the agent did not restore, and why.
 type Kept struct {
 	Owner   string `json:"owner,omitempty"` // container or sandbox id
 	Cgroup  string `json:"cgroup"`

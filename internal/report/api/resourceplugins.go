@@ -10,7 +10,7 @@ type ResourcePlugins struct {
 	// Error is why plugins cannot register.
 	Error   string           `json:"error,omitempty"`
 	Plugins []ResourcePlugin `json:"plugins,omitempty"`
-	// Refused are the last registrations that were refused.
+	// Refused are the last registrations that the agent refused.
 	Refused []RefusedPlugin `json:"refused,omitempty"`
 }
 
@@ -19,11 +19,12 @@ type ResourcePlugin struct {
 	Resource  string `json:"resource"`
 	Socket    string `json:"socket"`
 	Answering bool   `json:"answering"`
-	// Hints, Reconciled and PreStart are what it wants of its manager.
+	// Hints, Reconciled and PreStart are the calls that the plugin wants from its manager.
 	Hints      bool `json:"hints,omitempty"`
 	Reconciled bool `json:"reconciled,omitempty"`
 	PreStart   bool `json:"preStart,omitempty"`
-	// Pods have something of it. It must still release those of PendingRemovals.
+	// Pods counts the pods that have something of the resource. The plugin must still release the pods that
+	// PendingRemovals counts.
 	Pods            int    `json:"pods"`
 	PendingRemovals int    `json:"pendingRemovals,omitempty"`
 	Replaced        int    `json:"replaced,omitempty"` // earlier registrations of the resource
@@ -32,7 +33,7 @@ type ResourcePlugin struct {
 	Error           string `json:"error,omitempty"`
 }
 
-// RefusedPlugin is a registration that was refused.
+// RefusedPlugin is a registration that the agent refused.
 type RefusedPlugin struct {
 	At       time.Time `json:"at"`
 	Resource string    `json:"resource"`
@@ -40,7 +41,7 @@ type RefusedPlugin struct {
 	Reason   string    `json:"reason"`
 }
 
-// State is the state with its reason, for people.
+// State is the state with its reason, for users.
 func (p ResourcePlugin) State() string {
 	s := "answers"
 	if !p.Answering {

@@ -11,13 +11,13 @@ import (
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
 	Version string `json:"version"`
-	// Described: the machine is a described one, so that no file of this machine's /proc
-	// says how busy its CPUs are.
+	// Described means that the machine is a described one. This machine's /proc therefore does not show how busy
+	// its CPUs are.
 	Described bool `json:"described,omitempty"`
 	// Agent is the process that answers.
 	Agent nodelock.Holder `json:"agent,omitzero"`
-	// Standby is why it decides nothing: another agent works on this node. It takes
-	// over when that one ends.
+	// Standby is why the agent decides nothing: another agent works on this node. This agent takes over when the
+	// other one ends.
 	Standby     string    `json:"standby,omitempty"`
 	Started     time.Time `json:"started"`
 	ConfigFile  string    `json:"configFile,omitempty"`
@@ -25,32 +25,31 @@ type Node struct {
 	ConfigError string    `json:"configError,omitempty"` // why a newer file is not in force
 	// NotReady is why /readyz fails; "" while the agent is ready.
 	NotReady string `json:"notReady,omitempty"`
-	// Unsaved are state files that could not be written, with the reason.
+	// Unsaved are state files that the agent could not write, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
-	// Released: everything was given back, and nothing is decided.
+	// Released means that the agent has restored all values and decides nothing.
 	Released    bool       `json:"released,omitempty"`
 	Attachments []Attached `json:"attachments"`
 	CPUs        NodeCPUs   `json:"cpus"`
 	Hooks       []Hook     `json:"hooks,omitempty"`
-	// Rules are those of the configuration, in the order in which they are asked.
+	// Rules are the rules of the configuration, in the order in which the agent evaluates them.
 	Rules    []Rule       `json:"rules,omitempty"`
 	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
 	// Grants is the source of the devices that the kubelet assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
-	// KubeletCPUs says how it is known which CPUs the kubelet gave away; "" where
-	// the agent decides.
+	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned; "" if the agent itself assigns
+	// CPUs.
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
-	// HookServers are external policies; nil where none is configured.
+	// HookServers are external policies; nil if none is configured.
 	HookServers *HookServers `json:"hookServers,omitempty"`
-	// ResourcePlugins allocate resources that pods request; nil where none can register.
+	// ResourcePlugins allocate resources that pods request; nil if none can register.
 	ResourcePlugins *ResourcePlugins `json:"resourcePlugins,omitempty"`
-	// NRIHost serves NRI to plugins of others; nil where it is off.
+	// NRIHost serves NRI to plugins of others; nil if it is off.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
 	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
-	// Contested are files that others have written behind our back, the most
-	// contested first.
+	// Contested are files that other programs have changed after the agent wrote them, the most contested first.
 	Contested []Contested `json:"contested,omitempty"`
 	// WithoutCgroup are containers that run and have no cgroup in this tree.
 	WithoutCgroup []string `json:"withoutCgroup,omitempty"`
@@ -58,19 +57,19 @@ type Node struct {
 	Problems      int      `json:"problems"`
 }
 
-// SpecSource is one source of the chain that reports what the runtime does not.
+// SpecSource is one source of the chain that reports what the runtime does not report.
 type SpecSource struct {
 	Name  lifecycle.Source `json:"source"`
 	Up    bool             `json:"up"`
 	Pods  int              `json:"pods"`
 	Error string           `json:"error,omitempty"`
-	// NoCPUs is why it does not report which CPUs the kubelet gave away; "" where it
-	// does, and for sources that have no CPUs.
+	// NoCPUs is why it does not report which CPUs the kubelet has assigned. It is "" if it reports them, and for
+	// sources that have no CPUs.
 	NoCPUs string `json:"noCPUs,omitempty"`
 }
 
-// CPUSource says how it is known which CPUs the kubelet gave away, where this
-// source is the kubelet's PodResources API.
+// CPUSource says how the agent knows which CPUs the kubelet has assigned, if this source is the kubelet's
+// PodResources API.
 func (s SpecSource) CPUSource() string {
 	if s.Up && s.NoCPUs == "" {
 		return "reported by the " + string(s.Name)
@@ -78,7 +77,7 @@ func (s SpecSource) CPUSource() string {
 	return "inferred from what the kubelet asks of the runtime: " + s.NoCPUs
 }
 
-// State is the state with its reason, for people.
+// State is the state with its reason, for users.
 func (s SpecSource) State() string {
 	pods := fmt.Sprintf("%d pods", s.Pods)
 	switch {
@@ -99,7 +98,7 @@ type Hook struct {
 	Finding lifecycle.Finding `json:"effective"`
 }
 
-// Effective is the effect with its reason, for people.
+// Effective is the effect with its reason, for users.
 func (h Hook) Effective() string {
 	s := map[lifecycle.Support]string{
 		lifecycle.Supported: "effective", lifecycle.NotSupported: "not effective", lifecycle.Unknown: "unknown",
@@ -118,7 +117,7 @@ type Rule struct {
 	Matched uint64 `json:"matched"`
 }
 
-// HookServers are the policies outside of Trimtab, in the order they are asked.
+// HookServers are the policies outside of Trimtab, in the order in which the agent calls them.
 type HookServers struct {
 	Directory string       `json:"directory"`
 	Error     string       `json:"error,omitempty"`
@@ -138,7 +137,7 @@ type HookServer struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// State is the state with its reason, for people.
+// State is the state with its reason, for users.
 func (h HookServer) State() string {
 	s := fmt.Sprintf("%s, %d stages, %s on failure", h.Endpoint, len(h.Stages), h.Policy)
 	switch {
@@ -161,15 +160,13 @@ type Attached struct {
 	Name    string `json:"name"`
 	State   string `json:"state"` // e.g. waiting for socket, connected
 	Runtime string `json:"runtime,omitempty"`
-	// What the runtime said it waits for an answer and for a registration;
-	// empty where it did not say.
+	// How long the runtime waits for an answer and for a registration, as it reported; empty if it did not.
 	RequestTimeout      string `json:"requestTimeout,omitempty"`
 	RegistrationTimeout string `json:"registrationTimeout,omitempty"`
-	// Lacks are the fields this runtime does not obey and newer ones do.
+	// Lacks are the fields that newer runtimes support and this one does not.
 	Lacks []string `json:"lacks,omitempty"`
 	Error string   `json:"error,omitempty"`
-	// InForce says why this one is active, where another could be
-	// (attach: auto).
+	// InForce says why this attachment is active, if another one could be (attach: auto).
 	InForce string `json:"inForce,omitempty"`
 }
 
@@ -185,9 +182,9 @@ type NodeCPUs struct {
 	Pools     []Pool  `json:"pools,omitempty"`
 }
 
-// Pool is what containers of one pool share. CPUs may be in several pools.
+// Pool is a set of CPUs that the containers of a pool share. A CPU may be in several pools.
 type Pool struct {
-	Name    string `json:"name"` // as `shared`, `shared web`, `shared of node 1`
+	Name    string `json:"name"` // such as `shared`, `shared web`, `shared of node 1`
 	Class   string `json:"class"`
 	CPUs    string `json:"cpus"`
 	Members int    `json:"members"` // live containers
@@ -197,9 +194,9 @@ type Pool struct {
 type NUMA struct {
 	ID      int      `json:"id"`
 	CPUs    string   `json:"cpus"`
-	Package int      `json:"package"`          // of its first CPU; -1 for memory alone
+	Package int      `json:"package"`          // socket of its first CPU; -1 for a node with only memory
 	Cores   []string `json:"cores,omitempty"`  // the CPUs of each core
-	Caches  []string `json:"caches,omitempty"` // the CPUs of each L3 cache, where there are several
+	Caches  []string `json:"caches,omitempty"` // the CPUs of each L3 cache, if there are several
 	Memory  uint64   `json:"memory,omitempty"` // bytes
 }
 
@@ -208,14 +205,13 @@ type Grant struct {
 	Pod       string `json:"pod"` // namespace/name
 	Container string `json:"container"`
 	CPUs      string `json:"cpus"`
-	// Mark is the letter of the pod in pictures, which it keeps while it owns CPUs; "" after the 26th owner.
+	// Mark is the pod's letter in pictures. The pod keeps it while it owns CPUs. It is "" after the 26th owner.
 	Mark string `json:"mark,omitempty"`
-	// Away are CPUs that are its own and that it cannot have now: they are offline,
-	// or gone from its pod's cgroup.
+	// Away are CPUs that the pod owns but cannot use now: they are offline, or missing in its pod's cgroup.
 	Away string `json:"away,omitempty"`
 }
 
-// Container is what one container was promised and got.
+// Container is what the agent decided for one container, and what the container has.
 type Container struct {
 	Pod       string              `json:"pod"` // namespace/name
 	Name      string              `json:"container,omitempty"`
@@ -224,7 +220,7 @@ type Container struct {
 	Class     string              `json:"class"`
 	ClassFrom string              `json:"classFrom,omitempty"`
 	QoS       string              `json:"qos"`  // Kubernetes QoS class
-	CPUGroup  string              `json:"seat"` // exclusive, or the pool it sits in
+	CPUGroup  string              `json:"seat"` // exclusive, or the name of its pool
 	CPUs      string              `json:"cpus"`
 	Limits    *Limits             `json:"limits,omitempty"` // nil for a container that has ended
 	Labels    map[string]string   `json:"labels,omitempty"` // of the pod
@@ -235,7 +231,7 @@ type Container struct {
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 }
 
-// Limits are what a container may use, as decided, else as the runtime asked.
+// Limits are what a container may use: the decided values, or else the runtime's request.
 type Limits struct {
 	CPUQuota  int64 `json:"cpuQuota"`  // µs in each period; -1 for no limit
 	CPUPeriod int64 `json:"cpuPeriod"` // µs
@@ -247,13 +243,13 @@ type Contested struct {
 	Owner  string `json:"owner"` // container or sandbox id
 	File   string `json:"file"`
 	Writes uint64 `json:"writes"`         // that were put right
-	Left   string `json:"left,omitempty"` // why it is left to them; empty where it is kept
-	// Kept says that it is written again, less often, as another program keeps
-	// changing it: it keeps containers apart.
+	Left   string `json:"left,omitempty"` // why the agent leaves the file to them; empty if it does not
+	// Kept says why the agent still repairs the file, but less often, although another program keeps changing it:
+	// its values keep containers apart.
 	Kept string `json:"kept,omitempty"`
 }
 
-// Fact is something known of a container or its pod, with its source.
+// Fact is a fact about a container or its pod, with its source.
 type Fact struct {
 	Name  string           `json:"fact"`
 	Value string           `json:"value"`
@@ -261,28 +257,28 @@ type Fact struct {
 	Note  string           `json:"note,omitempty"`
 }
 
-// Value is one decided value and what became of it.
+// Value is one decided value and its state.
 type Value struct {
-	Field   string           `json:"field"` // with key, e.g. env NVIDIA_VISIBLE_DEVICES
+	Field   string           `json:"field"` // with its key, e.g. env NVIDIA_VISIBLE_DEVICES
 	Value   string           `json:"value"`
 	Why     lifecycle.Reason `json:"why"`
 	Channel string           `json:"channel"` // e.g. nri create, nri update, kernel
 	Applied bool             `json:"applied"`
-	Note    string           `json:"note,omitempty"` // why not applied, or what else to know
+	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
 }
 
-// Missing is the kind of reason why a value is not in force.
+// Missing is a kind of reason for which a value is not in force.
 type Missing string
 
-// The kinds of reasons. Missing values have a sentence beside the kind.
+// The kinds of reasons. A missing value also has a sentence that explains it.
 const (
-	NotYet        Missing = "not yet"        // its cgroup does not exist, or it is on its way
-	NoCgroup      Missing = "no cgroup"      // it runs, and its cgroup does not exist
+	NotYet        Missing = "not yet"        // its cgroup does not exist yet, or the value is being written
+	NoCgroup      Missing = "no cgroup"      // the container runs, and its cgroup does not exist
 	NotCarried    Missing = "not carried"    // the attachment cannot set it
 	Ceded         Missing = "ceded"          // left to another plugin
 	CreateOnly    Missing = "create only"    // the container was created without it
-	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
-	KernelRefused Missing = "kernel refused" // the kernel, or a check of ours before it
+	BadCgroup     Missing = "bad cgroup"     // the agent does not know its cgroup's path
+	KernelRefused Missing = "kernel refused" // refused by the kernel, or by a check of ours before the write
 	LeftAlone     Missing = "left alone"     // another program keeps writing it, and the agent gave up
 )
 
@@ -291,7 +287,7 @@ func Reasons() []Missing {
 	return []Missing{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone}
 }
 
-// Summary is the node in numbers, for metrics. Texts in it are of bounded sets.
+// Summary is the state of the node in numbers, for metrics. Its texts come from bounded sets.
 type Summary struct {
 	Attached      bool
 	Connections   []Connection
@@ -304,25 +300,25 @@ type Summary struct {
 	WithoutCgroup int               // containers that run and have no cgroup in this tree
 	Kernel        map[string]uint64 // values written to the kernel, by result
 	Drift         map[string]uint64 // values repaired after another program changed them, by setting
-	Ceded         map[string]int    // values left to others who write them, by setting
-	Contested     map[string]int    // values that others keep changing and that are kept, by setting
+	Ceded         map[string]int    // values that the agent left to programs that keep writing them, by setting
+	Contested     map[string]int    // values that other programs keep changing and that the agent keeps repairing, by setting
 	LastSync      time.Time         // zero for none
 	ConfigGen     uint64
 	ConfigError   bool
-	// HookServers are those of the files in the directory: true where one is in
-	// force and called.
+	// HookServers are the hook servers by the name of their file. The value is true if the file is in force and the
+	// agent calls the server.
 	HookServers map[string]bool
-	// ResourcePlugins are true where they answer. PendingRemovals counts the pods that each must
-	// still release.
+	// ResourcePlugins are the plugins by resource. The value is true if the plugin answers. PendingRemovals counts
+	// the pods that each plugin must still release.
 	ResourcePlugins map[string]bool
 	PendingRemovals map[string]int
-	// NRIPlugins are the plugins of the NRI host: true for those that are connected.
+	// NRIPlugins are the plugins of the NRI host. The value is true if the plugin is connected.
 	NRIPlugins map[string]bool
 	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster *Cluster
 }
 
-// Connection is an attachment, the state it is in, and all it can be in.
+// Connection is an attachment, its state, and all states that it can have.
 type Connection struct {
 	Mode   string
 	State  string
@@ -345,14 +341,14 @@ type Event struct {
 	Kind      string              `json:"kind"`
 	From      string              `json:"from"`
 	Pod       string              `json:"pod,omitempty"`
-	PodUID    string              `json:"-"` // for reports outside of the node
+	PodUID    string              `json:"-"` // for reports that leave the node
 	Container string              `json:"container,omitempty"`
 	Took      time.Duration       `json:"tookNanoseconds"`
 	Values    []Value             `json:"values,omitempty"`
 	Changed   []string            `json:"changed,omitempty"` // what others lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"`
-	// Again: a creation that was decided before, through another attachment, and
-	// was recognised by its record. What was decided then stands.
+	// Again means that the creation was decided before, through another attachment. The agent recognised it by its
+	// record, and the earlier decision stays in force.
 	Again bool `json:"again,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Share is how busy CPUs are together; ok is false where nothing is known of any.
+// Share is how busy a set of CPUs is on average. ok is false if nothing is known about any of them.
 func Share(busy map[int]float64, ids []int) (share float64, ok bool) {
 	n := 0
 	for _, id := range ids {
@@ -79,7 +79,7 @@ func bar(busy map[int]float64, id int, ink term.Ink) string {
 	return ink.Paint(heat(share), Bar(share))
 }
 
-// Percent writes how busy CPUs are together.
+// Percent formats how busy a set of CPUs is on average.
 func Percent(busy map[int]float64, ids []int) string {
 	share, ok := Share(busy, ids)
 	if !ok {

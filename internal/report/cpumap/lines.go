@@ -39,7 +39,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	}
 }
 
-// MemoryAlone says what a NUMA node without CPUs has, such as memory behind CXL.
+// MemoryAlone describes a NUMA node that has no CPUs, such as memory behind CXL.
 func MemoryAlone(n api.NUMA) string {
 	if n.Memory == 0 {
 		return "no CPUs and no memory"

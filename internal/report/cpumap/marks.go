@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// The marks of CPUs that no pod owns alone; a pod's are letters.
+// The marks of CPUs that no pod owns. The marks of owned CPUs are letters.
 const (
 	markShared    = "s"
 	markReclaimed = "r"
@@ -29,11 +29,11 @@ type entry struct{ mark, pod, text string } // pod is empty for a pool
 // Mark is the character for some CPUs, and their owner.
 type Mark struct {
 	Mark string
-	Pod  string // that owns them alone, as namespace/name; empty for a pool
+	Pod  string // the pod that owns them, as namespace/name; empty for a pool
 	CPUs []int
 }
 
-// Marks gives every online CPU its mark. An owner has one entry, so has everything else; no CPU is in two.
+// Marks gives every online CPU its mark. Each owner has one entry, and so has each pool. No CPU is in two entries.
 func Marks(c api.NodeCPUs) []Mark {
 	p := New(c)
 	at := map[string]int{}
@@ -58,8 +58,8 @@ type Map struct {
 	legend []entry
 }
 
-// New gives each CPU the mark of who may use it. What is more particular is
-// painted last: pools, reserved, owners.
+// New gives each CPU the mark of who may use it. It draws the more specific marks last: pools, then reserved CPUs,
+// then owners.
 func New(c api.NodeCPUs) Map {
 	p := Map{marks: map[int]string{}, pods: map[int]string{}}
 	p.pools(c)
@@ -95,7 +95,7 @@ func New(c api.NodeCPUs) Map {
 	return p
 }
 
-// giveLetters gives the pods that have no letter the first free ones.
+// giveLetters gives each pod without a letter the first free one.
 func giveLetters(pods []string, mark map[string]string) {
 	used := map[string]bool{}
 	for _, m := range mark {
@@ -117,8 +117,8 @@ func giveLetters(pods []string, mark map[string]string) {
 	}
 }
 
-// Letters remembers the letter of each pod that owns CPUs, so that an owner keeps letter and colour while others come and
-// go. The zero value is ready for use.
+// Letters stores the letter of each pod that owns CPUs. An owner therefore keeps its letter and colour while other
+// owners come and go. The zero value is ready for use.
 type Letters struct {
 	mu sync.Mutex
 
@@ -182,7 +182,7 @@ func (p *Map) paint(ids []int, o entry) {
 	p.legend = append(p.legend, o)
 }
 
-// CPUs parses a list that the agent sent; a malformed one is not drawn.
+// CPUs parses a list that the agent sent. It returns nothing for a malformed list.
 func CPUs(list string) []int {
 	ids, err := topology.ParseList(list)
 	if err != nil {

@@ -24,13 +24,13 @@ const (
 	svgWidth   = 640
 )
 
-// svgOwners are the fills of pods that own CPUs, chosen so that people who see few colours can distinguish them; a
-// letter says the same. After the last they begin again.
+// svgOwners are the colours of pods that own CPUs. People who see few colours can distinguish them, and the letters
+// show the same. After the last colour, the first one is used again.
 var svgOwners = []string{
 	"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#b8860b", "#5f9ea0", "#9370db",
 }
 
-// svgFills are those of CPUs that no pod owns alone.
+// svgFills are the colours of CPUs that no pod owns.
 var svgFills = map[string]string{
 	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markReserved: "#8d949c", markNone: "#ffffff",
 	markTooMany: "#bbbbbb",
@@ -46,8 +46,9 @@ const (
 	Warning = ` fill="#b00020"`
 )
 
-// SVG draws the CPUs of a node below some lines of text: its packages, NUMA nodes, cores and threads, each CPU in the
-// colour of who may use it, and who that is. The drawing needs nothing from outside and can be attached to a ticket.
+// SVG draws the CPUs of a node below some lines of text: its packages, NUMA nodes, cores and threads. Each CPU has
+// the colour of who may use it, and a legend explains the colours. The drawing loads nothing and can be attached to
+// a ticket.
 func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	var body bytes.Buffer
 	d := drawing{out: &body, who: New(c), y: svgMargin + 4}
@@ -68,7 +69,7 @@ func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	return nil
 }
 
-// drawing is written from top to bottom.
+// drawing is the state of a drawing, which is written from top to bottom.
 type drawing struct {
 	out      *bytes.Buffer
 	who      Map
@@ -86,7 +87,7 @@ func (d *drawing) line(attributes, text string) {
 	d.text(svgMargin, d.y-5, attributes, text)
 }
 
-// byPackage groups the nodes by package, in order. Nodes of an agent that reports no packages are one group.
+// byPackage groups the nodes by package, in order. If the agent reports no packages, all nodes are one group.
 func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	var groups [][]api.NUMA
 	for i, n := range nodes {
@@ -151,7 +152,7 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 	return width, height
 }
 
-// cores are the threads of each core; CPUs are cores of their own where the agent did not report.
+// cores returns the threads of each core. If the agent does not report cores, each CPU is a core.
 func cores(n api.NUMA) [][]int {
 	var all [][]int
 	for _, list := range n.Cores {
@@ -220,7 +221,7 @@ func gib(bytes uint64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// escape makes foreign text fit for XML; what XML has no place for becomes U+FFFD.
+// escape makes foreign text valid in XML. It replaces characters that XML does not allow by U+FFFD.
 func escape(text string) string {
 	var b bytes.Buffer
 	_ = xml.EscapeText(&b, []byte(text)) // a buffer refuses nothing

@@ -9,35 +9,34 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// markBroken is that of a CPU which is granted to one pod and usable by another.
+// markBroken marks a CPU that one pod owns and another pod may use.
 const markBroken = "!"
 
-// tileColors are the tiles of CPUs that no pod owns alone, as SGR codes.
+// tileColors are the colours of CPUs that no pod owns, as SGR codes.
 var tileColors = map[string]string{
 	markShared: "38;5;255;48;5;24", markReclaimed: "38;5;255;48;5;58", markBoth: "38;5;255;48;5;238",
 	markReserved: "38;5;250;48;5;234", markBroken: "1;38;5;231;48;5;160", markTooMany: "38;5;255;48;5;240",
 }
 
-// ownerColors are the tiles of CPUs a pod owns, by letter.
+// ownerColors are the colours of CPUs that a pod owns, by letter.
 var ownerColors = []string{
 	"1;38;5;231;48;5;161", "1;38;5;231;48;5;28", "1;38;5;16;48;5;214",
 	"1;38;5;231;48;5;93", "1;38;5;16;48;5;44", "1;38;5;16;48;5;226",
 }
 
-// Use is which CPUs the kernel lets a running container use.
+// Use has the CPUs that the kernel lets a running container use.
 type Use struct{ Pod, CPUs string }
 
-// Tiles is a drawing of the CPUs of a machine, a tile each.
+// Tiles is a drawing of a machine with one tile for each CPU.
 type Tiles struct {
 	nodes  []api.NUMA
 	widest int // id of a CPU
 	who    Map
 	load   map[int]int  // how many running containers may use a CPU
-	broken map[int]bool // granted to one pod, usable by another
+	broken map[int]bool // one pod owns the CPU, and another pod may use it
 }
 
-// NewTiles holds who has which CPU, as the agent says, against what the kernel
-// lets containers use.
+// NewTiles compares the owners of CPUs in the agent's report with the CPUs that the kernel lets containers use.
 func NewTiles(c api.NodeCPUs, uses []Use) Tiles {
 	t := Tiles{nodes: c.Nodes, who: New(c), load: map[int]int{}, broken: map[int]bool{}}
 	for _, n := range c.Nodes {
@@ -81,7 +80,7 @@ func (t Tiles) Block(width int, c term.Ink) term.Block {
 
 // tiles draws cores side by side, each thread as its id over its mark.
 func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
-	// A tile is as wide as the longest id, and wide enough to be seen.
+	// A tile is as wide as the longest id, and wide enough to be visible.
 	tile := max(3, len(fmt.Sprint(t.widest)))
 	var columns []term.Block
 	for _, core := range cores {
@@ -96,7 +95,7 @@ func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
 		}
 		columns = append(columns, b)
 	}
-	// Long nodes in rows of equal length.
+	// Long nodes get rows of equal length.
 	perRow := max((min(width, 66)+1)/(tile+1), 1)
 	if len(columns) > perRow {
 		rows := (len(columns) + perRow - 1) / perRow
@@ -105,7 +104,7 @@ func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
 	return term.Flow(columns, perRow*(tile+1)-1, 1)
 }
 
-// count is how many containers may use a CPU that nobody owns.
+// count returns how many containers may use a CPU that nobody owns.
 func (t Tiles) count(id int, mark string) string {
 	n := t.load[id]
 	switch {

@@ -1,3 +1,3 @@
-// Package devices is which GPUs and RDMA cards a node has, read from /proc and /sys, and the form in which Koordinator's
-// Device carries them. It asks no vendor's library, so it does not know a GPU's memory or health.
+// Package devices reads the GPUs and RDMA cards of a node from /proc and /sys, and converts them to the form of
+// Koordinator's Device. It does not use the vendors' libraries, so it does not know the memory or health of a GPU.
 package devices

@@ -10,18 +10,18 @@ import (
 // LeftOut is the annotation of a Device that lists what it lacks, and why.
 const LeftOut = "trimtab.io/left-out"
 
-// Labels of a Node by which NVIDIA's gpu-feature-discovery says what its library tells of the GPUs.
+// Labels of a Node in which NVIDIA's gpu-feature-discovery writes what NVIDIA's library reports of the GPUs.
 const (
 	memoryLabel  = "nvidia.com/gpu.memory"  // of each, in MiB
-	productLabel = "nvidia.com/gpu.product" // with -MIG- where memory is that of a part
+	productLabel = "nvidia.com/gpu.product" // has -MIG- if memory is that of a part of a GPU
 )
 
-// unknown is why GPUs are not healthy in the object. Koordinator's scheduler divides by a GPU's memory, so that one without
-// would be given to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
+// unknown is why the object reports GPUs as not healthy. Koordinator's scheduler divides by a GPU's memory. It
+// would therefore give a GPU without a memory size to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
 const unknown = "the memory of GPUs is not known without NVIDIA's library, so that they are not healthy and no pod gets one"
 
-// Device is the node's Device (scheduling.koordinator.sh/v1alpha1): annotations, and the fields at its top. labels are
-// those of the Node.
+// Device returns the node's Device (scheduling.koordinator.sh/v1alpha1): its annotations, and its top-level fields.
+// labels are the labels of the Node.
 func (i Inventory) Device(labels map[string]string) (annotations map[string]string, fields map[string]any) {
 	all := []any{}
 	memory, _ := i.memory(labels)
@@ -63,7 +63,8 @@ func (i Inventory) Lacks(labels map[string]string) string {
 	return strings.Join(append(out, i.Missing...), "; ")
 }
 
-// memory is what each GPU has in bytes, by the Node's labels; 0 where these do not say it, and why.
+// memory returns the bytes of memory of each GPU from the Node's labels. If the labels do not have it, it returns 0
+// and the reason.
 func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	if slices.ContainsFunc(i.GPUs, func(g GPU) bool { return g.Model != i.GPUs[0].Model }) {
 		return 0, "the Node's label " + memoryLabel + " is of one model, and there are several"
@@ -75,7 +76,7 @@ func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	if !has {
 		return 0, "the Node has no label " + memoryLabel + ", which NVIDIA's gpu-feature-discovery makes"
 	}
-	const most = 1 << 30 // MiB, so that bytes do not overflow
+	const most = 1 << 30 // in MiB, so that bytes do not overflow
 	mebibytes, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || mebibytes <= 0 || mebibytes > most {
 		return 0, fmt.Sprintf("the Node's label %s is %q, which is no size in MiB", memoryLabel, value)
@@ -83,7 +84,7 @@ func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	return mebibytes << 20, ""
 }
 
-// labels are those of a Device, as koordlet has them.
+// labels are the labels of a Device, as koordlet sets them.
 func (i Inventory) labels() map[string]any {
 	out := map[string]any{}
 	if len(i.GPUs) == 0 {
@@ -115,7 +116,7 @@ func valid(value string) bool {
 	return true
 }
 
-// topology is where a device is. The socket is -1, as koordlet has it.
+// topology is the place of a device. The socket is -1, as in koordlet.
 func (p PCI) topology() map[string]any {
 	return map[string]any{"socketID": int64(-1), "nodeID": int64(p.Node), "pcieID": p.Root, "busID": p.Bus}
 }

@@ -15,16 +15,16 @@ import (
 // Inventory are the devices of a node.
 type Inventory struct {
 	GPUs   []GPU  // in order of minor number
-	Driver string // version of the GPUs' driver; "" for not known
+	Driver string // version of the GPUs' driver; "" if unknown
 	RDMA   []RDMA // in order of minor number
 	// Missing names the devices that are left out, each with the reason.
 	Missing []string
 }
 
-// PCI is where a device is.
+// PCI is the place of a device on the PCI bus.
 type PCI struct {
 	Bus  string // domain:bus:device.function
-	Node int    // NUMA node; 0 where the firmware names none
+	Node int    // NUMA node; 0 if the firmware names none
 	Root string // the PCIe root, such as pci0000:3a
 }
 
@@ -40,7 +40,7 @@ type GPU struct {
 type RDMA struct {
 	PCI
 
-	Name   string // of the kernel, such as mlx5_0
+	Name   string // the kernel's name, such as mlx5_0
 	Minor  int
 	Active bool     // each of its ports is
 	VFs    []string // PCI addresses of its virtual functions, ascending
@@ -56,8 +56,9 @@ const (
 	display    = "0x03"                    // PCI class of GPUs
 )
 
-// Read reads what a node has, from the file systems that are usually mounted on /proc and /sys. Of a device that goes
-// meanwhile, or that lacks something a scheduler needs, Missing says so. The error is of directories that cannot be read.
+// Read reads the devices of a node from the file systems that are usually mounted on /proc and /sys. Missing lists
+// devices that disappear during the read, or that lack something that a scheduler needs. The error is about
+// directories that Read cannot read.
 func Read(proc, sys fs.FS) (Inventory, error) {
 	var i Inventory
 	if err := i.readGPUs(proc, sys); err != nil {
@@ -69,7 +70,8 @@ func Read(proc, sys fs.FS) (Inventory, error) {
 	return i, nil
 }
 
-// readGPUs reads what the driver says. GPUs of the PCI bus that it does not name have no driver, or a broken one.
+// readGPUs reads the GPUs that the driver reports. A GPU on the PCI bus that the driver does not report has no
+// driver, or a broken one.
 func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	names, err := list(proc, gpusDir)
 	if err != nil {
@@ -130,7 +132,7 @@ func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	return g, ""
 }
 
-// readCards reads physical functions. Virtual ones are part of theirs.
+// readCards reads physical functions. Each physical function includes its virtual ones.
 func (i *Inventory) readCards(sys fs.FS) error {
 	names, err := list(sys, cardsDir)
 	if err != nil {
@@ -141,7 +143,7 @@ func (i *Inventory) readCards(sys fs.FS) error {
 		at := path.Join(cardsDir, name)
 		target, err := fs.ReadLink(sys, path.Join(at, "device"))
 		if err != nil {
-			continue // of no bus, such as rxe0 over any network interface
+			continue // not on a PCI bus, such as rxe0, which uses any network interface
 		}
 		bus := path.Base(target)
 		pci := path.Join(pciDir, bus)
@@ -169,10 +171,11 @@ func (i *Inventory) readCards(sys fs.FS) error {
 	return nil
 }
 
-// numbered are names that Koordinator takes a card's number from.
+// numbered are names from which Koordinator reads a card's number.
 var numbered = regexp.MustCompile(`^mlx\d+_(\d+)$`)
 
-// minor is a card's number: that of its name, as koordlet has it, else that of its verbs device. It is -1 for none.
+// minor returns a card's number: the number in its name, as in koordlet, or else the number of its verbs device. It
+// returns -1 if there is none.
 func minor(sys fs.FS, name string) int {
 	digits := ""
 	if m := numbered.FindStringSubmatch(name); m != nil {
@@ -254,7 +257,7 @@ func list(of fs.FS, dir string) (out []string, err error) {
 	return out, err
 }
 
-// text is a file's, without space around it; "" where it cannot be read.
+// text returns a file's text without space around it, or "" if the file cannot be read.
 func text(of fs.FS, name string) string {
 	data, err := fs.ReadFile(of, name)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// checkConfig reads the agent's configuration, too: the defaults, where it is not valid.
+// checkConfig checks the agent's configuration, and returns it. It returns the defaults if the configuration is not
+// valid.
 func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	def := config.Default()
 	data, err := h.read(file)
@@ -39,7 +40,7 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	return c.ok("%s is valid", file), parsed
 }
 
-// checkAgent asks the agent at a status socket for its state, too; nil where none answers.
+// checkAgent asks the agent at a status socket for its state, and returns that, too; nil if no agent answers.
 func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, *api.Node) {
 	if socket == "" {
 		return c.unknown("set paths.statusSocket", "it serves no status socket"), nil
@@ -103,7 +104,7 @@ func (c Check) judgeAgent(got api.Node) Check {
 	return c.ok("%s", found)
 }
 
-// contested is the problem of files that another program changes again and again.
+// contested reports the files that another program changes again and again.
 func (c Check) contested(got api.Node) (Check, bool) {
 	var kept, left []string
 	for _, f := range got.Contested {
@@ -153,7 +154,7 @@ func checkState(c Check, h host, dir string) Check {
 	where := dir
 	info, err := h.stat(where)
 	for missing(err) && where != "/" {
-		where = filepath.Dir(where) // the agent makes what is missing
+		where = filepath.Dir(where) // the agent creates missing directories
 		info, err = h.stat(where)
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkBypass reports what the choice of the attachment means.
+// checkBypass reports what the choice of this attachment means.
 func checkBypass(c Check, nri *nriConfig) Check {
 	if nri.running && nri.there {
 		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", nri.socket)
@@ -32,8 +32,8 @@ func checkAuto(c Check, agent *api.Node) Check {
 	return c.problem("see the checks of nri and of the runtime", "neither nri nor bypass is connected")
 }
 
-// fewWatches are watches for some thousand pods: one for each, three more while
-// a container starts.
+// fewWatches is the number of watches for some thousand pods: one for each pod, and three more while a container
+// starts.
 const fewWatches = 4096
 
 func checkWatches(c Check, h host) Check {

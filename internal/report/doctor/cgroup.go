@@ -15,10 +15,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// tops are the directories the kubelet keeps pods in, by driver.
+// tops are the directories in which the kubelet keeps pods, by driver.
 var tops = []struct{ dir, driver string }{{"kubepods.slice", "systemd"}, {"kubepods", "cgroupfs"}}
 
-// cgroups are a node's cgroup files, and what the configuration says of them.
+// cgroups has a node's cgroup files, and the part of the configuration about them.
 type cgroups struct {
 	host
 	config.Cgroup
@@ -47,7 +47,7 @@ func (g cgroups) at(parts ...string) string {
 	return path.Join(append([]string{g.Root}, parts...)...)
 }
 
-// file is a file in a directory of pods.
+// file returns the path of a file in a pod directory.
 func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	if v == cgroup.V1 {
 		return g.at(f.Controller, dir, f.Name)
@@ -55,7 +55,8 @@ func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	return g.at(dir, f.Name)
 }
 
-// driver returns the directory of all pods, and which driver names it so.
+// driver returns the directory of all pods, and the driver that uses this name. both means that the directories of
+// both drivers exist.
 func (g cgroups) driver(v cgroup.Version) (dir, driver string, both bool) {
 	above := ""
 	if v == cgroup.V1 {
@@ -100,7 +101,7 @@ func checkCgroup(c Check, g cgroups) Check {
 	return c.ok("%s, %s driver (%s)", version, driver, dir)
 }
 
-// checkHooks says of each hook whether the kernel has what it needs.
+// checkHooks checks for each hook whether the kernel has what the hook needs.
 func checkHooks(g cgroups, config config.Config) []Check {
 	v, versionErr := g.version()
 	dir, _, _ := g.driver(v)
@@ -129,8 +130,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	return out
 }
 
-// lacksDevice returns a file other than a cgroup's that a hook needs and the
-// node lacks, or "".
+// lacksDevice returns a file that a hook needs and that the node lacks, if that is not a cgroup file, or "".
 func (h host) lacksDevice(paths config.Paths, info hook.Info) string {
 	for feature, at := range map[string]string{
 		"nvidia":         path.Join(paths.Dev, "nvidiactl"),
@@ -145,8 +145,7 @@ func (h host) lacksDevice(paths config.Paths, info hook.Info) string {
 	return ""
 }
 
-// probeFeatures looks for cgroup files that not every kernel has; of
-// alternatives one is enough.
+// probeFeatures looks for cgroup files that not every kernel has. If several files are alternatives, one is enough.
 func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
 	for _, need := range h.Kernel {
 		if !strings.Contains(need, ".") {
@@ -168,7 +167,7 @@ func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Inf
 	return c
 }
 
-// files are the kernel files of the fields a hook sets.
+// files returns the kernel files of the fields that a hook sets.
 func files(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
 	for _, f := range slices.Concat(h.Sets, h.Pod) {
@@ -185,8 +184,7 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 		}
 	}
 	for _, need := range h.Kernel {
-		// A file shows by itself whether the kernel has it; here what counts is
-		// its controller.
+		// The existence of a file shows whether the kernel has it. Here only its controller matters.
 		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
 			out = append(out, cgroup.File{Controller: f.Controller})
 		}
@@ -194,7 +192,7 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 	return out
 }
 
-// kernelControllers are the controllers among the features hooks need.
+// kernelControllers are those of the features hooks need that are controllers.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 func controllers(h hook.Info) []string {
@@ -237,7 +235,7 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 	return c.ok("effective: %s are there", join(seen))
 }
 
-// lacks says what is missing of a controller for the pods' directory.
+// lacks says what a controller lacks in the pods' directory.
 func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error) {
 	if v == cgroup.V1 {
 		_, err := g.stat(g.at(controller))

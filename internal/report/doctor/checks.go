@@ -13,13 +13,13 @@ type way uint8
 const (
 	byNRI    way = 1 << iota
 	byBypass     // beside the runtime, with no NRI
-	byEither     // by NRI, by bypass while that is away
+	byEither     // by NRI, or by bypass while NRI does not work
 	byProxy      // between kubelet and runtime
 	byHooks      // asked by a runtime proxy
 	always   = byNRI | byBypass | byEither | byProxy | byHooks
 )
 
-// wayOf is the one that a configuration chooses.
+// wayOf returns the way that a configuration chooses.
 func wayOf(c config.Config) way {
 	switch {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
@@ -34,8 +34,8 @@ func wayOf(c config.Config) way {
 	return byNRI
 }
 
-// checks are all of a node: each is declared here, with what it is judged by. Those of the
-// configuration, of the agent and of the runtime come first: they find what others need.
+// checks are all checks of a node. Each is declared here with its inputs. The checks of the configuration, the
+// agent and the runtime come first, because the others need their results.
 func checks(ctx context.Context, o Options) []Check {
 	h := o.host()
 	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with a configuration it cannot read, and a running one keeps the one before"}, h, o.ConfigFile)

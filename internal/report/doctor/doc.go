@@ -1,5 +1,4 @@
-// Package doctor looks at a node from outside and says what keeps Trimtab from
-// doing its work: of the runtime, the kubelet, the kernel and the agent itself.
-// It only reads, needs no root, and tells apart what is wrong from what it
-// could not see.
+// Package doctor examines a node from outside and reports what keeps Trimtab from working: problems of the runtime,
+// the kubelet, the kernel and the agent itself. It only reads and needs no root. It distinguishes a problem from
+// something that it could not read.
 package doctor

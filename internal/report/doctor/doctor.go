@@ -31,7 +31,7 @@ type Check struct {
 	Do     string `json:"do,omitempty"` // what to do about it
 }
 
-// Report is all checks, and how many were not ok.
+// Report has the results of all checks, and how many were not ok.
 type Report struct {
 	Problems int     `json:"problems"`
 	Unknown  int     `json:"couldNotTell"`
@@ -46,16 +46,16 @@ type Options struct {
 	Endpoint string
 	// KubeletRoot is the kubelet's directory, as a path on the node.
 	KubeletRoot string
-	// ConfigFile is the agent's configuration, as the node names it.
+	// ConfigFile is the path of the agent's configuration on the node.
 	ConfigFile string
 	// Ask asks the running agent at a status socket for its state.
 	Ask func(ctx context.Context, socket string) (api.Node, error)
-	// Specs asks the sources of pod specs; nil for none.
+	// Specs asks the sources of pod specs; nil if it must not ask.
 	Specs func(ctx context.Context, c config.Config) []api.SpecSource
-	// Grants asks which devices and CPUs were granted; nil for no question.
+	// Grants asks which devices and CPUs the kubelet has assigned; nil if it must not ask.
 	Grants func(ctx context.Context, c config.PodSpec) api.SpecSource
 
-	// owner returns a file's owner; a field, because tests cannot chown.
+	// owner returns a file's owner. It is a field because tests cannot chown.
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
@@ -95,10 +95,10 @@ func (c Check) unknown(do, format string, args ...any) Check {
 	return c.with(Unknown, do, format, args...)
 }
 
-// asRoot is what to do where a permission is missing.
+// asRoot is the advice if a permission is missing.
 const asRoot = "run trimtab doctor as root"
 
-// unseen is the check of what could not be read.
+// unseen returns the check with the result for something that could not be read.
 func (c Check) unseen(what string, err error) Check {
 	do := "see why it cannot be read"
 	if errors.Is(err, fs.ErrPermission) {
@@ -111,7 +111,7 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// reason is an error without the path, which the sentence has already.
+// reason returns an error without the path, which the sentence already has.
 func reason(err error) string {
 	var errno syscall.Errno
 	var at *fs.PathError

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkHookServers reports which hook servers are in force: as the agent sees them
-// where one runs, else by reading their files.
+// checkHookServers reports which hook servers are in force. It asks the agent if one runs, and reads the servers'
+// files otherwise.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
 		return c.ok("none is configured (hookServers.directory is empty)")
@@ -42,7 +42,7 @@ func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check
 	return c.ok("%s", join(states))
 }
 
-// readHookServers reads a directory as the agent would. No server is called.
+// readHookServers reads a directory as the agent would. It calls no server.
 func readHookServers(dir string) *api.HookServers {
 	out := &api.HookServers{Directory: dir}
 	if dir == "" {
@@ -65,7 +65,7 @@ func readHookServers(dir string) *api.HookServers {
 	return out
 }
 
-// checkHookService reports whether the agent can be asked by a runtime proxy.
+// checkHookService reports whether a runtime proxy can ask the agent.
 func checkHookService(c Check, h host, path, file string) Check {
 	if bad, some := c.socket(h, path, "hookServers.socket", "start the agent"); some {
 		return bad

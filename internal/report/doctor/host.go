@@ -15,16 +15,16 @@ import (
 // maxRead limits how much of a file is read.
 const maxRead = 4 << 20
 
-// host is a node's file tree, seen at a root. Paths are those of the node;
-// symbolic links stay inside, so that a link to /run is the node's /run.
+// host is a node's file tree below a root directory. Paths are those of the node. Symbolic links stay inside the
+// tree, so that a link to /run is the node's /run.
 type host struct {
 	root string
-	// owner returns a file's owner; a field, because tests cannot chown.
+	// owner returns a file's owner. It is a field because tests cannot chown.
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
-// real returns where a path of the node is for us. Parts that are not there are
-// left as they are: what is done with the path then tells.
+// real returns our path of a path on the node. It does not change the parts that do not exist: the operation on the
+// path then reports that.
 func (h host) real(p string) (string, error) {
 	at, rest, hops := "/", split(p), 0
 	for len(rest) > 0 {

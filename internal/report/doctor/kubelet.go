@@ -19,12 +19,12 @@ import (
 
 // manager is the policy of one of the kubelet's resource managers.
 type manager struct {
-	policy string // as it runs, where that is known; else as configured
+	policy string // the policy of the running kubelet if it is known, or else the configured one
 	where  string
 	seen   bool
 	err    error
-	file   string // the file that err is about
-	cpus   []int  // that its CPU manager has given away
+	file   string // the file to which err belongs
+	cpus   []int  // the CPUs that the CPU manager has assigned
 	owners int
 }
 
@@ -34,8 +34,8 @@ type kubelet struct {
 	root string // of the directory
 }
 
-// manager looks for a policy: what the running kubelet noted in its state file,
-// its flags, its configuration file, in this order.
+// manager finds a policy. It looks in this order: in the state file of the running kubelet, in its flags, and in
+// its configuration file.
 func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
 	if state != "" {
@@ -56,10 +56,10 @@ func (k kubelet) manager(key, flag, state string) manager {
 	return m
 }
 
-// errNoPolicy is of a file that says nothing, not even that there is a default.
+// errNoPolicy is the error for a file that has no policy, not even a default.
 var errNoPolicy = errors.New("no policy in it")
 
-// read takes a policy from a file in the kubelet's directory, where none is known yet.
+// read reads a policy from a file in the kubelet's directory, if no policy is known yet.
 func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
 	file := filepath.Join(k.root, name)
 	data, err := k.read(file)
@@ -108,11 +108,11 @@ func (m *manager) readState(data []byte) (policy string, err error) {
 	return s.PolicyName, nil
 }
 
-// judge answers where no policy was seen or it is one that leaves us alone.
+// judge returns the result if no policy was found, or if the policy is harmless.
 func (k kubelet) judge(c Check, m manager, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
-		return c.unseen(m.file, m.err), true // where it may say otherwise
+		return c.unseen(m.file, m.err), true // another file may have another policy
 	case !m.seen:
 		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", k.root), true
 	case m.policy == "":

@@ -23,27 +23,27 @@ const (
 	containerdConfig = "/etc/containerd/config.toml"
 )
 
-// nriConfig is what a runtime's configuration says of NRI.
+// nriConfig is the part of a runtime's configuration about NRI.
 type nriConfig struct {
 	host     host
-	runtime  string // whose configuration it is
+	runtime  string // the runtime that has this configuration
 	running  bool   // that runtime
 	socket   string // where Trimtab connects
 	there    bool   // the socket
 	read     bool   // a file of the configuration
 	err      error  // of one that could not be
 	errFile  string
-	version  string             // of a containerd configuration's shape
-	keys     map[string]setting // of the NRI table; the last file wins
-	stray    []setting          // timeouts in another table, where they are ignored
-	on, off  string             // the key that switches, whichever the runtime has
+	version  string             // of containerd's configuration format
+	keys     map[string]setting // keys of the NRI table; the last file wins
+	stray    []setting          // timeouts in another table, where the runtime ignores them
+	on, off  string             // the key that switches NRI on or off, depending on the runtime
 	table    string             // its name, for people
 	requests string             // key names of the timeouts
 	register string
 }
 
-// checkRuntime looks for a runtime at an endpoint, "" for the usual places. It returns which
-// one that is, too, "" for none.
+// checkRuntime looks for a runtime at an endpoint, or at the usual places if that is "". It also returns the name
+// of the runtime, or "" if there is none.
 func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check, string) {
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
 	if e := strings.TrimPrefix(endpoint, "unix://"); e != "" {
@@ -81,9 +81,9 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
 
-// inUse names the runtime that the agent says it is attached to: sockets of another
-// may be there next to it. Where no agent does, the kubelet's configuration tells;
-// it is empty where neither does.
+// inUse names the runtime to which the agent reports that it is attached: sockets of other runtimes may exist
+// beside it. If no agent reports one, the kubelet's configuration decides. It returns "" if neither names a
+// runtime.
 func inUse(agent *api.Node, k kubelet) string {
 	if name, _ := attachedTo(agent); name != "" {
 		return name
@@ -110,8 +110,8 @@ func attachedTo(agent *api.Node) (name, version string) {
 	return "", ""
 }
 
-// attachedWithoutSocket is checkRuntime where no CRI socket is in sight, as in the
-// chart's pod under attach: nri: an agent that is attached needs none.
+// attachedWithoutSocket is checkRuntime for the case that no CRI socket is visible, as in the chart's pod with
+// attach: nri. An agent that is attached needs no CRI socket there.
 func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
 	if name, version := attachedTo(agent); runtime == "" && name != "" && c.Result == Problem {
 		c.Do = ""
@@ -120,7 +120,7 @@ func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, str
 	return c, runtime
 }
 
-// attachments are those of an agent that answers.
+// attachments returns the attachments of the agent if it answers.
 func attachments(agent *api.Node) []api.Attached {
 	if agent == nil {
 		return nil
@@ -128,8 +128,8 @@ func attachments(agent *api.Node) []api.Attached {
 	return agent.Attachments
 }
 
-// readNRI reads the runtime's configuration. Where no runtime was found, the
-// one that has a configuration is meant.
+// readNRI reads the runtime's configuration. If no runtime was found, it reads that of the runtime that has a
+// configuration.
 func readNRI(h host, runtime, socket string) *nriConfig {
 	n := &nriConfig{host: h, runtime: runtime, running: runtime != "", socket: socket, keys: map[string]setting{}}
 	_, err := h.stat(socket)
@@ -144,8 +144,8 @@ func readNRI(h host, runtime, socket string) *nriConfig {
 	if n.runtime == crio {
 		n.on, n.table = "enable_nri", "[crio.nri]"
 		n.requests, n.register = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
-		// CRI-O reads every file there, whatever its name ends with, in the order of
-		// their names: the later wins (CRI-O 1.36, pkg/config, UpdateFromPath).
+		// CRI-O reads every file in this directory, whatever its suffix, in the order of their names. The later
+		// file wins (CRI-O 1.36, pkg/config, UpdateFromPath).
 		files := n.host.glob("/etc/crio/crio.conf.d/*")
 		slices.Sort(files)
 		for _, f := range append([]string{"/etc/crio/crio.conf"}, files...) {
@@ -162,8 +162,7 @@ func readNRI(h host, runtime, socket string) *nriConfig {
 	return n
 }
 
-// readImports reads a containerd configuration and then what it imports, which
-// stands above it.
+// readImports reads a containerd configuration, and then the files that it imports, which override it.
 func (n *nriConfig) readImports(file string, seen map[string]bool) {
 	if seen[file] {
 		return
@@ -187,7 +186,7 @@ func (n *nriConfig) readImports(file string, seen map[string]bool) {
 	}
 }
 
-// readFile takes the NRI table out of one file and returns all of the file.
+// readFile reads the NRI table from one file, and returns all settings of the file.
 func (n *nriConfig) readFile(file string, table []string) []setting {
 	data, err := n.host.read(file)
 	if missing(err) {
@@ -200,7 +199,7 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 	n.read = true
 	all, err := parseTOML(file, string(data))
 	if err != nil {
-		n.err, n.errFile = err, file // what stands above the fault counts
+		n.err, n.errFile = err, file // the lines before the error count
 	}
 	for _, s := range all {
 		switch {
@@ -288,7 +287,7 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	return c.ok("%s", found)
 }
 
-// sameRun makes one of the two names of a node's /run.
+// sameRun returns the same text for both names of a node's /run.
 func sameRun(p string) string { return strings.TrimPrefix(p, "/var") }
 
 // The runtimes' defaults.
@@ -315,7 +314,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		}
 	}
 	want := n.configured(n.requests, defaultRequest)
-	if told != "" && !n.read { // a container does not see the runtime's files: what is in force is known, and its default is not
+	if told != "" && !n.read { // a container does not see the runtime's files: the value in force is known, but the default is not
 		want = told
 	}
 	if told != "" && !same(told, want) {
@@ -327,7 +326,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 	return c.ok("%s", n.inForce(agent))
 }
 
-// inForce says which timeouts hold, and who says so.
+// inForce says which timeouts are in force, and the source of that information.
 func (n *nriConfig) inForce(agent *api.Node) string {
 	if a := withTimeouts(agent); a.RequestTimeout != "" {
 		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime reported to the agent", a.RequestTimeout, a.RegistrationTimeout)
@@ -343,7 +342,7 @@ func (n *nriConfig) configured(key string, other time.Duration) string {
 	return other.String()
 }
 
-// withTimeouts returns an attachment that works and knows the runtime's timeouts.
+// withTimeouts returns a working attachment that knows the runtime's timeouts.
 func withTimeouts(agent *api.Node) (a api.Attached) {
 	for _, a := range attachments(agent) {
 		if a.RequestTimeout != "" && live(a.State) {
@@ -353,7 +352,7 @@ func withTimeouts(agent *api.Node) (a api.Attached) {
 	return a
 }
 
-// live reports whether an attachment's state is one in which it works.
+// live reports whether an attachment works in this state.
 func live(state string) bool { return state == "connected" || state == "synchronised" }
 
 func same(a, b string) bool {
@@ -374,8 +373,7 @@ func tableName(table []string) string {
 
 var pluginName = regexp.MustCompile(`^[0-9]{2}-.`)
 
-// checkPlugins looks for the other plugins. Those that connect by themselves
-// only the runtime knows.
+// checkPlugins looks for the other plugins. Only the runtime knows the plugins that connect by themselves.
 func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	dir := "/opt/nri/plugins"
 	for _, key := range []string{"plugin_path", "nri_plugin_dir"} {

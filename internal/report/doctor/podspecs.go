@@ -7,8 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkPodSpecs reports which sources of pod specs answer. It is not known where they are
-// nil.
+// checkPodSpecs reports which sources of pod specs answer. sources is nil if that is unknown.
 func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Check {
 	if sources == nil {
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "sockets and ports of the node cannot be asked from here")
@@ -31,8 +30,8 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 	return c.ok("%s", join(found))
 }
 
-// checkGrants reports whether the kubelet says which devices it granted. Without
-// it nothing is lost: devices are for whom a rule allows them then.
+// checkGrants reports whether the kubelet says which devices it has assigned. Without that nothing is lost: pods
+// then get devices only by a rule.
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {
 	case source == nil:
@@ -43,8 +42,8 @@ func checkGrants(c Check, source *api.SpecSource) Check {
 	return c.ok("%s answers", source.Name)
 }
 
-// podSpecs are the sources of pod specs: as the agent sees them where one runs, else by
-// asking them now; nil where neither can be.
+// podSpecs returns the sources of pod specs as the agent sees them. If no agent runs, it asks the sources now. It
+// returns nil if it can do neither.
 func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.Config) []api.SpecSource {
 	var sources []api.SpecSource
 	switch {
@@ -58,7 +57,7 @@ func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.Config)
 	return append([]api.SpecSource{}, sources...)
 }
 
-// granted is the kubelet's PodResources API, in the same way.
+// granted returns the state of the kubelet's PodResources API, in the same way.
 func (o Options) granted(ctx context.Context, agent *api.Node, c config.PodSpec) *api.SpecSource {
 	switch {
 	case agent != nil:

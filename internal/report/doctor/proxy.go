@@ -14,7 +14,7 @@ func checkProxy(c Check, h host, path string) Check {
 	return c.ok("serves at %s", path)
 }
 
-// socket checks a socket of the agent's that a key names.
+// socket checks a socket of the agent that a key names.
 func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {
@@ -28,7 +28,7 @@ func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	return c, false
 }
 
-// checkKubeletEndpoint reports whether the kubelet was given the proxy's socket.
+// checkKubeletEndpoint reports whether the kubelet uses the proxy's socket.
 func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	want := "unix://" + socket
 	do := "start the kubelet with --container-runtime-endpoint=" + want
@@ -50,11 +50,10 @@ func (h host) samePath(a, b string) bool {
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-// flagsFile are the kubelet's flags as kubeadm writes them; they win over its configuration.
+// flagsFile has the kubelet's flags as kubeadm writes them. They override the kubelet's configuration.
 const flagsFile = "kubeadm-flags.env"
 
-// endpoint looks for the endpoint in the kubelet's flags, then in its
-// configuration.
+// endpoint looks for the endpoint in the kubelet's flags, and then in its configuration.
 func (k kubelet) endpoint() (endpoint, where string, err error) {
 	m := k.manager("containerRuntimeEndpoint", "--container-runtime-endpoint", "")
 	if m.err != nil && filepath.Base(m.where) != flagsFile {

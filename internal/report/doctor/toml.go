@@ -12,24 +12,24 @@ import (
 type setting struct {
 	table []string // with the key's own dots
 	key   string
-	text  string   // of a value that is no array; a string's without quotes
-	raw   string   // the same as it is written
+	text  string   // text of a value that is not an array; without quotes if it is a string
+	raw   string   // the text as the file has it
 	texts []string // the strings of an array
 	file  string
 	line  int
 }
 
-// mostParts bounds the tables a key is in, so that a file of nothing but tables in
-// tables costs no more than another. Runtimes nest six.
+// mostParts bounds how many tables may be nested around a key. Without it, a file of nested tables would cost more
+// than other files of its size. Runtimes nest six.
 const mostParts = 32
 
-// tomlReader collects the settings of a file. Decoding into Go types would lose
-// where each one stands, so it goes by the parser's expressions.
+// tomlReader collects the settings of a file. It uses the parser's expressions, because decoding into Go types
+// would lose the line of each setting.
 type tomlReader struct {
 	parser unstable.Parser
 	file   string
 	table  []string
-	offset int // up to which lines were counted
+	offset int // the lines up to this offset are counted
 	line   int // at offset
 	out    []setting
 }
@@ -82,7 +82,7 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 	r.out = append(r.out, s)
 }
 
-// parts returns the parts of a dotted key, at most one more than are read.
+// parts returns the parts of a dotted key, and at most one more than mostParts.
 func parts(key unstable.Iterator) []string {
 	var out []string
 	for key.Next() && len(out) <= mostParts {

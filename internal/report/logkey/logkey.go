@@ -1,5 +1,5 @@
-// Package logkey owns the keys of log lines, so that a search for one finds
-// every line about it. It logs nothing itself.
+// Package logkey owns the keys of log lines. Because all packages use the same keys, a search for a key finds every
+// line about it. It logs nothing itself.
 package logkey
 
 import (
@@ -7,19 +7,18 @@ import (
 	"log/slog"
 )
 
-// The keys. A line names its event first (Op), what it is about next, and Err,
-// where there is one, last.
+// The keys. A line has its event first (Op), then its object, and the error (Err) last, if there is one.
 const (
-	Op        = "op"  // of one event: eight hex digits, in the journal too
+	Op        = "op"  // of one event: eight hex digits, as in the journal
 	Pod       = "pod" // its name; its namespace is Namespace
 	Namespace = "ns"
-	Container = "container" // its name, or its id where only that is known
+	Container = "container" // its name, or its id if only that is known
 	CPUs      = "cpus"      // a kernel list
 	Nodes     = "nodes"     // NUMA nodes, a kernel list
 	Err       = "err"       // last
 
 	Event      = "event" // kind of event
-	Step       = "step"  // that an event reached: gather, decide, route, apply, confirm
+	Step       = "step"  // the step that an event reached: gather, decide, route, apply, confirm
 	Mode       = "mode"  // attachment
 	From       = "from"  // the attachment before
 	Runtime    = "runtime"
@@ -31,14 +30,14 @@ const (
 	Changed    = "changed" // what others lost or got
 	Key        = "key"     // annotation, label or configuration key
 	Reason     = "reason"
-	Kind       = "kind" // of a problem: error, refused or warning
+	Kind       = "kind" // kind of a problem: error, refused or warning
 	Hook       = "hook"
 	Hint       = "hint" // what to do
 	Panic      = "panic"
 	Stack      = "stack"
-	In         = "in" // where a panic was contained
+	In         = "in" // the function in which a panic was recovered
 	After      = "after"
-	Level      = "level" // of a library's own message
+	Level      = "level" // level of a library's own message
 	Text       = "text"
 	File       = "file"
 	Socket     = "socket"
@@ -51,15 +50,15 @@ const (
 	Source     = "source" // of pod specs
 	Pods       = "pods"   // how many
 	Took       = "took"   // a duration
-	Cut        = "cut"    // calls under way were not waited for any longer
+	Cut        = "cut"    // running calls for which the agent no longer waited
 )
 
-// ID names one event in logs, journal and answers. It is a counter's value:
-// unique while the process lives, and in the order events were taken up.
+// ID names one event in logs, journal and answers. It is the value of a counter, so it is unique while the process
+// lives, and gives the order in which the agent began to handle events.
 type ID uint32
 
 // String returns eight hex digits.
 func (i ID) String() string { return fmt.Sprintf("%08x", uint32(i)) }
 
-// LogValue formats the id only where a line is written.
+// LogValue formats the id only if a line is written.
 func (i ID) LogValue() slog.Value { return slog.StringValue(i.String()) }

@@ -1,4 +1,3 @@
-// Package metrics owns the agent's Prometheus page: counters fed by what
-// happens, and the rest read from a summary of the state when the page is
-// asked for. Labels are of bounded sets; no pod or container is ever named.
+// Package metrics owns the agent's Prometheus page. Some metrics count what happens. All others come from a summary
+// of the state at the time of the request. Labels have bounded sets of values and never name a pod or container.
 package metrics

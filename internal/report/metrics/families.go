@@ -1,12 +1,12 @@
 package metrics
 
-// family is one metric: what the page, the docs and the tests are made from.
+// family is one metric. The page, the docs and the tests are generated from it.
 type family struct {
 	name   string
 	kind   string // counter, gauge or histogram
 	labels []string
 	help   string
-	// values says for people what the labels may be, one clause per label.
+	// values describes for users the possible values of the labels, one clause for each label.
 	values string
 }
 
@@ -19,7 +19,7 @@ const (
 // Row is a metric as the docs print it.
 type Row struct {
 	Name, Kind, Labels, Help string
-	// Names are the labels' names.
+	// Names are the names of the labels.
 	Names []string
 }
 

@@ -15,20 +15,20 @@ import (
 // Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
-// Labels are values known beforehand: their series start at 0, so that the
-// first count is a rise.
+// Labels are label values that are known in advance. Their series start at 0, so that the first count is an
+// increase.
 type Labels struct {
 	Hooks   []string
 	Refused []string
 	Updates []string
 	Kernel  []string
-	// Switches are pairs of attachments, of which one may take over from the
-	// other, and Ignored those whose events the agent may drop.
+	// Switches are pairs of attachments of which one may take over from the other. Ignored are attachments whose
+	// events the agent may drop.
 	Switches [][2]string
 	Ignored  []string
 }
 
-// eventBuckets are for work of microseconds that may wait for the kernel.
+// eventBuckets are for events that take microseconds, but may wait for the kernel.
 var (
 	eventBuckets    = []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1, 5}
 	callBuckets     = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 1.5}
@@ -63,7 +63,7 @@ type Metrics struct {
 func New(b Build, l Labels) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), kernel: l.Kernel}
 	info := family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
-		"Always 1; what this program was built from.", ""}
+		"Always 1; the labels name the build of this program.", ""}
 	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.name, Help: info.help}, info.labels)
 	built.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
 	m.add(info, built)
@@ -74,16 +74,16 @@ func New(b Build, l Labels) *Metrics {
 	return m
 }
 
-// count makes what is counted as it happens. A new metric is a field and a line here.
+// count makes the metrics that count what happens. A new metric needs a field and a line here.
 func (m *Metrics) count(l Labels) {
 	m.switches = m.counter(family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
 		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
 	m.ignored = m.counter(family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
-		"Events that were not decided because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
+		"Events that the agent ignored because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
 	m.hooks = m.counter(family{"trimtab_hook_errors_total", counter, []string{"hook"},
-		"Problems that hooks reported and panics they were saved from.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
+		"Problems that hooks reported, and panics from which the agent recovered.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
 	m.refused = m.counter(family{"trimtab_refused_total", counter, []string{"kind"},
-		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}, l.Refused)
+		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}, l.Refused)
 	m.updates = m.counter(family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.Updates)
 	m.calls = m.counter(family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
@@ -99,7 +99,7 @@ func (m *Metrics) count(l Labels) {
 	m.resTimes = m.histogram(family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
 		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
 	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
-		"The part of an event's time that was deciding.", ""}, decisionBuckets).WithLabelValues()
+		"The part of an event's time in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
 		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, and `Inform` for a pod spec that became known or changed"}, nil)
 	took := m.histogram(family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
@@ -131,8 +131,8 @@ func (m *Metrics) add(f family, c prometheus.Collector) {
 	m.registry.MustRegister(c)
 }
 
-// Watch adds what is read from the state each time the page is asked for. It is
-// called once, before Handler's page is.
+// Watch adds the metrics that are read from the state at each request of the page. The caller calls it once, before
+// the page is served.
 func (m *Metrics) Watch(summary func() api.Summary) {
 	m.registry.MustRegister(&state{summary: summary, kernel: m.kernel})
 }
@@ -157,14 +157,13 @@ func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
 	m.decisions.Observe(decision.Seconds())
 }
 
-// Refused counts requests that were not granted.
+// Refused counts requests that the agent did not grant.
 func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
 // HookError counts a hook's problem.
 func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
 
-// HookServerCall counts a call of a hook server. One that was not made took no
-// time.
+// HookServerCall counts a call of a hook server. A call that the agent did not make has no duration.
 func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
 	m.calls.WithLabelValues(server, result).Inc()
 	if took > 0 {
@@ -178,7 +177,7 @@ func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
 	m.plugTimes.WithLabelValues(plugin).Observe(took.Seconds())
 }
 
-// ResourcePluginCall counts a call of a resource plugin. One that was not made took no time.
+// ResourcePluginCall counts a call of a resource plugin. A call that the agent did not make has no duration.
 func (m *Metrics) ResourcePluginCall(resource, method, result string, took time.Duration) {
 	m.resources.WithLabelValues(resource, method, result).Inc()
 	if took > 0 {

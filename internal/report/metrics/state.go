@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// now is the state that a page is made from, so that all of it is of one moment.
+// now is the state from which one page is made. All values of the page are therefore from the same moment.
 type now struct {
 	api.Summary
 
@@ -20,14 +20,14 @@ type now struct {
 // put adds one value to the page, with the values of its metric's labels.
 type put func(v float64, labels ...string)
 
-// ofState are the metrics that are read from the state. A new one is one row.
+// ofState are the metrics that are read from the state. A new metric is one row.
 var ofState = []struct {
 	family
 
 	read func(now, put)
 }{
 	{family{"trimtab_attached", gauge, []string{"mode"},
-		"1 where the attachment is registered and what the runtime runs was handed over.", "mode: `nri`, `cri`, `bypass`"}, func(n now, put put) {
+		"1 if the attachment is registered and the agent has read what the runtime runs.", "mode: `nri`, `cri`, `bypass`"}, func(n now, put put) {
 		for _, c := range n.Connections {
 			put(yes(c.Live), c.Mode)
 		}
@@ -41,7 +41,7 @@ var ofState = []struct {
 		}
 	}},
 	{family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
-		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}, one(func(n now) float64 { return seconds(n.LastSync) })},
+		"When the agent last read all that the runtime runs, in seconds since the epoch; 0 for never.", ""}, one(func(n now) float64 { return seconds(n.LastSync) })},
 	{family{"trimtab_unapplied_values", gauge, []string{"reason"},
 		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it)"}, func(n now, put put) {
 		for _, why := range api.Reasons() {
@@ -49,11 +49,11 @@ var ofState = []struct {
 		}
 	}},
 	{family{"trimtab_containers_without_cgroup", gauge, nil,
-		"Containers that run and have no cgroup in the tree at cgroup.root: nothing is in force for them.", ""}, one(func(n now) float64 { return float64(n.WithoutCgroup) })},
+		"Containers that run but have no cgroup in the tree at cgroup.root: none of their values is in force.", ""}, one(func(n now) float64 { return float64(n.WithoutCgroup) })},
 	{family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}, each(func(n now) map[string]int { return n.Classes })},
 	{family{"trimtab_pods", gauge, []string{"spec"},
-		"Pods, by the source of what the runtime does not say: requests, kinds of containers. Containers of pods without a source count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, each(func(n now) map[lifecycle.Source]int { return n.Specs })},
+		"Pods, by the source of what the runtime does not report: requests, kinds of containers. Containers of pods without a source count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, each(func(n now) map[lifecycle.Source]int { return n.Specs })},
 	{family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
 		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared` (the default one), `named` (all that pods name), `bound` (all that are bound to a NUMA node), `reclaimed`; node: NUMA node"}, func(n now, put put) {
 		for _, p := range n.Pools {
@@ -65,19 +65,19 @@ var ofState = []struct {
 	{family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}, one(func(n now) float64 { return float64(n.Exclusive) })},
 	{family{"trimtab_kernel_writes_total", counter, []string{"result"},
-		"Values that the agent was to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing it)"}, func(n now, put put) {
+		"Values that the agent had to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing it)"}, func(n now, put put) {
 		for _, result := range n.kernel {
 			put(float64(n.Kernel[result]), result)
 		}
 	}},
 	{family{"trimtab_hookserver_up", gauge, []string{"server"},
-		"1 where a hook server's file is in force and the server is called; 0 where the file is refused, or the server left alone after failures in a row.", "server: the name of its file"}, func(n now, put put) {
+		"1 if a hook server's file is in force and the agent calls the server; 0 if the file is refused, or if the agent does not call the server after several failures in a row.", "server: the name of its file"}, func(n now, put put) {
 		for server, up := range n.HookServers {
 			put(yes(up), server)
 		}
 	}},
 	{family{"trimtab_resourceplugin_up", gauge, []string{"resource"},
-		"1 where a resource plugin answers; 0 where its socket is gone, or its last calls were not answered.", "resource: that of the plugin"}, func(n now, put put) {
+		"1 if a resource plugin answers; 0 if its socket is gone, or if it did not answer the last calls.", "resource: that of the plugin"}, func(n now, put put) {
 		for resource, up := range n.ResourcePlugins {
 			put(yes(up), resource)
 		}
@@ -85,7 +85,7 @@ var ofState = []struct {
 	{family{"trimtab_resourceplugin_pending_removals", gauge, []string{"resource"},
 		"Pods that have ended and that a resource plugin has not released yet.", "resource: that of the plugin"}, each(func(n now) map[string]int { return n.PendingRemovals })},
 	{family{"trimtab_nrihost_plugin_connected", gauge, []string{"plugin"},
-		"1 where a plugin of the NRI host is connected to its socket. Pre-installed plugins do not use the socket and have 0.", "plugin: index and name, as the plugin registered"}, func(n now, put put) {
+		"1 if a plugin of the NRI host is connected to its socket. Pre-installed plugins do not use the socket and have 0.", "plugin: index and name, as the plugin registered"}, func(n now, put put) {
 		for plugin, connected := range n.NRIPlugins {
 			put(yes(connected), plugin)
 		}
@@ -95,9 +95,9 @@ var ofState = []struct {
 	{family{"trimtab_contested_values", gauge, []string{"file"},
 		"Values left to another program that writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, each(func(n now) map[string]int { return n.Ceded })},
 	{family{"trimtab_contested_lists", gauge, []string{"file"},
-		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
+		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so the agent still repairs them, but less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
 	{family{"trimtab_cluster_reachable", gauge, nil,
-		"1 where the API server accepts the agent's token and answered the last request, be it with a refusal; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
+		"1 if the API server accepts the agent's token and answered the last request, even with a refusal; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
 		put(yes(c.Error == ""))
 	})},
 	{family{"trimtab_cluster_last_contact_timestamp_seconds", gauge, nil,
@@ -105,13 +105,13 @@ var ofState = []struct {
 		put(seconds(c.Reached))
 	})},
 	{family{"trimtab_cluster_part_error", gauge, []string{"part"},
-		"1 where a report or source that works through the API server does not work now.", "part: those `trimtab status` prints, such as `NodeResourceTopology`"}, ofCluster(func(c *api.Cluster, put put) {
+		"1 if a report or source that uses the API server does not work now.", "part: those `trimtab status` prints, such as `NodeResourceTopology`"}, ofCluster(func(c *api.Cluster, put put) {
 		for _, p := range c.Parts {
 			put(yes(p.Error != ""), p.Name)
 		}
 	})},
 	{family{"trimtab_cluster_part_left", gauge, []string{"part"},
-		"1 where another program writes the object of a report, and the agent leaves it to that program.", "part: as above"}, ofCluster(func(c *api.Cluster, put put) {
+		"1 if another program writes the object of a report, and the agent leaves it to that program.", "part: as above"}, ofCluster(func(c *api.Cluster, put put) {
 		for _, p := range c.Parts {
 			put(yes(p.LeftTo != ""), p.Name)
 		}
@@ -125,7 +125,7 @@ var ofState = []struct {
 		}
 	})},
 	{family{"trimtab_cluster_events_total", counter, []string{"result"},
-		"Kubernetes events, by what became of them.", "result: `written`, `limited` (their object had too many), `full` (newer ones took their place), `refused` (by the API server)"}, ofCluster(func(c *api.Cluster, put put) {
+		"Kubernetes events, by result.", "result: `written`, `limited` (their object had too many), `full` (newer ones took their place), `refused` (by the API server)"}, ofCluster(func(c *api.Cluster, put put) {
 		for result, count := range c.Events {
 			put(float64(count), result)
 		}
@@ -139,17 +139,17 @@ var ofState = []struct {
 		}
 	})},
 	{family{"trimtab_config_from_copy", gauge, nil,
-		"1 while the API server's configuration is from the copy on this node, as that server has not answered since the start.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
+		"1 while the agent uses this node's copy of the API server's configuration, because that server has not answered since the start.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
 		put(yes(c.From != "" && c.From != api.FromServer))
 	})},
 	{family{"trimtab_config_refused_total", counter, nil,
-		"Configurations of the API server that were refused; the one before stayed in force.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
+		"Configurations of the API server that the agent refused; the one before stayed in force.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
 		put(float64(c.RefusedTotal))
 	})},
 	{family{"trimtab_config_generation", gauge, nil,
-		"Counts the configurations that were in force since the start.", ""}, one(func(n now) float64 { return float64(n.ConfigGen) })},
+		"Number of configurations that were in force since the start.", ""}, one(func(n now) float64 { return float64(n.ConfigGen) })},
 	{family{"trimtab_config_error", gauge, nil,
-		"1 where a newer configuration was refused and the one before is in force.", ""}, one(func(n now) float64 { return yes(n.ConfigError) })},
+		"1 if the agent refused a newer configuration and the one before is in force.", ""}, one(func(n now) float64 { return yes(n.ConfigError) })},
 }
 
 // each reads a value for each key of a map, which is the metric's label.
@@ -175,7 +175,7 @@ func ofCluster(of func(*api.Cluster, put)) func(now, put) {
 	}
 }
 
-// ofConfig reads what of the configuration is from the API server, if that is asked.
+// ofConfig reads the part of the configuration that comes from the API server, if the agent reads any.
 func ofConfig(of func(*api.ClusterConfig, put)) func(now, put) {
 	return ofCluster(func(c *api.Cluster, put put) {
 		if c.Config != nil {

@@ -17,8 +17,7 @@ type Counter struct {
 	Bytes int64
 }
 
-// Pod names a pod, with Koordinator's words for its class and its priority; "" where
-// nobody says.
+// Pod names a pod, with its class and priority in Koordinator's terms, each "" if unknown.
 type Pod struct{ Namespace, Name, UID, QoS, Priority string }
 
 // Reading has the counters of a node at one moment.
@@ -28,18 +27,18 @@ type Reading struct {
 	Pods map[Pod]Counter
 }
 
-// Policy says what is reported: the zero value is Koordinator's own default.
+// Policy says what to report. The zero value is Koordinator's own default.
 type Policy struct {
 	Interval  time.Duration   // between two reports, 1 min
-	Average   time.Duration   // over which usage is averaged, 5 min
-	Durations []time.Duration // of percentiles: 5 min, 10 min, 30 min
+	Average   time.Duration   // time over which usage is averaged, 5 min
+	Durations []time.Duration // durations for percentiles: 5 min, 10 min, 30 min
 }
 
-// longest is the longest time that is remembered.
+// longest is how long readings are kept.
 const longest = 30 * time.Minute
 
-// OrUsual is a policy with the usual times where it says none, and no others than
-// those that can be kept.
+// OrUsual returns the policy with the usual times for those that it does not set. It bounds all times to those that
+// History can serve.
 func (p Policy) OrUsual() Policy {
 	usual := func(d *time.Duration, least, usual time.Duration) {
 		if *d <= 0 {
@@ -47,7 +46,7 @@ func (p Policy) OrUsual() Policy {
 		}
 		*d = min(max(*d, least), longest)
 	}
-	usual(&p.Interval, 30*time.Second, time.Minute) // koordlet takes no less, either
+	usual(&p.Interval, 30*time.Second, time.Minute) // koordlet also uses at least this interval
 	usual(&p.Average, time.Minute, 5*time.Minute)
 	if p.Durations == nil {
 		p.Durations = []time.Duration{5 * time.Minute, 10 * time.Minute, longest}
@@ -56,11 +55,10 @@ func (p Policy) OrUsual() Policy {
 	return p
 }
 
-// History are readings, the oldest first. The zero value is empty.
+// History has readings, the oldest first. The zero value is empty.
 type History struct{ all []Reading }
 
-// Add adds a reading. Pods of readings older than average are forgotten, and readings
-// that no duration needs.
+// Add adds a reading. It drops the pods of readings older than average, and readings that no duration needs.
 func (h *History) Add(r Reading, average time.Duration) {
 	h.all = slices.DeleteFunc(append(h.all, r), func(o Reading) bool { return r.At.Sub(o.At) > longest })
 	for i := range h.all {
@@ -70,7 +68,7 @@ func (h *History) Add(r Reading, average time.Duration) {
 	}
 }
 
-// last are the readings of the last d, and the time from the first of them to the last.
+// last returns the readings of the last d, and the time from the first of them to the last.
 func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
 	if len(h.all) == 0 {
 		return nil, 0
@@ -80,10 +78,10 @@ func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
 	return h.all[i:], end.Sub(h.all[i].At)
 }
 
-// Enough reports whether there are readings to report anything of.
+// Enough reports whether there are enough readings for a report.
 func (h *History) Enough() bool { return len(h.all) > 1 }
 
-// mean is the usage over readings of one thing.
+// mean returns the mean usage over the readings of one node or pod.
 func mean(all []moment) Usage {
 	if len(all) == 0 {
 		return Usage{}
@@ -102,8 +100,8 @@ type moment struct {
 	at time.Time
 }
 
-// rate is the CPU used between two moments, in thousandths. A counter that went back is
-// that of another cgroup of the same name: nothing is known of it.
+// rate returns the CPU used between two moments, in thousandths. If a counter went back, it belongs to another
+// cgroup of the same name, and the rate is unknown.
 func rate(from, to moment) int64 {
 	d := to.at.Sub(from.at)
 	if d <= 0 || to.CPU < from.CPU {
@@ -130,7 +128,7 @@ func ofPod(all []Reading, p Pod) (out []moment) {
 	return out
 }
 
-// podsUsage is what each pod used that was there at the last reading.
+// podsUsage returns the usage of each pod that the last reading has.
 func podsUsage(all []Reading) map[Pod]Usage {
 	out := map[Pod]Usage{}
 	if len(all) == 0 {
@@ -144,8 +142,8 @@ func podsUsage(all []Reading) map[Pod]Usage {
 	return out
 }
 
-// percentiles are values of usage between readings that p percent of them do not
-// exceed: of CPU and of memory, each by itself.
+// percentiles returns the usage between readings that p percent of them do not exceed, separately for CPU and for
+// memory.
 func percentiles(all []moment, percent []int) []Usage {
 	var milli, bytes []int64
 	for i := 1; i < len(all); i++ {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Status is the status of a NodeMetric (slo.koordinator.sh/v1alpha1). updated is the
-// time of the last reading, as objects of the API server have it.
+// Status returns the status of a NodeMetric (slo.koordinator.sh/v1alpha1). updated is the time of the last reading,
+// in the API server's format.
 func (h *History) Status(p Policy, updated string) map[string]any {
 	p = p.OrUsual()
 	all, _ := h.last(p.Average)
@@ -47,8 +47,8 @@ func (p Pod) metric(usage Usage) map[string]any {
 	return out
 }
 
-// aggregated are mean and percentiles over durations. One that was not measured for
-// half of its time at least is left out, as koordlet does.
+// aggregated returns mean and percentiles over durations. Like koordlet, it leaves out a duration that is covered
+// by readings for less than half of its time.
 func (h *History) aggregated(durations []time.Duration) (out []any) {
 	percent := []int{50, 90, 95, 99}
 	for _, d := range durations {
@@ -65,13 +65,13 @@ func (h *History) aggregated(durations []time.Duration) (out []any) {
 	return out
 }
 
-// u is a usage as Koordinator has it.
+// u converts a usage to Koordinator's form.
 func u(of Usage) map[string]any {
 	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(of.Milli, 10) + "m", "memory": strconv.FormatInt(of.Bytes, 10)}}
 }
 
-// PolicyOf reads what Koordinator's manager wants of a NodeMetric's spec. Missing or invalid
-// fields get the defaults.
+// PolicyOf reads the policy that Koordinator's manager has set in a NodeMetric's spec. Missing or invalid fields
+// get the defaults.
 func PolicyOf(object map[string]any) Policy {
 	spec, _ := object["spec"].(map[string]any)
 	wanted, _ := spec["metricCollectPolicy"].(map[string]any)

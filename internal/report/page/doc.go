@@ -1,3 +1,3 @@
-// Package page is the web page of a node: the map of its CPUs with who owns each, live, and why. It serves fixed files
-// and what the agent knows, and changes nothing. Work is done only while a browser has the page open.
+// Package page is the web page of a node: a live map of its CPUs with the owner of each, and the reasons. It serves
+// fixed files and the agent's state, and changes nothing. It does work only while a browser has the page open.
 package page

@@ -20,10 +20,10 @@ type explanation struct {
 	Title   string   `json:"title"`
 	Verdict verdict  `json:"verdict"`
 	Tables  []table  `json:"tables,omitempty"`
-	About   []string `json:"about,omitempty"` // what else to know, a sentence each
+	About   []string `json:"about,omitempty"` // further remarks, one sentence each
 }
 
-// table is a part of an explanation. Goto names what each row is about, as a question; "" for nothing.
+// table is a part of an explanation. Goto has for each row the question about its object, or "".
 type table struct {
 	Caption string     `json:"caption"`
 	Head    []string   `json:"head"`
@@ -34,8 +34,8 @@ type table struct {
 // question is what the user of the page clicked on: "cpu", "pool", "numa" or "container", and which.
 type question struct{ what, which string }
 
-// explain answers a question from a status; false where the node has no such thing. Containers are explained by
-// explainContainer.
+// explain answers a question from a status. It returns false if the node has no such object. explainContainer
+// answers questions about containers.
 func explain(q question, n api.Node) (explanation, bool) {
 	switch q.what {
 	case "cpu":
@@ -82,7 +82,7 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// place describes where a CPU is.
+// place describes the position of a CPU.
 func place(c api.NodeCPUs, id int) []string {
 	for _, n := range c.Nodes {
 		if !slices.Contains(cpumap.CPUs(n.CPUs), id) {
@@ -189,7 +189,7 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// explainOwner lists what a pod owns.
+// explainOwner lists the CPUs and containers of an owner.
 func explainOwner(which string, n api.Node) (explanation, bool) {
 	e := explanation{Title: "Pod " + which, Verdict: verdict{Good: true}}
 	var own, away []int
@@ -214,7 +214,7 @@ func explainOwner(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// gotoUser is the question of who a user of CPUs is; "" where there is nothing to say.
+// gotoUser returns the question about a user of CPUs, or "" if there is nothing to tell.
 func gotoUser(u user) string {
 	switch u.Kind {
 	case "own":

@@ -11,10 +11,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Explainer returns what was decided for the containers of a pod, or one of them, with what is known of them.
+// Explainer returns the decisions about the containers of a pod, or about one of them, with the known facts.
 type Explainer func(namespace, pod, container string) ([]api.Container, bool)
 
-// explainContainer answers the question of a container, NAMESPACE/POD/CONTAINER/ID.
+// explainContainer answers a question about a container, NAMESPACE/POD/CONTAINER/ID.
 func explainContainer(which string, ask Explainer) (explanation, bool) {
 	parts := strings.SplitN(which, "/", 4)
 	if len(parts) != 4 {
@@ -118,7 +118,7 @@ func facts(list []api.Fact) table {
 	return t
 }
 
-// formatted is a list of CPUs in order.
+// formatted formats a sorted list of CPUs.
 func formatted(ids []int) string {
 	slices.Sort(ids)
 	return topology.FormatList(slices.Compact(ids))

@@ -20,9 +20,9 @@ const (
 	period = 2 * time.Second
 	// minInterval is the shortest time between two reads of the agent's state.
 	minInterval = 500 * time.Millisecond
-	// stale is how old a reading may become where no event happened: values can change without one.
+	// stale is how old a reading may become if no event happens, because values can change without an event.
 	stale = 10 * time.Second
-	// mostStreams is how many streams may be open: each costs memory.
+	// mostStreams is how many streams may be open, because each costs memory.
 	mostStreams = 8
 )
 
@@ -31,15 +31,16 @@ type Source interface {
 	Status() api.Node
 	// Explain returns the containers of a pod, or one of them.
 	Explain(namespace, pod, container string) (found []api.Container, ok bool)
-	// Events returns what happened after a sequence number, and a channel that closes when more happens.
+	// Events returns the events after a sequence number, and a channel that closes when there is another one.
 	Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{})
 }
 
-// feed makes what streams send, once for all of them, and only while there are any. Its methods never write to a client.
+// feed makes the messages of streams, once for all streams, and only while there is one. Its methods never write to
+// a client.
 type feed struct {
 	src  Source
 	name string // of the node
-	proc fs.FS  // nil where its CPUs are not of this machine
+	proc fs.FS  // nil if its CPUs do not belong to this machine
 	now  func() time.Time
 
 	mu      sync.Mutex
@@ -51,7 +52,7 @@ type feed struct {
 type current struct {
 	seq     uint64 // of state
 	readAt  time.Time
-	more    <-chan struct{} // closed when something happened after the reading
+	more    <-chan struct{} // closed when an event happened after the reading
 	node    api.Node
 	state   state
 	rows    map[string]row
@@ -64,7 +65,7 @@ type current struct {
 	use     []byte
 }
 
-// frame is what one stream has to send now; nil parts are skipped.
+// frame is the message that one stream must send now. Nil parts are left out.
 type frame struct {
 	full, changed, use []byte
 	at                 mark
@@ -74,7 +75,7 @@ type frame struct {
 // mark is the last state that a stream has sent.
 type mark struct{ state, use uint64 }
 
-// join counts a stream; false where there are enough.
+// join counts a stream. It returns false if too many are open.
 func (f *feed) join() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +94,7 @@ func (f *feed) leave() {
 	}
 }
 
-// status is the node as the streams show it; without streams it is asked for.
+// status returns the node as the streams show it. Without streams it asks the agent.
 func (f *feed) status(ctx context.Context) api.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +134,7 @@ func (f *feed) whole() []byte {
 	return f.full
 }
 
-// readState asks the agent where something happened since the last time, or that was long ago.
+// readState asks the agent if an event happened since the last time, or if that time is long ago.
 func (f *feed) readState(ctx context.Context) {
 	age := f.now().Sub(f.readAt)
 	happened := f.seq == 0
@@ -145,13 +146,13 @@ func (f *feed) readState(ctx context.Context) {
 	if f.seq > 0 && (age < minInterval || !happened && age < stale) {
 		return
 	}
-	// The channel is fetched first: what happens while the state is read closes it.
+	// We get the channel first: an event during the read of the state then closes it.
 	_, f.more = f.src.Events(ctx, math.MaxUint64)
 	f.node, f.readAt = f.src.Status(), f.now()
 	f.replace(stateOf(f.name, f.node))
 }
 
-// replace takes a new state, and what differs from the one before.
+// replace stores a new state, and the differences from the state before.
 func (f *feed) replace(s state) {
 	c := change{Verdict: s.Verdict, Facts: s.Facts}
 	rows := make(map[string]row, len(s.Rows))
@@ -182,13 +183,13 @@ func (f *feed) replace(s state) {
 	}
 }
 
-// use is how busy CPUs are, and what tasks wait for.
+// use is how busy CPUs are, and for what tasks wait.
 type use struct {
-	Busy     string `json:"busy"` // a character for each CPU from 0 on, see levels
+	Busy     string `json:"busy"` // one character for each CPU from 0 on, see levels
 	Pressure string `json:"pressure,omitempty"`
 }
 
-// levels are the characters of use, from idle to busy; "-" is a CPU of which nothing is known.
+// levels are the characters of use, from idle to busy. "-" stands for a CPU without data.
 const levels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678"
 
 func (f *feed) readUse() {
@@ -234,10 +235,10 @@ func busyText(busy map[int]float64, online []int) string {
 	return string(text)
 }
 
-// encode writes JSON in one line, with nothing that HTML would read as a tag.
+// encode writes JSON on one line, without text that HTML would read as a tag.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
-	if err != nil { // all types are of this package
+	if err != nil { // cannot fail: all types belong to this package
 		return []byte("{}")
 	}
 	return data

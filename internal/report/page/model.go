@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// state is everything that the page shows but how busy the CPUs are.
+// state is everything that the page shows, except how busy the CPUs are.
 type state struct {
 	Node    string   `json:"node"`
 	Version string   `json:"version"`
@@ -25,14 +25,14 @@ type state struct {
 type change struct {
 	Verdict verdict  `json:"verdict"`
 	Facts   []string `json:"facts"`
-	Map     *cpuMap  `json:"map,omitempty"` // nil where it is as before
+	Map     *cpuMap  `json:"map,omitempty"` // nil if it has not changed
 	Rows    []row    `json:"rows,omitempty"`
 	Gone    []string `json:"gone,omitempty"` // ids of rows
 }
 
 // cpuMap is the machine and who may use its CPUs.
 type cpuMap struct {
-	Nodes []numa `json:"nodes,omitempty"` // in a change: nil where they are as before
+	Nodes []numa `json:"nodes,omitempty"` // in a change: nil if they have not changed
 	Users []user `json:"users"`
 	Pools []pool `json:"pools"`
 }
@@ -47,7 +47,7 @@ type numa struct {
 	Caches [][]string `json:"caches"`
 }
 
-// user is who may use some CPUs. No CPU is of two.
+// user is a pod or pool that may use some CPUs. Each CPU belongs to one user.
 type user struct {
 	Mark string `json:"mark"`
 	Kind string `json:"kind"` // own, shared, reclaimed, both, reserved, none
@@ -64,7 +64,7 @@ type pool struct {
 
 // row is a container in the table.
 type row struct {
-	ID       string `json:"id"` // as in a question for its explanation
+	ID       string `json:"id"` // the id that a question for its explanation has
 	Pod      string `json:"pod"`
 	Name     string `json:"name"`
 	State    string `json:"state"`
@@ -131,8 +131,8 @@ func numaOf(n api.NUMA) numa {
 	return out
 }
 
-// users are those of the marks, owners first. A letter stands for one of the first 26 owners in every drawing of a node;
-// the page has two letters for those after them.
+// users returns the users for the marks, owners first. In every drawing of a node, a letter stands for one of the
+// first 26 owners. The page has two letters for the owners after them.
 func users(c api.NodeCPUs) []user {
 	var owners, others []user
 	for _, m := range cpumap.Marks(c) {
@@ -171,5 +171,6 @@ func rowsOf(n api.Node) []row {
 	return rows
 }
 
-// idOf names a container in questions: names may occur twice while a container is replaced, so its id is a part.
+// idOf returns a container's id in questions. It includes the runtime's id, because a name may occur twice while a
+// container is replaced.
 func idOf(c api.Container) string { return c.Pod + "/" + c.Name + "/" + c.ID }

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/cpumap"
 )
 
-// Path is where the page is.
+// Path is the page's URL path.
 const Path = "/page/"
 
 // files are the files that a browser loads, embedded in this program.
@@ -24,7 +24,7 @@ const Path = "/page/"
 var files embed.FS
 
 const (
-	// clientTimeout is how long a client may take to read one message; one that is slower is dropped.
+	// clientTimeout is how long a client may take to read one message. The page drops a slower client.
 	clientTimeout = 5 * time.Second
 	// mostQuestions is how many explanations are made at a time.
 	mostQuestions = 4
@@ -41,7 +41,7 @@ type Options struct {
 	Source Source
 	// Node is the node's name.
 	Node string
-	// Proc is the proc file system of the node; nil where how busy its CPUs are cannot be known.
+	// Proc is the node's proc file system; nil if there is none that shows how busy its CPUs are.
 	Proc fs.FS
 }
 
@@ -94,7 +94,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// header has what every answer carries. No other site may read, embed or frame anything of it.
+// header sets the headers that every answer has. No other site may read, embed or frame an answer.
 func header(h http.Header) {
 	for key, value := range map[string]string{
 		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
@@ -104,8 +104,9 @@ func header(h http.Header) {
 	}
 }
 
-// known reports whether a request names this node. A site that has its own name resolve to this address (DNS rebinding)
-// is of the same origin to a browser; that name is in the request and not one of ours.
+// known reports whether a request names this node. Another site can make its own name resolve to this address (DNS
+// rebinding), and a browser then treats both as the same origin. But the request has the name of that site, which
+// is none of ours.
 func (p *Page) known(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -155,7 +156,7 @@ func (p *Page) answer(r *http.Request) (explanation, bool) {
 	return explain(q, p.feed.status(r.Context()))
 }
 
-// picture is the map without scripts.
+// picture serves the map without scripts.
 func (p *Page) picture(w http.ResponseWriter, r *http.Request) {
 	n := p.feed.status(r.Context())
 	head := []cpumap.Line{{Style: cpumap.Title, Text: "node " + p.o.Node}, {Text: judge(n).Text}}
@@ -177,7 +178,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.feed.leave()
 	out := stream{w: w, control: http.NewResponseController(w)}
-	_ = out.control.SetReadDeadline(time.Time{}) // the server's limit for reading a request would end the stream
+	_ = out.control.SetReadDeadline(time.Time{}) // otherwise the server's limit for reading a request would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	var sent mark
 	for {
@@ -192,8 +193,8 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause waits for the next moment to send: at once when something happened, but not more often than states are read.
-// It reports false when ctx ends.
+// pause waits for the next moment to send: at once after an event, but not more often than states are read. It
+// returns false when ctx ends.
 func pause(ctx context.Context, more <-chan struct{}) bool {
 	least, most := time.NewTimer(minInterval), time.NewTimer(period)
 	defer least.Stop()

@@ -21,7 +21,7 @@ type verdict struct {
 // mostNamed is how many problems of pods the verdict names.
 const mostNamed = 5
 
-// judge returns the verdict on a node. A value that waits for a container's start is no fault.
+// judge returns the verdict on a node. A value that waits for a container's start is not a fault.
 func judge(n api.Node) verdict {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, term.Clean(fmt.Sprintf(format, args...))) }
@@ -77,7 +77,7 @@ func connected(n api.Node) bool {
 	return false
 }
 
-// servers are the faults of hook servers and hooks.
+// servers returns the faults of hook servers and hooks.
 func servers(n api.Node) (why []string) {
 	for _, h := range n.Hooks {
 		if h.Enabled && h.Finding.Support == lifecycle.NotSupported {
@@ -98,7 +98,7 @@ func servers(n api.Node) (why []string) {
 	return why
 }
 
-// missing counts values that are not in force, but for containers that have not started.
+// missing counts values that are not in force, without those of containers that have not started.
 func missing(n api.Node) int {
 	all := n.Unapplied
 	for _, c := range n.Containers {

@@ -11,8 +11,8 @@ import (
 // name identifies a pod in the API.
 type name struct{ namespace, pod string }
 
-// merge combines what containers own by the agent with what the kubelet reports of them. Pods
-// that only one of both knows are listed, too. The order is the kubelet's, then the agent's.
+// merge combines what containers own in the agent's state with the kubelet's report. It also lists pods that only
+// one of the two knows. The order is the kubelet's, and then the agent's.
 func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources) []*v1.PodResources {
 	byName := make(map[name]*nodeview.PodHoldings, len(own))
 	for i := range own {
@@ -38,7 +38,7 @@ func mergePod(own *nodeview.PodHoldings, k *v1.PodResources) *v1.PodResources {
 	if own == nil {
 		return k
 	}
-	// The kubelet's CPUs and memory of the pod as a whole are passed on.
+	// The agent passes on the kubelet's CPUs and memory of the pod as a whole.
 	out := &v1.PodResources{Name: own.Name, Namespace: own.Namespace, CpuIds: k.GetCpuIds(), Memory: k.GetMemory()}
 	out.Containers = make([]*v1.ContainerResources, 0, len(own.Containers))
 	at := func(name string) int {
@@ -65,8 +65,8 @@ func mergePod(own *nodeview.PodHoldings, k *v1.PodResources) *v1.PodResources {
 	return out
 }
 
-// fill sets the CPUs that a container owns by the agent's state, and its memory if the kubelet's
-// memory manager did not report it.
+// fill sets the CPUs that a container owns in the agent's state. It also sets its memory if the kubelet's memory
+// manager did not report that.
 func fill(out *v1.ContainerResources, c *nodeview.ContainerHoldings) {
 	out.CpuIds = ids(c.CPUs)
 	if len(out.GetMemory()) == 0 {
@@ -97,8 +97,8 @@ func memory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	return out
 }
 
-// onlyDevices is an older answer of the kubelet: CPUs and memory may have changed since, devices
-// and claims of a pod never do. Pods that the agent does not know any more are left out.
+// onlyDevices returns the usable parts of an older answer of the kubelet. CPUs and memory may have changed since,
+// but the devices and claims of a pod never do. It leaves out pods that the agent no longer knows.
 func onlyDevices(last []*v1.PodResources, own []nodeview.PodHoldings) []*v1.PodResources {
 	lives := make(map[name]bool, len(own))
 	for i := range own {

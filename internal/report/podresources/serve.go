@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxRequest bounds a request, which has at most the names of a pod, in bytes.
+	// maxRequest bounds a request in bytes. A request has only the names of a pod.
 	maxRequest = 64 << 10
-	// maxCalls bounds the calls of one connection at a time.
+	// maxCalls bounds how many calls one connection may have at the same time.
 	maxCalls = 16
 )
 
@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// contain turns a panic into an error of its call.
+// contain turns a panic into an error of the call.
 func (s *Server) contain(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {

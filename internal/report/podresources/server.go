@@ -16,8 +16,8 @@ import (
 const (
 	// kubeletTimeout is how long the kubelet may take for an answer.
 	kubeletTimeout = time.Second
-	// kubeletPause is how long an answer of the kubelet is used again, so that many clients do not
-	// exceed the limit of its PodResources API (100 questions a second).
+	// kubeletPause is how long the server uses an answer of the kubelet again. With this pause, many clients do not
+	// exceed the limit of the kubelet's PodResources API (100 questions a second).
 	kubeletPause = 100 * time.Millisecond
 	// kubeletRetry is the pause after a question that failed.
 	kubeletRetry = time.Second
@@ -39,7 +39,7 @@ type Server struct {
 	allocatable source[*v1.AllocatableResourcesResponse]
 }
 
-// New returns a server. node reads what containers own; kubelet has their devices, nil for none.
+// New returns a server. node reads what containers own. kubelet has their devices, and may be nil.
 func New(node func() nodeview.Holdings, kubelet Kubelet, log *slog.Logger) *Server {
 	s := &Server{node: node, log: log}
 	if kubelet != nil {
@@ -72,8 +72,8 @@ func (s *Server) Get(ctx context.Context, r *v1.GetPodResourcesRequest) (*v1.Get
 	return nil, status.Errorf(codes.NotFound, "pod %.80q in namespace %.80q not found", r.GetPodName(), r.GetPodNamespace())
 }
 
-// GetAllocatableResources returns what containers can have: CPUs and memory of the node by the
-// agent, devices by the kubelet.
+// GetAllocatableResources returns what containers can get: CPUs and memory of the node from the agent, and devices
+// from the kubelet.
 func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableResourcesRequest) (*v1.AllocatableResourcesResponse, error) {
 	h, err := s.holdings()
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.holdings() // after the question, which takes time
+	h, err := s.holdings() // after the question, because that takes time
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ type source[T any] struct {
 	err  error     // of the last question
 }
 
-// get returns the kubelet's answer. fresh: it is of this moment; else it is the last one that the
+// get returns the kubelet's answer. fresh means that the answer is new. Otherwise it is the last answer that the
 // kubelet gave. The error is that of ctx.
 func (s *source[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh bool, err error) {
 	if s.ask == nil {
@@ -138,7 +138,7 @@ func (s *source[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh 
 	if !s.at.IsZero() && time.Since(s.at) < pause {
 		return s.last, s.err == nil, nil
 	}
-	// The answer is for others, too, so it does not end with this client.
+	// The answer is for other clients, too, so it does not end with this one.
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), kubeletTimeout)
 	defer cancel()
 	now, err := s.ask(limited)

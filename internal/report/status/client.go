@@ -31,7 +31,7 @@ func (u *Unreachable) Error() string { return u.Hint }
 // Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Refused is the agent's own answer that it cannot say what was asked.
+// Refused is the agent's answer that it cannot tell what the client asked.
 type Refused struct {
 	Status int // HTTP
 	Reason string
@@ -46,8 +46,8 @@ type Client struct {
 	http *http.Client
 }
 
-// Dial returns a client of the agent that serves the socket at path. It fails
-// with *Unreachable where none does.
+// Dial returns a client of the agent that serves the socket at path. The error is *Unreachable if no agent serves
+// it.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
@@ -60,7 +60,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	}}}, nil
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func unreachable(path string, err error) error {
@@ -89,15 +89,15 @@ func (c *Client) Status(ctx context.Context) (api.Node, error) {
 	return ask[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
 }
 
-// Explain asks for the containers of a pod, or for one of them. A *Refused
-// says that the agent does not know it.
+// Explain asks for the containers of a pod, or for one of them. The error is *Refused if the agent does not know
+// it.
 func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
 }
 
-// Events passes each event after sequence number since to take, oldest first.
-// With follow it goes on until ctx ends, which is no error, or the agent does.
+// Events passes each event after sequence number since to take, oldest first. With follow it continues until ctx
+// ends, which is no error, or until the agent ends.
 func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
 	body, err := c.send(ctx, http.MethodGet, "events", q, nil)
@@ -123,7 +123,7 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 	}
 }
 
-// ended keeps an error unless the caller asked for the end.
+// ended returns the error, or nil if the caller itself ended the call.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // whatever broke, it broke because it was ended

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Configured is a Source that can say where each key of its configuration comes from.
-// The server offers it where there is one.
+// Configured is a Source that knows the source of each key of its configuration. The server offers this if the
+// Source supports it.
 type Configured interface {
 	Config() api.Configuration
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// RenderExplain shows what containers were promised and got: the verdict first, then the
-// facts it comes from, and each value with its reason.
+// RenderExplain shows the decisions about containers and what they have: the verdict first, then the facts behind
+// it, and each value with its reason.
 func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 	var b bytes.Buffer
 	pod := ""
@@ -24,7 +24,7 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 			fmt.Fprintln(&b)
 		}
 		values := c.Values
-		if c.Pod != pod { // the pod's own values once, beside its first container
+		if c.Pod != pod { // show the pod's own values once, with its first container
 			for _, v := range c.PodValues {
 				v.Field = "pod " + v.Field
 				values = append(values[:len(values):len(values)], v)
@@ -39,7 +39,7 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 	return send(w, &b)
 }
 
-// explainHead is the verdict: what the container asked for, what it has, and what it lacks.
+// explainHead prints the verdict: what the container requests, what it has, and what it lacks.
 func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) {
 	name := term.Clean(c.Pod)
 	if c.Name != "" {
@@ -64,7 +64,7 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	flush(t)
 }
 
-// outcome says in one sentence whether the container has what was decided.
+// outcome says in one sentence whether the container has all decided values.
 func (o Options) outcome(c *api.Container, values []api.Value) string {
 	missing := 0
 	for _, v := range values {
@@ -101,8 +101,8 @@ func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 	})
 }
 
-// explainValues shows the values in a table, and below it what else there is to say of each.
-// known is a reason that stands above it already.
+// explainValues shows the values in a table, and further remarks on each below it. known is a reason that is
+// printed above already.
 func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 	rows(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tIN FORCE", values, func(v api.Value) []string {
 		force := "yes"
@@ -128,7 +128,7 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 	}
 }
 
-// remarks are what there is to say of a value besides its row, without what is known already.
+// remarks returns the remarks on a value that its row does not have, without the known reason.
 func remarks(v api.Value, known string) (said []string) {
 	if v.Why.Text != "" && v.Why.Text != known {
 		said = append(said, term.Clean(v.Why.Text))

@@ -13,9 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Planner is a Source that can report what would be. The server offers it where there is one.
+// Planner is a Source that can report the effect of a change in advance. The server offers this if the Source
+// supports it.
 type Planner interface {
-	// PlanPods takes manifests, PlanConfig a configuration file. Errors are about these.
+	// PlanPods takes manifests, and PlanConfig a configuration file. Errors are about these.
 	PlanPods(manifests []byte) (api.Outlook, error)
 	PlanConfig(file []byte) (api.Outlook, error)
 }
@@ -43,7 +44,7 @@ func plans(mux *http.ServeMux, src Source) {
 	mux.HandleFunc("POST /v1/plan/config", func(w http.ResponseWriter, r *http.Request) { plan(w, r, p.PlanConfig) })
 }
 
-// PlanPods asks what would become of pods, given as manifests.
+// PlanPods asks for the effect of pods, given as manifests.
 func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Outlook, error) {
 	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
@@ -53,7 +54,7 @@ func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, erro
 	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
-// RenderOutlook writes the result of plan: what would be decided.
+// RenderOutlook writes the result of a plan.
 func RenderOutlook(w io.Writer, out api.Outlook) error {
 	var b bytes.Buffer
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
@@ -79,7 +80,7 @@ func RenderOutlook(w io.Writer, out api.Outlook) error {
 	return send(w, &b)
 }
 
-// values lists what would be decided for each container besides its CPUs, and what is wrong with what it asks for.
+// values lists what would be decided for each container besides its CPUs, and the problems of its requests.
 func values(w io.Writer, all []api.Container) {
 	for _, c := range all {
 		var said []string

@@ -11,11 +11,10 @@ import (
 	"strconv"
 )
 
-// RecordingSource is a Source that can record events. The server offers it where there
-// is one.
+// RecordingSource is a Source that can record events. The server offers this if the Source supports it.
 type RecordingSource interface {
-	// Record writes the head of a recording and each event from now on, a JSON document
-	// a line, until ctx ends. It calls flush when no more events wait.
+	// Record writes the first line of a recording and each event from now on, one JSON document a line, until ctx
+	// ends. It calls flush when no more events wait.
 	Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error
 }
 
@@ -32,7 +31,7 @@ func record(w http.ResponseWriter, r *http.Request, src Source) {
 	_ = can.Record(r.Context(), r.URL.Query().Get("withoutEnv") == "true", timeoutWriter{w}, out.Flush)
 }
 
-// timeoutWriter is an answer that gives the client patience to read each line.
+// timeoutWriter is an answer that gives the client a new deadline for each line.
 type timeoutWriter struct{ http.ResponseWriter }
 
 func (p timeoutWriter) Write(line []byte) (int, error) {
@@ -40,12 +39,11 @@ func (p timeoutWriter) Write(line []byte) (int, error) {
 	return p.ResponseWriter.Write(line)
 }
 
-// maxLine limits one line of a recording, in bytes. The first has all that runs.
+// maxLine limits one line of a recording, in bytes. The first line describes all that runs.
 const maxLine = 256 << 20
 
-// Record hands the head of a recording and then each event to take, one JSON document
-// without its line end at a time. It goes on until ctx ends, which is no error, or the
-// agent does. take may not keep the text.
+// Record passes the first line of a recording and then each event to take, one JSON document at a time, without its
+// line end. It continues until ctx ends, which is no error, or until the agent ends. take must not keep the text.
 func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []byte) error) error {
 	body, err := c.send(ctx, http.MethodGet, "recording", url.Values{"withoutEnv": {strconv.FormatBool(withoutEnv)}}, nil)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Releaser is a Source that can give back what it changed. The server offers it
-// where there is one.
+// Releaser is a Source that can restore what it changed. The server offers this if the Source supports it.
 type Releaser interface {
 	Release(ctx context.Context) (api.Released, error)
 }
@@ -27,8 +26,8 @@ func release(w http.ResponseWriter, r *http.Request, src Source) {
 	reply(w, out, err, http.StatusInternalServerError)
 }
 
-// Release has the agent give back everything it changed; it decides nothing
-// more until it is started again.
+// Release makes the agent restore everything that it changed. The agent then decides nothing until someone starts
+// it again.
 func (c *Client) Release(ctx context.Context) (api.Released, error) {
 	return ask[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
 }

@@ -20,14 +20,13 @@ import (
 type Options struct {
 	Color bool
 	Now   time.Time // for ages
-	// Namespace and Class leave out the other containers from the table of containers;
-	// "" for all.
+	// Namespace and Class limit the table of containers to those of a namespace and a class; "" means all.
 	Namespace, Class string
-	// Matches says for a pod's labels whether its containers are in the table; nil for all.
+	// Matches reports whether a pod with these labels is in the table of containers; nil means all.
 	Matches func(labels map[string]string) bool
 	// Wide shows values as the kernel and the API have them, without units for people.
 	Wide bool
-	// Width is where lines of prose are broken; 0 for 100 columns.
+	// Width is the maximum width of lines of prose; 0 means 100 columns.
 	Width int
 }
 
@@ -64,11 +63,12 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	return send(w, &b)
 }
 
-// mostBoxed is how many CPUs are drawn as boxes of sockets, NUMA nodes and cores. A picture of more
-// of them does not fit a screen, and each NUMA node gets a line.
+// mostBoxed is how many CPUs are drawn as boxes of sockets, NUMA nodes and cores. A picture of more CPUs does not
+// fit a screen, so each NUMA node then gets a line.
 const mostBoxed = 128
 
-// picture draws who may use which CPUs, and how many running containers may use those that nobody owns.
+// picture draws who may use which CPUs. For CPUs that nobody owns it shows how many running containers may use
+// them.
 func (o Options) picture(w io.Writer, n api.Node) {
 	cpus := n.CPUs
 	if len(cpumap.CPUs(cpus.Online)) > mostBoxed || len(cpus.Nodes) == 0 {
@@ -105,7 +105,7 @@ func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed("no cgroup", n.WithoutCgroup, " runs, and the tree at cgroup.root has no such cgroup")
 }
 
-// attachments writes where the agent sits, and where it knows pods from.
+// attachments writes the attachments, and the sources from which the agent knows pods.
 func attachments(head io.Writer, n api.Node, o Options) {
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
@@ -140,7 +140,7 @@ func contested(head io.Writer, files []api.Contested, o Options) {
 	}
 }
 
-// rules writes how often each rule has matched. One that never has may be mistaken.
+// rules writes how often each rule has matched. A rule that has never matched may be wrong.
 func rules(head io.Writer, all []api.Rule, o Options) {
 	label := "rules"
 	for _, r := range all {
@@ -200,10 +200,11 @@ func pools(w io.Writer, list []api.Pool) {
 	})
 }
 
-// size is how many CPUs a list has.
+// size formats how many CPUs a list has.
 func size(list string) string { return term.CPUs(1000 * int64(len(cpumap.CPUs(list)))) }
 
-// limits are the columns of what a container may use: for people with units, wide as the kernel has them.
+// limits returns the columns about what a container may use: with units, or, if Wide is set, as the kernel has
+// them.
 func (o Options) limits(c api.Container) []string {
 	switch l := c.Limits; {
 	case l == nil:
@@ -252,8 +253,7 @@ func containers(w io.Writer, all []api.Container, o Options) {
 	})
 }
 
-// RenderEvent shows one event: a line for what happened, and an indented one
-// for each thing that was decided.
+// RenderEvent shows one event: a line for the event itself, and an indented line for each decision.
 func RenderEvent(w io.Writer, e api.Event, o Options) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, term.Clean(e.Kind))
@@ -295,7 +295,7 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 	return send(w, &b)
 }
 
-// alarm marks a fault, if the output has colour.
+// alarm marks a fault if the output has colour.
 func (o Options) alarm(s string) string { return term.Ink{On: o.Color}.Paint(term.BoldRed, s) }
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
@@ -303,7 +303,7 @@ func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 
 // flush cannot fail: tables are written into memory.
 func flush(t *tabwriter.Writer) { _ = t.Flush() }
 
-// rows writes a table below an empty line; nothing where it would be empty.
+// rows writes a table below an empty line. It writes nothing for an empty list.
 func rows[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
@@ -311,7 +311,7 @@ func rows[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	columns(w, head, list, row)
 }
 
-// columns writes a table; nothing where it would be empty.
+// columns writes a table. It writes nothing for an empty list.
 func columns[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) == 0 {
 		return

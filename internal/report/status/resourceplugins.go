@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// resourcePlugins prints the resource plugins, and the last registration that was refused.
+// resourcePlugins prints the resource plugins, and the last registration that the agent refused.
 func resourcePlugins(head io.Writer, r *api.ResourcePlugins, o Options) {
 	if r == nil {
 		return

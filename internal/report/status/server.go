@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/web"
 )
 
-// clientTimeout is how long a client may take to send a request or to read one
-// line; a client that hangs must not hold the agent's memory.
+// clientTimeout is how long a client may take to send a request or to read one line. A client that hangs must not
+// occupy the agent's memory.
 const clientTimeout = 10 * time.Second
 
 // failure is the body of every answer that is not 200.
@@ -25,8 +25,8 @@ type failure struct {
 // Source is the agent's side of the server.
 type Source interface {
 	Status() api.Node
-	// Explain returns the containers of a pod, or one of them. ok is false
-	// where the agent knows no such pod or container.
+	// Explain returns the containers of a pod, or one of them. ok is false if the agent knows no such pod or
+	// container.
 	Explain(namespace, pod, container string) (found []api.Container, ok bool)
 	// Events returns the journal after sequence number since, and a channel
 	// that is closed when there is more or ctx ends.
@@ -40,8 +40,7 @@ type Socket struct {
 	release  func()
 }
 
-// Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse where
-// another agent has it.
+// Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse if another agent has it.
 func Open(ctx context.Context, path string) (*Socket, error) {
 	l, release, err := listen(ctx, path)
 	if err != nil {
@@ -50,13 +49,13 @@ func Open(ctx context.Context, path string) (*Socket, error) {
 	return &Socket{path, l, release}, nil
 }
 
-// Wrap has connections come from what wrap makes of the listener.
+// Wrap replaces the listener by the one that wrap returns.
 func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
 
 // Serve answers questions about src until ctx ends, and closes the socket.
 func (s *Socket) Serve(ctx context.Context, src Source) error {
 	defer s.release()
-	// Streams of events end with this context, not when their clients like.
+	// Streams of events end with this context, and not only when their clients disconnect.
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
 	srv := &http.Server{
@@ -73,7 +72,7 @@ func handler(src Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		n := src.Status()
-		// Programs that read this iterate over lists, and null is none.
+		// Programs that read this iterate over lists, so an empty list must not be null.
 		n.Attachments, n.Containers = list(n.Attachments), list(n.Containers)
 		n.CPUs.Nodes = list(n.CPUs.Nodes)
 		answer(w, http.StatusOK, n)
@@ -114,7 +113,7 @@ func reply(w http.ResponseWriter, v any, err error, code int) {
 	answer(w, http.StatusOK, v)
 }
 
-// deadline gives the client patience to read what is written next.
+// deadline gives the client time to read the next write.
 func deadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(clientTimeout))
 }
@@ -138,8 +137,7 @@ func explain(w http.ResponseWriter, r *http.Request, src Source) {
 	answer(w, http.StatusOK, found)
 }
 
-// events writes the journal as JSON lines, and with follow goes on for as long
-// as the client listens.
+// events writes the journal as JSON lines. With follow it continues while the client is connected.
 func events(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	var since uint64

@@ -21,8 +21,8 @@ func SVG(w io.Writer, n api.Node, now time.Time) error {
 	return draw(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n))}))
 }
 
-// Caption stands above the picture of a described node, instead of an agent's version,
-// attachment and time. Each part may be empty.
+// Caption is printed above the picture of a described node, instead of an agent's version, attachment and time.
+// Each part may be empty.
 type Caption struct{ Title, Line string }
 
 // CaptionedSVG draws a described node: the same node gives the same picture.
@@ -41,7 +41,7 @@ func draw(w io.Writer, n api.Node, head []cpumap.Line) error {
 	return send(w, &b)
 }
 
-// countOf says how many containers of which class there are, and what is amiss.
+// countOf says how many containers of each class there are, and what is wrong.
 func countOf(n api.Node) string {
 	classes := map[string]int{}
 	for _, c := range n.Containers {

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Block is text of known width for a terminal: lines whose visible width is
-// counted where they are made, so that colour does not count.
+// Block is text of known width for a terminal. Its lines store their visible width, because colour codes have none.
 type Block struct {
 	Lines []string
 	Width int
@@ -35,7 +34,7 @@ func Beside(gap int, blocks ...Block) Block {
 	return out
 }
 
-// Below stacks blocks, filled up to the widest.
+// Below stacks blocks, padded to the width of the widest.
 func Below(blocks ...Block) Block {
 	var out Block
 	for _, b := range blocks {
@@ -49,7 +48,7 @@ func Below(blocks ...Block) Block {
 	return out
 }
 
-// Flow puts blocks side by side and begins a new row where width is used up.
+// Flow puts blocks side by side, and starts a new row when the width is used up.
 func Flow(blocks []Block, width, gap int) Block {
 	var rows []Block
 	for len(blocks) > 0 {

@@ -1,3 +1,3 @@
-// Package term makes text for terminals: blocks of lines side by side, colour,
-// and foreign text that cannot command the terminal.
+// Package term makes text for terminals: blocks of lines side by side, colour, and foreign text without control
+// sequences.
 package term

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Screen passes on to a terminal what a full-screen program of a foreign machine prints: text, colours, and moving of the
-// cursor, clearing and scrolling. What else such a program could send does something to the terminal or the machine it
-// runs on (titles, the clipboard, questions whose answers are typed, other character sets): it is left out, and a
-// character that does not print is "?". Sequences are those of ECMA-48 and of xterm.
+// Screen filters the output of a full-screen program on a foreign machine for our terminal. It passes text,
+// colours, cursor movement, clearing and scrolling. It removes all other sequences, because they could affect the
+// terminal or our machine: titles, the clipboard, questions whose answers the terminal types, other character sets.
+// It replaces a character that does not print by "?". Sequences are those of ECMA-48 and of xterm.
 type Screen struct {
 	to   io.Writer
-	rest []byte // the beginning of a character or a sequence
-	text bool   // in a control string, which ends with BEL or ST and is left out
+	rest []byte // the incomplete beginning of a character or a sequence
+	text bool   // inside a control string, which ends with BEL or ST and is removed
 	on   []string
 }
 
@@ -27,7 +27,7 @@ func NewScreen(to io.Writer) *Screen { return &Screen{to: to} }
 const (
 	escape = 0x1b
 	bell   = 0x07
-	// longest is the length of a sequence that is waited for; the rest of one that is longer is text.
+	// longest is the longest sequence that Screen waits for. The rest of a longer one counts as text.
 	longest = 64
 )
 
@@ -36,12 +36,12 @@ var (
 	command = regexp.MustCompile(`^[0-9]{0,4}([;:][0-9]{0,4}){0,20}[mHfABCDEFGJKLMPSTXZIdbr@]$`)
 	// mode switches something on or off.
 	mode = regexp.MustCompile(`^\?([0-9]{1,4})([hl])$`)
-	// modes are those that pass, with what switches each back: keys of the cursor, line wrap, the cursor, the other
-	// screen, pasting, and pictures at once.
+	// modes are the modes that pass, each with the character that switches it back: keys of the cursor, line wrap,
+	// the cursor, the other screen, pasting, and synchronised output.
 	modes = map[string]string{"1": "l", "7": "h", "25": "h", "1049": "l", "2004": "l", "2026": "l"}
 )
 
-// Write passes on what may pass. It reports all of it as written.
+// Write passes on what is allowed. It reports all bytes as written.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.rest = append(s.rest, p...)
 	var out bytes.Buffer
@@ -59,7 +59,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close switches back what is switched on still, and the colours.
+// Close resets the modes that are still on, and the colours.
 func (s *Screen) Close() error {
 	var out strings.Builder
 	for _, m := range s.on {
@@ -70,7 +70,8 @@ func (s *Screen) Close() error {
 	return err
 }
 
-// next takes one character or sequence off what waits, and returns its length; 0 where its end is to come.
+// next handles one character or sequence of the pending bytes, and returns its length. It returns 0 if the end has
+// not arrived.
 func (s *Screen) next(out *bytes.Buffer) int {
 	first := s.rest[0]
 	switch {
@@ -121,7 +122,7 @@ func (s *Screen) sequence(out *bytes.Buffer) int {
 		s.text = true
 	case 'M', '7', '8': // a line up; save and restore the cursor
 		out.Write(s.rest[:2])
-	case '(', ')', '*', '+', '-', '.', '/', '#', '%', ' ': // a byte more: character sets
+	case '(', ')', '*', '+', '-', '.', '/', '#', '%', ' ': // one more byte: character sets
 		if len(s.rest) < 3 {
 			return 0
 		}

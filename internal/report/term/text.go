@@ -6,8 +6,7 @@ import (
 	"unicode"
 )
 
-// Clean makes foreign text, such as values of annotations, safe in a
-// table on a terminal.
+// Clean makes foreign text, such as values of annotations, safe for a table on a terminal.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -25,7 +24,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Cut shortens a text to a number of columns and shows that it did.
+// Cut shortens a text to a number of columns and marks that it is shortened.
 func Cut(text string, columns int) string {
 	runes := []rune(text)
 	if len(runes) <= columns {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bytes formats an amount of memory in the largest binary unit of which there is at least one, with at most one
-// decimal: 4 GiB, 1.5 GiB, 512 KiB, 100 bytes.
+// Bytes formats an amount of memory in the largest binary unit that fits at least once, with at most one decimal: 4
+// GiB, 1.5 GiB, 512 KiB, 100 bytes.
 func Bytes(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -25,7 +25,7 @@ func CPUs(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) + " CPU"
 }
 
-// Microseconds formats a duration that the kernel has in microseconds: 25 ms, 2.5 ms, 50 µs.
+// Microseconds formats a duration in microseconds: 25 ms, 2.5 ms, 50 µs.
 func Microseconds(n int64) string {
 	if n >= 1000 && n%100 == 0 {
 		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) + " ms"

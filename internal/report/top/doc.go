@@ -1,3 +1,3 @@
-// Package top is the live view of a node: how busy the CPUs are, who may use them, and how much waits. A frame is made of
-// what the agent reports and of two readings of /proc; the terminal is bubbletea's business.
+// Package top is the live view of a node: how busy the CPUs are, who may use them, and how much waits. It makes a
+// frame from the agent's report and two readings of /proc. bubbletea handles the terminal.
 package top

@@ -19,13 +19,13 @@ type Frame struct {
 	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
 	Pressure []usage.Pressure
-	// History is how busy each row's CPUs were, oldest first, by the row's name.
+	// History is how busy the CPUs of each row were, oldest first, by the name of the row.
 	History map[string][]float64
-	ByName  bool // rows by name, else the busiest first
+	ByName  bool // sort rows by name; false: the busiest first
 	Paused  bool
-	Trouble string // why the agent or /proc could not be asked
+	Trouble string // why the agent or /proc did not answer
 	Width   int    // columns; 100 where 0
-	Height  int    // lines of the terminal; 0 where there is none
+	Height  int    // lines of the terminal; 0 without a terminal
 	Color   bool
 }
 
@@ -34,11 +34,11 @@ type Row struct {
 	Name string
 	Mark string
 	CPUs []int
-	// Containers sit in the pool; of an owner they are not counted.
+	// Containers counts the containers in the pool. It is empty for an owner.
 	Containers string
 }
 
-// Rows are the owners of CPUs and the pools, as the agent reports them.
+// Rows are the owners of CPUs and the pools in the agent's report.
 func Rows(n api.Node) []Row {
 	var rows []Row
 	for _, m := range cpumap.Marks(n.CPUs) {
@@ -65,7 +65,7 @@ func Rows(n api.Node) []Row {
 	return rows
 }
 
-// String draws the frame. Lines are cut at the width.
+// String draws the frame. It cuts lines at the width.
 func (f Frame) String() string {
 	if f.Width == 0 {
 		f.Width = 100
@@ -75,7 +75,7 @@ func (f Frame) String() string {
 	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
 	lines = append(lines, f.rows()...)
-	if f.Height == 0 { // the output is no terminal: there are no keys to press
+	if f.Height == 0 { // the output is not a terminal, so there are no keys to press
 		return strings.Join(lines, "\n")
 	}
 	if most := max(f.Height, 3); len(lines) > most-1 {
@@ -118,7 +118,7 @@ func (f Frame) head() []string {
 	return lines
 }
 
-// rows is the table of owners and pools, with their load of the last samples.
+// rows returns the table of owners and pools, with their load in the last samples.
 func (f Frame) rows() []string {
 	rows := Rows(f.Node)
 	if f.ByName {

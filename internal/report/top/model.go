@@ -86,14 +86,14 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// Seen is the view after a sample. If that failed, the last state stays, with the error.
+// Seen returns the view after a sample. If the sample failed, the last state stays, with the error.
 func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.Trouble = err.Error()
 		return m
 	}
 	m.frame.Trouble, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
-	if node.Described { // the readings are of another machine
+	if node.Described { // the readings belong to another machine
 		m.frame.Busy, m.frame.Pressure, m.frame.History, m.last = nil, nil, nil, nil
 		return m
 	}

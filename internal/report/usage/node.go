@@ -12,8 +12,7 @@ import (
 // tick is the unit of /proc/stat, USER_HZ, which is 100 a second on all machines.
 const tick = 10 * time.Millisecond
 
-// Node reads the CPU time that a machine has used, and the memory that is in use and
-// that the kernel cannot take back.
+// Node reads the CPU time that a machine has used, and how much memory is in use and cannot be reclaimed.
 func Node(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 	r, err := Read(proc)
 	if err != nil {

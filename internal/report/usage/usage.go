@@ -1,5 +1,5 @@
-// Package usage reads how busy the CPUs of a machine are, and what its tasks wait for, from /proc. It keeps nothing and
-// draws nothing.
+// Package usage reads from /proc how busy the CPUs of a machine are, and for what its tasks wait. It keeps nothing
+// and draws nothing.
 package usage
 
 import (
@@ -11,10 +11,11 @@ import (
 
 // Reading has the counters of /proc at one moment.
 type Reading struct {
-	// Busy and All are the time each CPU has worked and has been there, in clock ticks, by kernel id.
+	// Busy and All have for each CPU, by kernel id, how long it has worked and how long it has existed, in clock
+	// ticks.
 	Busy, All map[int]uint64
-	// Pressure are the shares of the last ten seconds in which tasks waited (PSI's avg10), in percent; a kernel without
-	// PSI has none.
+	// Pressure has the share of the last ten seconds in which tasks waited (PSI's avg10), in percent. A kernel
+	// without PSI has none.
 	Pressure []Pressure
 }
 
@@ -25,11 +26,11 @@ type Pressure struct {
 	Percent  float64
 }
 
-// String is the reading for people.
+// String formats the reading for users.
 func (p Pressure) String() string { return fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent) }
 
-// Read reads stat and pressure of a proc file system (proc(5); Documentation/accounting/psi.rst). Errors: no stat, or
-// one that is not in its form. Pressure that cannot be read is left out.
+// Read reads stat and pressure of a proc file system (proc(5); Documentation/accounting/psi.rst). It returns an
+// error if stat is missing or malformed. It leaves out pressure that it cannot read.
 func Read(proc fs.FS) (Reading, error) {
 	text, err := fs.ReadFile(proc, "stat")
 	if err != nil {
@@ -53,8 +54,8 @@ func Read(proc fs.FS) (Reading, error) {
 	return r, nil
 }
 
-// cpu reads a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". What guests use is in user
-// and nice already.
+// cpu reads a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". user and nice already
+// include the time of guests.
 func (r *Reading) cpu(fields []string) error {
 	id, err := strconv.Atoi(strings.TrimPrefix(fields[0], "cpu"))
 	if err != nil {
@@ -89,8 +90,8 @@ func pressure(resource, text string) []Pressure {
 	return all
 }
 
-// Since returns how busy each CPU was between an earlier reading and this one, 0 to 1. A CPU that was not there before, or
-// whose counters went back because it was offline in between, is left out.
+// Since returns how busy each CPU was between an earlier reading and this one, 0 to 1. It leaves out a CPU that did
+// not exist before, or whose counters went back because it was offline in between.
 func (r Reading) Since(earlier Reading) map[int]float64 {
 	busy := map[int]float64{}
 	for id, all := range r.All {

@@ -1,6 +1,5 @@
-// Package web serves what machines ask over HTTP: the metrics page, and whether
-// the agent is alive and ready. It owns the listener and decides nothing; what
-// people ask goes to the status socket, or to the node's page where it is on.
+// Package web serves what programs ask over HTTP: the metrics page, and whether the agent is alive and ready. It
+// owns the listener and decides nothing. Users ask at the status socket, or at the node's page if that is on.
 package web
 
 import (
@@ -14,10 +13,9 @@ import (
 )
 
 const (
-	// clientTimeout is how long a client may take, so that one that hangs holds no
-	// memory.
+	// clientTimeout is how long a client may take. A client that hangs must not occupy memory.
 	clientTimeout = 10 * time.Second
-	// Farewell is how long answers under way may take once we stop.
+	// Farewell is how long running answers may take after the end of ctx.
 	Farewell = time.Second
 	// deadline is how long the agent may take to show that it is alive.
 	deadline = 2 * time.Second
@@ -28,14 +26,14 @@ const (
 // Options configure the server.
 type Options struct {
 	Metrics http.Handler
-	// Alive reports why the process should be started again. Only faults of its
-	// own count: a runtime or an API server that is away is none.
+	// Alive reports why someone should restart the process. Only faults of the process itself count, and not a
+	// runtime or an API server that does not answer.
 	Alive func(context.Context) error
-	// Ready reports why the node's containers are not kept yet.
+	// Ready reports why the agent does not serve the node's containers yet.
 	Ready func() error
-	// ReadyNote is a line that follows where it is ready; nil for none.
+	// ReadyNote is a line after the answer that the agent is ready; nil for none.
 	ReadyNote func() string
-	// Page answers below /page/; nil for none.
+	// Page answers below /page/; nil for no page.
 	Page http.Handler
 	Log  *slog.Logger
 }
@@ -44,7 +42,7 @@ type Options struct {
 func Serve(ctx context.Context, address string, o Options) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if ctx.Err() != nil && l == nil {
-		return nil // ctx ended before it began
+		return nil // ctx ended before the server began
 	}
 	if err != nil {
 		return fmt.Errorf("serve http: %w", err)
@@ -64,7 +62,7 @@ func serve(ctx context.Context, l net.Listener, o Options) error {
 	return nil
 }
 
-// Until serves until ctx ends, and lets answers under way end within Farewell.
+// Until serves until ctx ends, and lets running answers end within Farewell.
 func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
@@ -76,7 +74,7 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), Farewell)
 	defer cancel()
 	if err := srv.Shutdown(late); err != nil {
-		_ = srv.Close() // what did not end in time ends now
+		_ = srv.Close() // this ends what did not end in time
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -84,7 +82,7 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	return nil
 }
 
-// Handler answers /metrics, /healthz and /readyz, and the page where there is one.
+// Handler answers /metrics, /healthz and /readyz, and serves the page if there is one.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.Metrics)

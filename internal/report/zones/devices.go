@@ -2,16 +2,15 @@ package zones
 
 import "slices"
 
-// Device is a device that pods can have.
+// Device is a device that pods can get.
 type Device struct {
 	Resource, ID string
-	Zones        []int // ids of the zones that it is at; nil where nobody knows
+	Zones        []int // ids of its zones; nil if they are unknown
 }
 
-// AddDevices adds devices to the zones that they are at, less those that Granted has.
-// A device at several zones counts on each, as the kubelet gives it to pods of any of
-// these; one at none counts on none, so that the scheduler counts it for the whole
-// machine.
+// AddDevices adds devices to their zones, without those that Granted has. A device with several zones counts in
+// each of them, because the kubelet gives it to pods in any of these. A device without a zone counts in none, so
+// the scheduler counts it for the whole machine.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {
 		owner, granted := n.Granted[d.Resource][d.ID]

@@ -1,5 +1,4 @@
-// Package zones has a node's resources and what is free of them, per NUMA node, and the
-// forms in which Kubernetes objects carry it: NodeResourceTopology, Koordinator's
-// annotations, Katalyst's CustomNodeResource. It is pure: it neither measures nor
-// writes.
+// Package zones has a node's resources and the free part of them, for each NUMA node. It converts them to the
+// Kubernetes objects that carry them: NodeResourceTopology, Koordinator's annotations, Katalyst's
+// CustomNodeResource. It is pure: it neither measures nor writes.
 package zones

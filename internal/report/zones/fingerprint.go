@@ -8,9 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Fingerprint is the sum of a node's pods that the scheduler plugin compares with its
-// own, so that it knows which pods the zones count (podfingerprint v0.2.2, version
-// v001). The order of the pods does not matter.
+// Fingerprint is a checksum over a node's pods. The scheduler plugin compares it with its own checksum to find out
+// which pods the zones include (podfingerprint v0.2.2, version v001). The order of the pods does not matter.
 func Fingerprint(pods []Pod) string {
 	sums := make([]uint64, len(pods))
 	for i, p := range pods {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CNR is the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the
-// NUMA nodes below their sockets, with what pods have of them. What is free is not
-// said: Katalyst's scheduler takes allocations off what is allocatable.
+// CNR returns the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the NUMA nodes below their
+// sockets, with the allocations of pods. It has no free amounts, because Katalyst's scheduler subtracts allocations
+// from the allocatable amounts.
 func (n Node) CNR(m Manager) map[string]any {
 	var sockets []any
 	for _, id := range n.sockets() {
@@ -36,8 +36,8 @@ func (n Node) sockets() (out []int) {
 	return slices.Compact(out)
 }
 
-// resources are the sums over all zones. Devices are left out: one that is near several
-// zones is on each of them.
+// resources returns the sums over all zones. It leaves out devices, because a device near several zones is in each
+// of them.
 func (n Node) resources() map[string]any {
 	var sum Zone
 	for _, z := range n.Zones {
@@ -50,7 +50,7 @@ func (n Node) resources() map[string]any {
 	return sum.amounts()
 }
 
-// amounts are what a zone has, and what pods can have of it.
+// amounts returns a zone's capacity, and the part that pods can get.
 func (z Zone) amounts() map[string]any {
 	capacity, allocatable := map[string]any{}, map[string]any{}
 	for _, r := range z.Resources {

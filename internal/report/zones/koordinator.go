@@ -21,7 +21,7 @@ func (n Node) Koordinator() map[string]string {
 		Name      string `json:"name"`
 		UID       string `json:"uid"`
 		CPUs      string `json:"cpuset"`
-		// Of others the scheduler knows by itself, from its own annotation.
+		// The scheduler knows all other pods from its own annotation.
 		ByKubelet bool `json:"managedByKubelet"`
 	}
 	var cpus struct {
@@ -58,7 +58,7 @@ func (n Node) Koordinator() map[string]string {
 	}
 }
 
-// text is JSON of values that always have one.
+// text returns the JSON of values for which encoding cannot fail.
 func text(v any) string {
 	out, _ := json.Marshal(v) // numbers, strings and booleans
 	return string(out)

@@ -5,23 +5,20 @@ import (
 	"strconv"
 )
 
-// Manager is what a scheduler is to believe of a node's topology manager, with the
-// kubelet's words: policy (none, best-effort, restricted, single-numa-node) and scope
-// (container, pod).
+// Manager is the topology manager that a scheduler should assume for a node, in the kubelet's terms: policy (none,
+// best-effort, restricted, single-numa-node) and scope (container, pod).
 type Manager struct{ Policy, Scope string }
 
 const (
-	// maxZone is the highest zone that the scheduler plugin has room for: it keeps
-	// zones in an array of 64 (scheduler-plugins v0.34.7, createNUMANodeList).
+	// maxZone is the highest zone number that the scheduler plugin supports: it keeps zones in an array of 64
+	// (scheduler-plugins v0.34.7, createNUMANodeList).
 	maxZone = 63
-	// usualZones is how many zones the scheduler plugin expects at most where nobody
-	// says another number.
+	// usualZones is how many zones the scheduler plugin expects at most if the object has no other number.
 	usualZones = 8
 )
 
-// policies are the names that topologyPolicies has for a policy and a scope
-// (noderesourcetopology-api v0.1.3). v1alpha1 requires the field, and readers of
-// v1alpha2 prefer the attributes.
+// policies are the values of topologyPolicies for a policy and a scope (noderesourcetopology-api v0.1.3). v1alpha1
+// requires the field, and readers of v1alpha2 prefer the attributes.
 var policies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
 
 func (m Manager) name() string {

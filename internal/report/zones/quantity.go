@@ -2,8 +2,8 @@ package zones
 
 import "strconv"
 
-// quantity writes an amount of a resource as Kubernetes writes it: CPUs whole or in
-// thousandths ("2", "1500m"), all else as a number.
+// quantity formats an amount of a resource as Kubernetes does: CPUs whole or in thousandths ("2", "1500m"),
+// everything else as a number.
 func quantity(name string, amount int64) string {
 	switch {
 	case name != CPUs:
@@ -14,8 +14,7 @@ func quantity(name string, amount int64) string {
 	return strconv.FormatInt(amount, 10) + "m"
 }
 
-// HugePages is the name of the resource of huge pages of a size in bytes, as
-// Kubernetes has it: hugepages-2Mi.
+// HugePages returns Kubernetes' resource name for huge pages of a size in bytes, such as hugepages-2Mi.
 func HugePages(size uint64) string {
 	units := []string{"", "Ki", "Mi", "Gi"}
 	i := 0

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Node has a node's resources, and what is free of them.
+// Node has a node's resources, and the free part of them.
 type Node struct {
 	// Zones are the NUMA nodes in ascending order of id.
 	Zones []Zone
 	// CPUs are the online CPUs in ascending order of id.
 	CPUs []CPU
-	// Reserved are CPUs that no pod is given, as a kernel list.
+	// Reserved are CPUs that no pod gets, as a kernel list.
 	Reserved string
 	// Owners are the pods that own CPUs.
 	Owners []Owner
@@ -19,7 +19,7 @@ type Node struct {
 	Pods []Pod
 	// Granted are the pods that have devices, by resource and id of the device.
 	Granted map[string]map[string]Pod
-	// ByKubelet: the kubelet's CPU manager gives CPUs away, not the agent.
+	// ByKubelet means that the kubelet's CPU manager assigns CPUs, and not the agent.
 	ByKubelet bool
 }
 
@@ -29,21 +29,21 @@ type Pod struct{ Namespace, Name, UID string }
 // Zone is a NUMA node.
 type Zone struct {
 	ID     int
-	Socket int    // of its first CPU; of the nearest node with CPUs where it has none
+	Socket int    // socket of its first CPU; if it has no CPUs, that of the nearest node with CPUs
 	CPUs   string // its CPUs, as a kernel list
-	// Owned, Shared and Reclaimed are those of its CPUs that containers own and that the
-	// default pools have, as kernel lists.
+	// Owned, Shared and Reclaimed are its CPUs that containers own, and its CPUs in the default pools, as kernel
+	// lists.
 	Owned, Shared, Reclaimed string
-	// Memory says what its memory is where that is not DRAM, such as "HBM"; else "".
+	// Memory is the kind of its memory if that is not DRAM, such as "HBM"; otherwise "".
 	Memory string
-	// Reserved are those of its CPUs that no pod is given, as a kernel list.
+	// Reserved are its CPUs that no pod gets, as a kernel list.
 	Reserved string
-	// Resources are in order of name.
+	// Resources are sorted by name.
 	Resources []Resource
-	// Allocations are what pods have of the zone, in order of UID. Their sum is what
-	// Available lacks of Allocatable, and more where pods were promised more.
+	// Allocations are the amounts of the zone that pods have, sorted by UID. Their sum is Allocatable minus
+	// Available, or more if pods were promised more than there is.
 	Allocations []Allocation
-	// Costs are the distances to all zones, itself too, in their order.
+	// Costs are the distances to all zones, including itself, in their order.
 	Costs []Cost
 }
 
@@ -51,38 +51,38 @@ type Zone struct {
 const (
 	CPUs   = "cpu" // counted in thousandths
 	Memory = "memory"
-	Huge   = "hugepages-" // and the size, such as 2Mi
+	Huge   = "hugepages-" // followed by the size, such as 2Mi
 )
 
 // Resource is an amount of a zone: thousandths of a CPU, bytes, devices.
 type Resource struct {
 	Name string
-	// Capacity is what is there, Allocatable what pods can have of it, Available what
-	// is left of that.
+	// Capacity is the whole amount, Allocatable the part that pods can get, and Available the part of that which is
+	// still free.
 	Capacity, Allocatable, Available int64
 }
 
 // Cost is the distance to a zone; 10 is local.
 type Cost struct{ Zone, Value int }
 
-// CPU is a CPU's place. Core is a number that no other core of the machine has.
+// CPU is the place of a CPU. Core is a number that is unique in the machine.
 type CPU struct{ ID, Core, Socket, Node int }
 
-// Owner is a pod's part of the CPUs.
+// Owner is a pod that owns CPUs.
 type Owner struct {
 	Pod  Pod
 	CPUs string
-	// Assigned: Koordinator's scheduler chose the CPUs.
+	// Assigned means that Koordinator's scheduler chose the CPUs.
 	Assigned bool
 }
 
-// Allocation is a pod's part of a zone: amounts by resource.
+// Allocation has the amounts of a zone that a pod has, by resource.
 type Allocation struct {
 	Pod      Pod
 	Requests map[string]int64
 }
 
-// Take lowers what is available of a resource, for a pod; it does not go below 0.
+// Take subtracts an amount of a resource from the available amount, for a pod. The result is not below 0.
 func (z *Zone) Take(pod Pod, name string, amount int64) {
 	if amount <= 0 {
 		return
@@ -104,7 +104,7 @@ func (z *Zone) allocate(pod Pod, name string, amount int64) {
 	z.Allocations[i].Requests[name] += amount
 }
 
-// Of returns a resource of a zone; zero where it has none.
+// Of returns a resource of a zone, or zero if the zone does not have it.
 func (z *Zone) Of(name string) Resource {
 	i := slices.IndexFunc(z.Resources, func(r Resource) bool { return r.Name == name })
 	if i < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// nonZero returns a number of the CRI, in which 0 means "not set".
+// nonZero returns a number of the CRI, in which 0 means unset.
 func nonZero[T int64 | uint64](v int64) *T {
 	if v == 0 {
 		return nil

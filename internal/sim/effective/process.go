@@ -8,8 +8,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// process is what an OCI spec has its first process start with: limits, priorities
-// and memory policy, and parameters and network devices of its namespaces.
+// process returns what the first process starts with in an OCI spec: limits, priorities and memory policy, and the
+// parameters and network devices of its namespaces.
 func process(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
 	attributes(out, spec.Process)
@@ -30,7 +30,7 @@ func attributes(out map[string]string, p *specs.Process) {
 	if p == nil {
 		return
 	}
-	for _, r := range p.Rlimits { // of a type that occurs twice the last counts
+	for _, r := range p.Rlimits { // if a type occurs twice, the last one counts
 		out["rlimit "+r.Type] = fmt.Sprintf("%d:%d", r.Soft, r.Hard)
 	}
 	if p.IOPriority != nil {
@@ -42,7 +42,7 @@ func attributes(out map[string]string, p *specs.Process) {
 	}
 }
 
-// HookName is what names an OCI hook among a container's settings: its stage and command.
+// HookName identifies an OCI hook among a container's settings, by its stage and command.
 func HookName(stage, path string, args []string) string {
 	return strings.Join(append([]string{"oci.hook", stage, path}, args...), " ")
 }
@@ -94,7 +94,7 @@ func commas[T ~string](list []T) string {
 	return strings.Join(texts, ",")
 }
 
-// phrase is a word, and each name=value that is not 0 or empty.
+// phrase formats a word, and each name=value that is not 0 or empty.
 func phrase(head string, pairs ...any) string {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if text := fmt.Sprint(pairs[i+1]); text != "" && text != "0" {

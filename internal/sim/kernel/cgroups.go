@@ -31,10 +31,10 @@ type Cgroups struct {
 	release  [2]int          // minor version of the kernel
 	devices  map[string]bool // block devices, "major:minor"
 	offered  map[string]bool // files that not every kernel has, from Offer
-	parted   bool            // set by the first write that requests a partition; before, none needs a check
+	parted   bool            // set by the first write that requests a partition; until then the tree needs no checks of partitions
 	procs    map[int]*task
 	observe  func(path, value string)
-	// listeners is replaced, never changed: a goroutine with a copy reads it without the lock.
+	// listeners is replaced and never modified: a goroutine with a copy reads it without the lock.
 	listeners []*listener
 	fail      func(path, value string) error
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models cpuset partitions of version 2. It computes effective sets from the owners of CPUs, while the kernel
-// updates them step by step. So it does not have the kernel's errors; test/kernel/script reports those differences.
+// This file models cpuset partitions of version 2. It computes effective sets from the owners of CPUs. The kernel
+// updates them step by step instead, and has errors that this model does not have. test/kernel/script reports those
+// differences.
 
 // partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
@@ -27,7 +28,7 @@ const (
 	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
 )
 
-// owns returns the exclusive CPUs that a partition has, or would have if it were valid.
+// owns returns the exclusive CPUs of a partition, or the ones that it would have if it were valid.
 func (g *group) owns() cgroup.IDs {
 	if !g.part.exclusive.Empty() {
 		return g.part.exclusive
@@ -174,8 +175,8 @@ func (f *Cgroups) endPartition(g *group) {
 	}
 }
 
-// cpusChanged judges again the partitions that a new set of CPUs affects: its own, and siblings that had these CPUs
-// exclusively.
+// cpusChanged checks the partitions again that a new set of CPUs affects: the group's own partition, and those of
+// siblings that had these CPUs exclusively.
 func (f *Cgroups) cpusChanged(g *group) {
 	if f.version == cgroup.V1 {
 		return
@@ -257,7 +258,7 @@ func (f *Cgroups) isolated(g *group) cgroup.IDs {
 	return out
 }
 
-// mayEmpty returns why not all CPUs of a partition can be removed: later kernels need some for the deadline scheduler,
+// mayEmpty returns why a partition cannot lose all its CPUs: later kernels need some for the deadline scheduler,
 // unless the partition is isolated.
 func (f *Cgroups) mayEmpty(g *group, trial cpusetState) error {
 	if f.since(12) && g.part.valid && g.part.kind == "root" && g.part.exclusive.Empty() && trial.cpus.Empty() {

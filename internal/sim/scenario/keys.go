@@ -47,7 +47,7 @@ func keysAt(t reflect.Type, path []string) (keys []string) {
 	return keys
 }
 
-// element is what pointers, lists and mappings are of.
+// element returns the element type of pointers, lists and mappings.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()

@@ -107,7 +107,7 @@ type Step struct {
 	// Stop and Remove have pods or containers. Remove stops them first.
 	Stop   []Ref `json:"stop,omitempty"`
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" or "back": whether the kubelet reports pod specs and grants. At the start it does.
+	// Kubelet is "away" or "back": whether the kubelet reports pod specs and grants. It does at the start.
 	Kubelet string `json:"kubelet,omitempty"`
 	// Annotate changes a running pod in Kubernetes. The kubelet reports the change; the runtime keeps the pod's first
 	// labels and annotations.
@@ -142,8 +142,8 @@ type Run struct {
 	// Pod and Containers are what the kubelet requests, in the units of the runtime.
 	Pod        Pod         `json:"pod,omitzero"`
 	Containers []Container `json:"containers,omitempty"`
-	// Manifest is a Pod as people write it, instead of both: requests and limits are
-	// converted as the kubelet converts them, and the kubelet reports the spec.
+	// Manifest is a Pod as users write it, instead of pod and containers: requests and limits are converted as the
+	// kubelet converts them, and the kubelet reports the spec.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
@@ -205,15 +205,15 @@ type Create struct {
 // Annotate replaces all labels and annotations of a pod that has a Spec, and its spec if Spec is set here.
 type Annotate struct {
 	Pod         Ref               `json:"pod"`                   // namespace/name
-	Labels      map[string]string `json:"labels,omitempty"`      // all that it has from now on
-	Annotations map[string]string `json:"annotations,omitempty"` // all that it has from now on
-	Spec        json.RawMessage   `json:"spec,omitempty"`        // its spec from now on, if it changes
+	Labels      map[string]string `json:"labels,omitempty"`      // all labels from now on
+	Annotations map[string]string `json:"annotations,omitempty"` // all annotations from now on
+	Spec        json.RawMessage   `json:"spec,omitempty"`        // the spec from now on, if it changes
 }
 
 // Update is a request for new resources of a container.
 type Update struct {
 	Container Ref       `json:"container"` // namespace/pod/container
-	Resources Resources `json:"resources"` // what it requests from now on
+	Resources Resources `json:"resources"` // the resources from now on
 	// Pod has the kubelet's writes to the pod's cgroup before the update, if the pod grows; PodAfter those after it, if
 	// the pod shrinks.
 	Pod      *Resources `json:"pod,omitempty"`
@@ -251,9 +251,8 @@ type Want struct {
 	Memory *int64  `json:"memory,omitempty"` // limit in bytes; -1 is unlimited
 	// OOMScoreAdj is the oom_score_adj of the container's spec.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
-	// Process is what its first process starts with, and parameters and network
-	// devices of its namespaces, as "rlimit RLIMIT_NOFILE": "1024:4096", and "" for
-	// what it must not have.
+	// Process is what the first process starts with, and parameters and network devices of its namespaces, as
+	// "rlimit RLIMIT_NOFILE": "1024:4096". The value "" means that it must not have the entry.
 	Process map[string]string `json:"process,omitempty"`
 	// Env has variables of the container; Absent names variables that it must not have.
 	Env    map[string]string `json:"env,omitempty"`

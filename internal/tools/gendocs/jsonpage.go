@@ -31,7 +31,7 @@ func answers() []answer {
 	}
 }
 
-// answer is one of them. An event, of which there is one on each line, has its own kind.
+// answer is one of these documents. Each event, which is one line, has its own kind.
 type answer struct {
 	command, kind string
 	value         any
@@ -114,7 +114,7 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// jsonType is a type in the words of JSON, and the type whose fields follow.
+// jsonType describes a type in terms of JSON. It also returns the type whose fields follow.
 func jsonType(t reflect.Type) (string, reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

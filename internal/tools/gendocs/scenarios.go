@@ -149,8 +149,8 @@ func scenarioSchema() (string, error) {
 	return string(out) + "\n", err
 }
 
-// describe writes the comments of a type's fields into its schema. Where the loader fills keys in, or checks them with
-// better words, the schema demands none.
+// describe writes the comments of a type's fields into its schema. The schema does not require keys that the loader
+// fills in, or for which the loader has better messages.
 func describe(s *jsonschema.Schema, t reflect.Type, comments map[string]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		next := s.Items
@@ -180,11 +180,11 @@ func describe(s *jsonschema.Schema, t reflect.Type, comments map[string]string) 
 	}
 }
 
-// requiredKeys are those without which the loader refuses a file.
+// requiredKeys are the keys without which the loader refuses a file.
 func requiredKeys() []string { return []string{"name", "node", "steps"} }
 
-// scenarioComments has the comments of the fields of a scenario's types, by type and field, with keys in place of Go's
-// names. A field without a comment has the one of a field above it that names it.
+// scenarioComments returns the comments of the fields of a scenario's types, by type and field, with keys in place
+// of Go's names. A field without a comment gets the comment of a field above it that names it.
 func scenarioComments() (map[string]string, error) {
 	all := map[string]string{}
 	for _, file := range []string{scenarioSource, resctrlSource} {
@@ -224,7 +224,7 @@ func fieldComments(all map[string]string, of string, s *ast.StructType) {
 	}
 }
 
-// naming returns the last of the texts that names a field.
+// naming returns the last text that names a field.
 func naming(texts []string, field string) string {
 	names := regexp.MustCompile(`\b` + field + `\b`)
 	for _, text := range slices.Backward(texts) {
@@ -235,10 +235,10 @@ func naming(texts []string, field string) string {
 	return ""
 }
 
-// keysFor writes keys in place of the names of a type's fields.
+// keysFor replaces the names of a type's fields by their keys.
 func keysFor(s *ast.StructType, text string) string {
 	for _, f := range s.Fields.List {
-		if f.Tag == nil || len(f.Names) != 1 || f.Names[0].Name == "CPUs" { // CPUs is also a word of every sentence
+		if f.Tag == nil || len(f.Names) != 1 || f.Names[0].Name == "CPUs" { // CPUs is also an ordinary word
 			continue
 		}
 		key, _ := nameIn(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), "")

@@ -96,7 +96,7 @@ func fields(b *bytes.Buffer, t *ast.TypeSpec) {
 		}
 		for _, name := range f.Names {
 			about := strings.Join(strings.Fields(text), " ")
-			// Users know the key, not the field.
+			// Users know the key and not the field.
 			if rest, ok := strings.CutPrefix(about, name.Name+" "); ok && f.Tag != nil {
 				about = key(f.Tag.Value) + " " + rest
 			}
