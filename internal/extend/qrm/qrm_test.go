@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -40,6 +41,7 @@ type fake struct {
 	asked   []*api.ResourceRequest
 	removed []string
 	have    map[string]*api.ContainerResources
+	forgets bool // RemovePod changes have
 }
 
 func (f *fake) GetResourcePluginOptions(context.Context, *api.Empty) (*api.ResourcePluginOptions, error) {
@@ -61,14 +63,16 @@ func (f *fake) Allocate(ctx context.Context, r *api.ResourceRequest) (*api.Resou
 func (f *fake) RemovePod(_ context.Context, r *api.RemovePodRequest) (*api.RemovePodResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.removed = append(f.removed, r.GetPodUid())
+	if f.removed = append(f.removed, r.GetPodUid()); f.forgets {
+		delete(f.have, r.GetPodUid())
+	}
 	return &api.RemovePodResponse{}, nil
 }
 
 func (f *fake) GetResourcesAllocation(context.Context, *api.GetResourcesAllocationRequest) (*api.GetResourcesAllocationResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &api.GetResourcesAllocationResponse{PodResources: f.have}, nil
+	return &api.GetResourcesAllocationResponse{PodResources: maps.Clone(f.have)}, nil
 }
 
 func (f *fake) serve(t *testing.T, path string) (stop func()) {

@@ -68,7 +68,7 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	var unknown []string
 	m.mu.Lock()
 	for _, uid := range sortedKeys(pods) {
-		if p := m.pods[uid]; p == nil || !p.asked[resource] {
+		if !m.pods[uid].knows(resource, pods[uid]) {
 			unknown = append(unknown, uid)
 		}
 	}
@@ -86,7 +86,7 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	for _, uid := range unknown {
 		at := removal{resource, uid}
 		switch {
-		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid] != nil && m.pods[uid].asked[resource]:
+		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid].knows(resource, pods[uid]):
 		case live[uid]:
 			m.take(resource, uid, pods[uid])
 			taken = append(taken, uid)
@@ -101,7 +101,21 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	return taken
 }
 
-// take notes what a plugin has for a pod. The caller holds mu.
+// knows reports whether the answers have all containers that a plugin has for the pod; p is nil for
+// a pod that is not known.
+func (p *pod) knows(resource string, of *api.ContainerResources) bool {
+	if p == nil || !p.asked[resource] {
+		return false
+	}
+	for ctr := range of.GetContainerResources() {
+		if p.answers[ctr][resource].answer == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// take notes what a plugin has for a pod, where no answer is known. The caller holds mu.
 func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
 	p := m.pods[uid]
 	if p == nil {
@@ -113,8 +127,10 @@ func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
 		if p.answers[ctr] == nil {
 			p.answers[ctr] = map[string]stored{}
 		}
-		req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
-		p.answers[ctr][resource] = stored{req, answer, true}
+		if p.answers[ctr][resource].answer == nil {
+			req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
+			p.answers[ctr][resource] = stored{req, answer, true}
+		}
 	}
 	m.wake()
 }
