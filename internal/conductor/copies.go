@@ -47,10 +47,10 @@ func (n *node) copyDue(idle time.Duration) bool {
 	return wait == 0
 }
 
-// sendCopy sends to the runtime what one copy lacks, and reports whether there was a copy. One
-// event chooses the values and another notes the result, so that no event waits for the
-// runtime, which may hold its lock until an event is answered. It checks during its turn
-// whether the copy is still due, since other events may have happened while it waited.
+// sendCopy sends to the runtime the values that one copy lacks, and reports whether a copy was
+// due. One event chooses the values and another event notes the result. So no event waits for
+// the runtime, which may hold its lock until an event is answered. sendCopy checks during its
+// turn whether the copy is still due, since other events may have happened while it waited.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to attached
 	var out *runtimesync.Copy
@@ -68,8 +68,8 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	cancel()
 	result := updateResult(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	// The keeper writes last. The runtime may have written outdated values, or values that were
-	// restored meanwhile, and now has them in its copy.
+	// The keeper writes after the runtime. The runtime may have written outdated values to the
+	// kernel, or values that the agent restored meanwhile.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
@@ -112,9 +112,9 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
 }
 
-// noteUpdate takes the lock and notes the result of an update. It returns the values that the
-// kernel must get again, because newer ones were decided than those that were sent; that copy
-// is queued again. A runtime that has refused too often is not asked again soon.
+// noteUpdate takes the lock and notes the result of an update. If the agent decided newer values
+// after the update was sent, it queues the copy again and returns these values, which the kernel
+// must get again. After many refusals it waits longer before it asks the runtime again.
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +134,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		n.queue.Accepted(to, values)
 		if !to.RuntimeOnly {
 			n.noteCopy(to.ID, values, func(d *delivery) {
-				if d.Applied { // else the note says why the kernel does not have it
+				if d.Applied { // otherwise the note already has the reason why the kernel lacks the value
 					d.Note = "the runtime's copy agrees"
 				}
 				d.Alone = ""
@@ -198,15 +198,15 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 }
 
 // piggyback updates one container's copy with the answer to an event, on a node that is never
-// idle. The runtime writes it before it handles the next event, so no later decision overtakes
-// it. A separate update waits for the runtime's lock, can be overtaken, and would then undo a
-// later grant for a moment.
+// idle. The runtime writes the values before it handles the next event, so no later decision
+// overtakes the update. A separate update waits for the runtime's lock, can be overtaken, and
+// would then undo a later grant for a moment.
 func (n *node) piggyback(w *work) {
 	if !w.can.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
-	// The answer has no values for containers that the runtime writes next itself, and no field
-	// that another plugin sets, since that plugin may set it in the same answer.
+	// The answer has no values for containers that the runtime itself writes next. It has no
+	// field that another plugin sets, since that plugin may set the field in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {

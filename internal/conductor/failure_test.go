@@ -24,7 +24,7 @@ func TestFailurePolicy(t *testing.T) {
 		if refused := errors.As(err, &no); refused != fail || len(answer.Values) > 0 {
 			t.Errorf("policy fail %t: %v, %v", fail, answer, err)
 		}
-		if !strings.Contains(log.String(), "deciding an event failed") {
+		if !strings.Contains(log.String(), "an event could not be decided") {
 			t.Errorf("the fault is not in the log:\n%s", log)
 		}
 	}

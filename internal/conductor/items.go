@@ -19,7 +19,7 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 }
 
 // podItem makes a keeper item from a value of a pod's own cgroup. The original is the runtime's
-// request for the pod, or else what the kernel has.
+// request for the pod, or else the kernel's present value.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
 	requested := engine.PodPristine(p.Pod)
@@ -38,9 +38,9 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return it
 }
 
-// weightAfterIdle returns the weight of a pod that is no longer idle, if the runtime requested
-// one and no hook decides another. The kernel forgets the weight of an idle cgroup, and so does
-// an agent that lost its state.
+// weightAfterIdle returns the requested weight of a pod that is no longer idle, if no hook
+// decides a weight for it. The kernel forgets the weight of an idle cgroup, and an agent that
+// lost its state does not know it either.
 func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodPristine(p.Pod).CPU.Shares
 	ends := false
@@ -51,7 +51,7 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && isRestore(v)
 	}
 	return lifecycle.Value{
-		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(requested.V), Why: lifecycle.Reason{Text: "as the runtime asked"},
+		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(requested.V), Why: lifecycle.Reason{Text: "as the runtime requested"},
 	}, ends && requested.Set
 }
 

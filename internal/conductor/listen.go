@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/recording"
 )
 
-// listeners are those who record events.
+// listeners are the subscribers that record events.
 type listeners struct {
 	recording.Feed
 
 	nodeNow func() recording.Node // Options.NodeNow
 }
 
-// Listen begins a recording: its subscription has the state of this moment and every
-// event from then on. The caller closes it.
+// Listen begins a recording: its subscription has the present state and every later event. The
+// caller closes it.
 func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() {
 		s = c.listeners.Subscribe(c.node.state.Copy())
@@ -23,7 +23,7 @@ func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
 	return s, now
 }
 
-// enter begins the entry of an event for recordings; nil if nobody records.
+// enter begins the entry of an event for recordings; nil if no recording is active.
 func (l *listeners) enter(s *engine.State, w *work) *recording.Entry {
 	if !l.Listening() {
 		return nil
@@ -39,7 +39,7 @@ func (w *work) record(e *recording.Entry, s *engine.State) {
 	}
 }
 
-// publish passes an event on to who records.
+// publish passes an event to all recordings.
 func (l *listeners) publish(w *work) {
 	if w.entry == nil {
 		return

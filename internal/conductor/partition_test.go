@@ -219,7 +219,7 @@ func TestPartitionRefusalIsReported(t *testing.T) {
 			t.Errorf("%s is %q, want %q", file, got, want)
 		}
 	}
-	if nodeview.Summary(mo.con).Kernel["refused"] != 2 || !strings.Contains(log.String(), "the kernel refused a value") || !strings.Contains(log.String(), "kubepods is a partition of its own") {
+	if nodeview.Summary(mo.con).Kernel["refused"] != 2 || !strings.Contains(log.String(), "the kernel refused a value") || !strings.Contains(log.String(), "kubepods is a partition itself") {
 		t.Errorf("told: %v, log %s", nodeview.Summary(mo.con).Kernel, log)
 	}
 }

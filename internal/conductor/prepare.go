@@ -77,14 +77,14 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if w.done.Event.Former == "" {
 			return
 		}
-		// Its cgroup has a name now. If its pool changed while the runtime was creating it, its
-		// stored copy is changed before it starts.
+		// The container's cgroup has a name now. If its pool changed while the runtime was
+		// creating it, update its stored copy before it starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
 		n.routeValues(w, ctr, route.Named, nil)
 	case lifecycle.Inform:
-		// It may have been created without a record, which a restart needs.
+		// The container may have no record of its creation, which a restart needs.
 		n.track(ctr.ID).Recorded = true
 		n.prepareResizedTogether(w, ctr)
 	}
@@ -98,7 +98,7 @@ func (n *node) dropEnded(w *work) {
 	if p := w.done.Plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
-	if len(w.done.Plan.GonePods) > 0 { // the event may have ended other pods that were swept
+	if len(w.done.Plan.GonePods) > 0 { // the event may also have ended pods that a sweep found
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
@@ -171,7 +171,8 @@ func (n *node) preparePod(w *work, id string) {
 }
 
 // maxFailedCreates is how many creations of one container may fail in a row before the agent
-// stops setting contested fields for it. Two plugins that set one field fail every creation.
+// stops setting fields that other plugins set, too. If two plugins set one field, every creation
+// fails.
 const maxFailedCreates = 2
 
 // prepareCreate answers with the values that the attachment carries and no other plugin sets.
@@ -188,12 +189,12 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	values := n.routeValues(w, ctr, route.Creating, nil)
 	switch {
 	case !w.can.Stamps():
-		// It was created before it was reported, and carries no record. The checkpoint has one,
-		// and the runtime's copy is as reported.
+		// The container was created before the runtime reported it, so it carries no record. The
+		// checkpoint stores one, and the runtime's copy has the reported values.
 		n.noteLate(ctr)
 		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // the record stays, even if no container owns CPUs and nothing is decided
+	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -238,16 +239,16 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// noteLate stores in the checkpoint what a release would restore for a container now, if that
-// is known.
+// noteLate stores in the checkpoint the values that a release would restore for a container now,
+// if they are known.
 func (n *node) noteLate(ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
 		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }
 
-// noteUnplaced stores whether a container got the CPUs that it may own. Its record was written
-// at its creation and lacks that.
+// noteUnplaced stores in the checkpoint whether a container got the CPUs that it may own. Its
+// record lacks this fact, because it was written at the container's creation.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
 	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
@@ -271,7 +272,7 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	case t.noCgroupPath: // its cgroup is known only now
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
-	case t.sent == nil: // it was created while no agent ran, so values that only a creation carries are lost
+	case t.sent == nil: // the container was created while no agent ran, so it lacks values that only a creation can carry
 		n.prepareLive(w, ctr, w.done.Event.Container)
 	case w.can.HoldsStart:
 		n.routeValues(w, ctr, route.Starting, nil)
@@ -288,12 +289,12 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t.Pending = runtimesync.Requested(w.done.Event.Requested)
 	n.routeValues(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
-		n.storeUpdate(ctr) // the update is reported afterwards, and the runtime does not wait for an answer
+		n.storeUpdate(ctr) // the runtime reported an update that it has already made, and waits for no answer
 	}
 }
 
-// prepareResizedTogether updates a container that was resized with its pod, whose record is
-// older.
+// prepareResizedTogether updates a container that was resized with its pod and whose record is
+// older than the resize.
 func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
 	n.noteLate(ctr)
 	n.prepareLive(w, ctr, nil)
@@ -349,7 +350,7 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 		}
 		if change.Starved {
 			w.done.Problems = append(w.done.Problems, lifecycle.Problem{
-				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it gets CPUs outside of them",
+				Key: "cpuset.cpus", Value: ctr.Name, Reason: "other containers own every CPU that it may use", Then: "it gets other CPUs",
 			})
 		}
 		target, err := n.target(ctr)
@@ -387,8 +388,8 @@ func (w *work) canUpdateOthers() bool {
 	return w.from != nil && w.can.HoldsStart
 }
 
-// refreshCreated does what sendCreated does for containers that lose nothing now and whose copy
-// is outdated: the copy may list CPUs that others get.
+// refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,
+// which may list CPUs that other containers get.
 func (n *node) refreshCreated(w *work) {
 	if !w.canUpdateOthers() || !w.done.Plan.Moved() {
 		return

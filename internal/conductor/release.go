@@ -99,7 +99,7 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 		}
 		switch {
 		case to.from == nil:
-			k.Why = "no runtime is connected that could get " + v.String()
+			k.Why = "no runtime is connected, so the agent cannot send it " + v.String()
 		case can.Refuses(runtimes.Push, v) != "":
 			k.Why = can.Refuses(runtimes.Push, v)
 		default:
@@ -129,7 +129,7 @@ func Released(out []keeper.Outcome) api.Released {
 		switch {
 		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
 			r.Given++
-		case o.RuntimeOnly(): // its container ends with the agent
+		case o.RuntimeOnly(): // the container of this value ends together with the agent
 			r.Left = append(r.Left, what)
 		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
@@ -145,9 +145,9 @@ func Released(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// restoreEarlier restores what an earlier agent wrote for live containers, if this one does not
-// decide it. Containers that the runtime cannot describe keep their values; it is called again
-// when the runtime describes one.
+// restoreEarlier restores values that an earlier agent wrote for live containers and that this
+// agent does not decide. Containers that the runtime cannot describe keep their values. The
+// conductor calls restoreEarlier again when the runtime describes one of them.
 func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
@@ -178,8 +178,9 @@ func (n *node) dirs() (out []string) {
 	return out
 }
 
-// checkEarlierAgent tells the keeper whether an earlier agent has written: a record, or a key
-// that was used before, shows that. Each Synchronize checks it until one finds it.
+// checkEarlierAgent notifies the keeper if an earlier agent wrote to the kernel. A record, or a
+// key that was used before, shows that. Each Synchronize repeats the check until it finds an
+// earlier agent.
 func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 	if c.checkedEarlier {
 		return

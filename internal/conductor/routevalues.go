@@ -11,12 +11,13 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// capabilities returns those of the event's attachment, or of a connected attachment if the
-// event has none. It removes cgroup v2 files from the answer's fields if the kernel may lack
-// them, because an OCI runtime fails a container for an unknown file. With cgroup v1 it removes
-// all of them (runc 1.5: "cannot use unified on cgroup v1"). The keeper writes them when the
-// cgroup exists, and reports what the kernel refuses. If the cgroup is created only with the
-// first instruction, only the runtime can write them in time, and cgroup v2 accepts that.
+// capabilities returns the capabilities of the event's attachment, or of a connected attachment
+// if the event has none. It removes cgroup v2 files from the answer's fields if the kernel may
+// lack them, because an OCI runtime fails a container for an unknown file. With cgroup v1 it
+// removes all of them (runc 1.5: "cannot use unified on cgroup v1"). The keeper writes them when
+// the cgroup exists, and reports what the kernel refuses. If the cgroup is created only when the
+// container starts, only the runtime can write these files in time. In that case they stay in
+// the answer.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
 		from = n.connected().from
@@ -169,8 +170,8 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 	}
 }
 
-// whyNotClaimed returns the reason why the agent does not set a field at a container's
-// creation; "" if it does.
+// whyNotClaimed returns the reason why the agent does not set a field at a container's creation;
+// "" if the agent sets it.
 func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.ceded[f]:

@@ -20,12 +20,12 @@ type work struct {
 	from  Carrier
 	start time.Time
 	facts engine.Facts
-	// first runs before facts are gathered, and last when the kernel has the decision; nil for
-	// nothing.
+	// first runs before facts are gathered, and last runs when the kernel has the decision. Both
+	// may be nil.
 	first func()
 	last  func() []keeper.Outcome
-	// read and write belong to events that decide nothing. read runs under the node's lock, and
-	// write makes the keeper write values that it has; nil for nothing.
+	// read and write are used by events that decide nothing. read runs under the node's lock.
+	// write makes the keeper write stored values again. Both may be nil.
 	read  func()
 	write func() []keeper.Outcome
 
@@ -34,15 +34,15 @@ type work struct {
 	kernel         writes
 	wasUnplaced    map[string]bool  // see unplaced
 	err            error            // a *Rejection
-	failed         bool             // a panic of ours cost the event something
+	failed         bool             // a panic in the agent made a part of the event fail
 	describesAgain bool             // it describes what the runtime could not describe before
 	entry          *recording.Entry // for recordings; nil if nobody records
 }
 
 // writes are values for the kernel.
 type writes struct {
-	// items are written before the answer. notes are values in the answer that the keeper
-	// tracks from then on.
+	// The keeper writes items before the answer. notes are values in the answer that the keeper
+	// tracks afterwards.
 	items, notes []keeper.Item
 	owner        string   // the keeper writes this owner's rows after items
 	forget       []string // pods and containers that have ended
@@ -100,9 +100,9 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.isOver():
 		c.leave(w)
 	case w.done.Event.Kind == lifecycle.Synchronize:
-		// Runtimes disconnect a plugin that answers Synchronize slowly, and its containers keep
-		// their CPUs. The turn stays taken, so no later event is decided before this one is in
-		// the kernel.
+		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not
+		// wait for the kernel writes. The turn stays taken, so no later event is decided before
+		// this one is in the kernel.
 		c.later.Go(func() {
 			finish()
 			c.freeMemory()
@@ -146,12 +146,12 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		if r == nil {
 			return
 		}
-		c.log.Error("deciding an event failed", logkey.Op, w.done.Op, logkey.Event, w.done.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+		c.log.Error("an event could not be decided", logkey.Op, w.done.Op, logkey.Event, w.done.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.AgentPanic)
 		w.failed = true
 		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
 		if c.fail.Load() && w.done.Event.Kind == lifecycle.CreateContainer {
-			w.err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent allows no container without a decision", r)}
+			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide: %v: failurePolicy.agent lets no container start without a decision", r)}
 		}
 	}()
 	part()
@@ -236,8 +236,8 @@ func (c *Conductor) route(w *work) {
 	}
 }
 
-// apply writes the values that cannot wait for the answer. When it returns, others have lost
-// the CPUs that they give up.
+// apply writes the values that must be in force before the answer. When it returns, other
+// containers have lost the CPUs that they give up.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stepApply)
 	c.recoverPanic(w, func() {
@@ -257,8 +257,8 @@ func (c *Conductor) apply(w *work) {
 			w.done.Wrote = c.keeper.Apply(to.items)
 		}
 		if w.done.Event.Kind == lifecycle.StartContainer {
-			// This is the last moment before the first instruction, so others must give up
-			// their CPUs now if they have not yet.
+			// This is the last moment before the container's first instruction, so other
+			// containers must give up its CPUs now.
 			w.done.Wrote = append(w.done.Wrote, c.keeper.RetryFailed()...)
 		}
 		if to.owner != "" {

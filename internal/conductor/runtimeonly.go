@@ -11,9 +11,9 @@ import (
 // byRuntime is the note of a value that only the runtime can write.
 const byRuntime = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
 
-// leaveToRuntime reports whether only the runtime can write a value, which holds for the
-// agent's own container; the caller then sends it. The keeper checks the runtime's write. A
-// value that it did not find then counts as refused.
+// leaveToRuntime reports whether only the runtime can write a value. This is so for the agent's
+// own container. The caller then sends the value, and the keeper checks the runtime's write. If
+// the keeper does not find the value, it counts as refused.
 func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delivery) (send bool) {
 	const channel = "runtime"
 	switch {
@@ -34,8 +34,8 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 }
 
 // sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the runtime
-// writes them before the next event. Then they are free before their new owner starts. Another
-// update follows, since no runtime reports that it applied this one.
+// writes them before the next event. Then the CPUs that it gives up are free before their new
+// owner starts. Another update follows, since no runtime reports that it applied this one.
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.done.Event.Container

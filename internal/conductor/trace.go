@@ -10,7 +10,7 @@ import (
 // The steps of an event, in their order, as log.level debug prints them (step=) and
 // ARCHITECTURE.md describes them.
 const (
-	stepWait    = "wait"    // for facts that take time; other events continue meanwhile
+	stepWait    = "wait"    // the event waits for slow facts; other events continue meanwhile
 	stepTurn    = "turn"    // it has its turn: one event at a time is decided
 	stepGather  = "gather"  // it reads facts that must be current
 	stepDecide  = "decide"  // the engine makes the plan, which becomes the state

@@ -60,8 +60,8 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	return t.sent.of(v)
 }
 
-// give remembers a value that a container is created with and that no runtime reports later.
-// Its record has it too.
+// give remembers a value that a container is created with and that no runtime reports later. The
+// container's record has the value, too.
 func (t *track) give(v lifecycle.Value) {
 	if !unreported(v.Field) {
 		return
@@ -82,7 +82,7 @@ func (t *track) deliver(v lifecycle.Value, d delivery) {
 	t.sent = append(t.sent, d)
 }
 
-// lost notes a value that could not be applied.
+// lost notes that a value could not be applied.
 func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
 	t.deliver(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }

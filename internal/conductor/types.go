@@ -17,8 +17,8 @@ const RecordKey = intent.RecordKey
 type Capabilities = route.Capabilities
 
 // Carrier is an attachment as the conductor sees it: its name, and its current capabilities,
-// which depend on the connected runtime. The keeper writes what it cannot carry, or the agent
-// reports it.
+// which depend on the connected runtime. The keeper writes values that the attachment cannot
+// carry, or the agent reports them.
 type Carrier interface {
 	Name() string
 	Capabilities() Capabilities
@@ -39,8 +39,8 @@ type Answer struct {
 	// reach their cgroup yet. On a node that is never idle, it may also have one whose copy in
 	// the runtime is outdated (Capabilities.Piggybacks).
 	Others []Settings
-	// Owns says, at StartContainer, that the container owns CPUs. No other container may still
-	// be starting on them when it runs.
+	// Owns reports, at StartContainer, that the container owns CPUs. When it runs, no other
+	// container may still be starting on these CPUs.
 	Owns bool
 	// Op names the event in logs and journal.
 	Op logkey.ID

@@ -316,7 +316,7 @@ func (u *unplugged) resize(by int) {
 	if !u.kind.untold {
 		u.mo.updatePod(p, whole(n))
 	}
-	u.excused = u.excused || by > 0 && strings.Contains(u.said(u.owner), "it asks for") // there are too few to choose from
+	u.excused = u.excused || by > 0 && strings.Contains(u.said(u.owner), "the container requests") // there are too few to choose from
 }
 
 // podQuota does what the kubelet does before a container gets a larger limit: it raises the

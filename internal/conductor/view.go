@@ -44,7 +44,7 @@ func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 const stuckAfter = 2 * time.Minute
 
 // Alive reports whether the conductor still handles events: its lock is free before ctx ends,
-// and no event is stuck. It does not depend on other processes.
+// and no event is stuck. The result does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if took := c.uptimes.underWay(c.now()); took > stuckAfter {
 		return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))

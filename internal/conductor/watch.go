@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Watch finds values that others change in the kernel and repairs them, until ctx ends. Without
-// a watcher it polls all files in turn.
+// Watch finds values that other programs change in the kernel and repairs them, until ctx ends.
+// Without a watcher it polls all files in turn.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	d := keeper.Drift{
 		Keeper: c.keeper, Watcher: w, Noticed: c.askForResources, Repair: c.repair, Retry: c.retryRefused,
@@ -31,8 +31,8 @@ func (c *Conductor) RepairAll() {
 	c.retryRefused()
 }
 
-// askForResources asks a runtime that does not report updates whether it changed a container.
-// The new resources must be known before the container's values are repaired.
+// askForResources polls a runtime that does not report updates for changed resources of
+// containers. The agent must know new resources before it repairs the container's values.
 func (c *Conductor) askForResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	return wrote
 }
 
-// isMissing reports whether status says that a value is not in force.
+// isMissing reports whether status shows a value as not in force.
 func (n *node) isMissing(o keeper.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery reconstructs what was decided for a container that already runs.
+// recovery reconstructs the decision for a container that already runs.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -18,8 +18,8 @@ type recovery struct {
 	c     *Container
 }
 
-// find returns the container's record, updated by what happened since, or a substitute if it
-// has none. It returns nil for a new container.
+// find returns the container's record with all later changes applied, or a substitute if the
+// container has no record. It returns nil for a new container.
 func (b *recovery) find(reported *lifecycle.Container) *Record {
 	if q, ok := b.facts.Distrusted[reported.ID]; ok {
 		b.c.decided.distrust = []lifecycle.Problem{q}
@@ -60,14 +60,15 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	b.dropUnpaid(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // a new record is needed, since the old one lacks values that we decide from now on
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // the old record lacks values that the agent decides from now on, so a new record is needed
 	c.Pristine, c.Unplaced = asked, false
 	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
 
-// withoutYoungerOwners removes CPUs from a container's claim that a younger container of
-// another pod owns by its record and runs on. The younger one could get them only after the
-// older one had lost them. CPUs that the container itself runs on stay in the claim.
+// withoutYoungerOwners removes CPUs from a container's claim if the record of a younger
+// container of another pod has them and that container runs on them. The younger container could
+// get them only after the older container had lost them. CPUs that the container itself runs on
+// stay in the claim.
 func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim string) string {
 	if claim == "" {
 		return claim
@@ -92,8 +93,8 @@ func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim str
 }
 
 // adopt restores a container without a record from the CPUs that the kernel gives it now. If
-// these are the CPUs that its pod was assigned, it owns them. If it has fewer CPUs for another
-// reason, it owns none.
+// these are the CPUs that its pod was assigned, the container owns them. If it runs on fewer
+// CPUs for another reason, it owns none.
 //
 // If its record is not trusted, for example because the key was lost, the CPUs in the runtime's
 // copy come from an agent.
@@ -104,8 +105,8 @@ func (b *recovery) adopt() *Record {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).Chooses {
-		// It keeps its memory nodes, whoever set them: its pages are there, and a release moves
-		// no page.
+		// The container keeps its memory nodes, whichever program set them, because its pages
+		// are there and a release moves no pages.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
 	if ours && has.Empty() { // it may use all CPUs, so it owns none
@@ -127,8 +128,8 @@ func (b *recovery) adopt() *Record {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// Where the agent chooses CPUs, only the agent writes a list into the runtime's copy. So a
-	// container in a pool was refused CPUs, even if the copy lists some now.
+	// If the agent chooses CPUs, only the agent writes a CPU list into the runtime's copy. So a
+	// container in a pool was refused CPUs, even if the copy lists CPUs now.
 	if !b.c.decided.narrowed && (!chosen || !narrowed) {
 		return nil
 	}
@@ -143,8 +144,8 @@ func (b *recovery) adoptPoolNode(has topology.Set) {
 	}
 }
 
-// withOriginalQuota returns a container's resources with the quota that was lifted because it
-// owns CPUs. In a Guaranteed pod the shares show that quota.
+// withOriginalQuota returns a container's resources with the quota that the agent lifted because
+// the container owns CPUs. In a Guaranteed pod the quota follows from the shares.
 func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
@@ -154,10 +155,10 @@ func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on.
-// It does if its pod was assigned these CPUs, or the agent would have chosen as many, and no
-// other container runs there. If the quota of owners is lifted, the runtime's copy shows that
-// and decides.
+// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on. It
+// owns them if its pod was assigned these CPUs, or if the agent would have chosen as many and no
+// other container runs on them. If the agent lifts the quota of owners, the missing quota in the
+// runtime's copy decides.
 func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
@@ -172,10 +173,10 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 		return quota < 0
 	}
 	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
-		return false // the copy has what was decided, and no quota was lifted
+		return false // the copy has the decided values, and the agent lifted no quota
 	}
 	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
-	if !as && b.p.Intent.NUMA.V.Exclusive { // it owns whole NUMA nodes, which may be more than it asks for
+	if !as && b.p.Intent.NUMA.V.Exclusive { // it owns whole NUMA nodes, which may have more CPUs than it requests
 		all := b.n.machine.Spread(topology.NodeLevel, has).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 		as = has.Contains(all) && (quota < 0 || !lifts)
 	}

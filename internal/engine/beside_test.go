@@ -79,8 +79,8 @@ func TestResizeBesideOwner(t *testing.T) {
 	}{
 		{name: "to less", milli: 1000, cpus: "8"},
 		{name: "to more", milli: 4000, cpus: "1,8-10"},
-		{name: "to more than there is", milli: 20000, cpus: "1,8-9", problem: "it asks for 20 CPUs now and owns 3"},
-		{name: "to less than a CPU", milli: 500, problem: "it owned 3 CPUs and was resized"},
+		{name: "to more than there is", milli: 20000, cpus: "1,8-9", problem: "the container requests 20 CPUs now and owns 3"},
+		{name: "to less than a CPU", milli: 500, problem: "the container owned 3 CPUs and was resized"},
 	} {
 		for _, told := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, and the sum is told: %v", c.name, told), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestResizeBesideEnded(t *testing.T) {
 	}{
 		{name: "less", milli: 1000, cpus: "8"},
 		{name: "more", milli: 4000, cpus: "1,8-10"},
-		{name: "more than there is", milli: 20000, cpus: "1,8-9", problem: "it asks for 20 CPUs now and owns 3"},
+		{name: "more than there is", milli: 20000, cpus: "1,8-9", problem: "the container requests 20 CPUs now and owns 3"},
 		{name: "less than a CPU", milli: 500, problem: "pays for no whole CPU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestCreatedAgainBesideOwner(t *testing.T) {
 		b.resize(20000)
 		b.tell(lifecycle.RemoveContainer, "main", nil)
 		b.create("main", "main", 20000)
-		if said := b.s.Container("main").ProblemSummary.Problems; len(said) == 0 || !strings.Contains(said[0].Reason, "it asks for 20 CPUs now and owns 3") {
+		if said := b.s.Container("main").ProblemSummary.Problems; len(said) == 0 || !strings.Contains(said[0].Reason, "the container requests 20 CPUs now and owns 3") {
 			t.Errorf("of who is created anew is said %v", said)
 		}
 		b.resize(4000)

@@ -9,12 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// burstFile depends on the quota: the kernel refuses a burst above the quota, and a quota below
-// the burst.
+// burstFile sets the burst, which the quota limits: the kernel refuses a burst above the quota,
+// and a quota below the burst.
 const burstFile = "cpu.max.burst"
 
-// bound lowers a container's burst to its CPU quota, as a hook proposes it or the runtime
-// requested it. It removes the burst of a container without a quota.
+// bound lowers a container's burst to its CPU quota. The quota is the one that a hook proposes,
+// or else the one that the runtime requested. It removes the burst of a container without a
+// quota.
 func (o *output) bound(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {
@@ -35,12 +36,12 @@ func (o *output) bound(in *hook.Input) {
 	case quota <= 0 || err != nil:
 		o.Values = slices.Delete(o.Values, at, at+1)
 	case asked > quota:
-		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", no more than its quota; %d was asked for", asked)
+		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", limited to its quota; %d was requested", asked)
 	}
 }
 
-// bursts is the sum of the bursts of a pod's live containers, in µs; 0 if the pod
-// asked for none.
+// bursts is the sum of the bursts of a pod's live containers, in µs; 0 if the pod requested no
+// burst.
 func (n *view) bursts(p *Pod) (sum int64) {
 	if !p.Intent.Burst.IsSet() {
 		return 0
@@ -57,8 +58,8 @@ func (n *view) bursts(p *Pod) (sum int64) {
 }
 
 // recomputePod decides a pod's own values again if its exclusive CPUs or the sum of its
-// containers' bursts have changed. Then the pod's burst covers theirs, and the kubelet can
-// lower the pod's quota after its containers' quotas.
+// containers' bursts have changed. Then the pod's burst covers its containers' bursts, and the
+// kubelet can lower the pod's quota after the quotas of its containers.
 func (d *draft) recomputePod(podID string) {
 	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusive || d.n.bursts(p) != p.bursts) {
 		d.redecide(p, p.Values)

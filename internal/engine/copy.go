@@ -28,8 +28,8 @@ func (s *State) Copy() *State {
 	return &c
 }
 
-// PlannedPod is a pod that does not exist yet: what the kubelet would send to the runtime for
-// it, and its spec.
+// PlannedPod is a pod that does not exist yet: its spec, and the requests that the kubelet would
+// send to the runtime.
 type PlannedPod struct {
 	Pod        lifecycle.Pod
 	Spec       *lifecycle.PodSpec
@@ -61,7 +61,7 @@ func (s *State) whatIf(w *PlannedPod) (refused []Rejected) {
 	gone := ""
 	for _, step := range w.events() {
 		if c := step.Container; c != nil && c.ID == gone {
-			continue // was refused when it was created
+			continue // its creation was refused
 		}
 		p := Decide(s, &step, f)
 		if p.Reject == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Displaced returns a problem if a container's pool is bound to NUMA nodes, or prefers some,
-// and has no CPU left there. The problem names the owners of these CPUs.
+// Displaced returns a problem if a container's pool is bound to NUMA nodes, or prefers NUMA
+// nodes, and has no CPU left on them. The problem names the owners of these CPUs.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 	near, cpus := nearOf(c.Assignment.CPUGroup, s.Machine), s.CPUs(c)
 	if !c.Alive() || !s.DisplacedBy(c.Assignment.CPUGroup, cpus) {
@@ -30,15 +30,15 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 	}, true
 }
 
-// DisplacedBy reports whether the CPUs include none of the NUMA nodes that the group is bound
-// to or prefers.
+// DisplacedBy reports whether none of these CPUs is on a NUMA node that the group is bound to or
+// prefers.
 func (s *State) DisplacedBy(seat placement.CPUGroup, cpus topology.Set) bool {
 	near := nearOf(seat, s.Machine)
 	return !near.Empty() && cpus.And(near).Empty()
 }
 
-// nearOf returns the CPUs of the NUMA nodes that a pool is bound to or prefers; empty if there
-// are none.
+// nearOf returns the CPUs of the NUMA nodes that a pool is bound to or prefers; empty if it has
+// no such nodes.
 func nearOf(seat placement.CPUGroup, m *topology.Machine) topology.Set {
 	near := seat.Near
 	for _, id := range seat.Which.On() {

@@ -32,13 +32,15 @@ type view struct {
 	// arrival.
 	containers map[string]*Container
 	order      []string
-	// failed is the error of a hook that must not fail; "" for none.
+	// failed is the error of a hook for which failurePolicy.hooks refuses containers; "" for
+	// none.
 	failed string
-	// matched are the new pods and containers that the condition of a hook holds for,
-	// by hook and id; nil for none.
+	// matched are the new pods and containers that meet the condition of a hook, by hook and id;
+	// nil for none.
 	matched map[string]map[string]bool
-	// expected are the containers of a Synchronize that records put into balloons, by id. They
-	// count until they are decided. held are the CPUs of their balloons.
+	// expected are the containers of a Synchronize whose records name a balloon, by id. They
+	// count as containers of that balloon until they are decided. held are the CPUs of their
+	// balloons.
 	expected map[string]*Container
 	held     map[placement.Which]topology.Set
 	// listed are the containers in a Synchronize, by sandbox.

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// exclusiveCPUs returns the CPUs that a pod's cgroup can have exclusively: those that its
+// exclusiveCPUs returns the CPUs that a pod's cgroup can have exclusively: the CPUs that its
 // containers own and do not lend. It is empty if a container of the pod runs on other CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {

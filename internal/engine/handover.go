@@ -22,14 +22,15 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// takeOverFrom returns the CPUs of its pod that a new container may take over, if each
-// container owns its own CPUs: those that the pod owned before a restart and that no container
-// has now, and those of init containers.
+// takeOverFrom returns the CPUs of its pod that a new container may take over, if each container
+// owns its own CPUs. These are CPUs that the pod owned before a restart and that no container
+// has now, and CPUs of init containers.
 //
 // Init containers end before the next container in the spec is created, so it does not matter
-// whether the runtime still reports them as running. A container that does not come after them
-// in the spec gets nothing while they live. An init container runs before all others, so it may
-// have the CPUs of every container that does not live, except those of sidecars.
+// whether the runtime still reports them as running. A container that does not come after the
+// init containers in the spec takes over no CPUs while they live. An init container runs before
+// all app containers, so it may take over the CPUs of every container that does not live, except
+// the CPUs of sidecars.
 func (s *placer) takeOverFrom() topology.Set {
 	out := s.n.ledger.WithoutContainer(s.p.Pod.UID)
 	if s.p.Spec == nil {
@@ -61,8 +62,8 @@ func (n *view) liveNames(podID, except string) map[string]bool {
 	return lives
 }
 
-// handOver frees the CPUs of a pod's init containers that no container took over, when all its
-// containers exist.
+// handOver frees the CPUs of a pod's init containers that no container took over. It does so
+// when all containers of the pod exist.
 func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return

@@ -35,7 +35,7 @@ func (o *output) input() *hook.Input {
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
 	in.CPUEnv = o.c.CPUEnv
-	if o.c.decided.creation != nil { // only a new container has these: the runtime's request, and the decision for it and its pod
+	if o.c.decided.creation != nil { // only a new container has the runtime's request and the decision for itself and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {
 			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
@@ -64,7 +64,8 @@ type output struct {
 	p      *Pod
 	c      *Container
 	failed string
-	// refused is why a hook refuses the container, refusedBy the first that does.
+	// refused is the reason why a hook refuses the container. refusedBy is the first hook that
+	// refuses it.
 	refused, refusedBy string
 }
 
@@ -93,7 +94,8 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}
 }
 
-// condition notes what a hook with a condition said beside its proposals.
+// condition notes the rest of the output of a hook with a condition: matches, failures and
+// refusals.
 func (o *output) condition(h hook.Hook) {
 	if !o.Matched && o.Failed == "" {
 		return
@@ -158,7 +160,7 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
-// neutral has the values of cgroup files that no program has set.
+// neutral has the initial values of cgroup files, which a file has until a program writes it.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",
@@ -171,14 +173,14 @@ func Neutral(key string) (text string, known bool) {
 	return text, known
 }
 
-// revert adds values that restore the runtime's request for each resource that hooks decided
-// before and no longer decide.
+// revert restores the runtime's request for each resource that hooks decided earlier and do not
+// decide now. It adds the requested values.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
 			continue
 		}
-		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
+		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime requested"}}
 		asked, _ := pristine.Of(old.Field, old.Key)
 		switch old.Field {
 		case lifecycle.CPUShares:
@@ -196,7 +198,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Int = -1
 		case lifecycle.Hugepages:
 			v.Int = unlimited
-			for _, h := range pristine.Hugepages { // if a size occurs twice, the last one counts, as in OCI runtimes
+			for _, h := range pristine.Hugepages { // if a page size occurs twice, the last entry counts, as in OCI runtimes
 				if h.Size == old.Key {
 					v.Int = int64(min(h.Limit, math.MaxInt64))
 				}
@@ -214,7 +216,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// claim notes which resources hooks decide for a container now.
+// claim notes the resources that hooks decide for a container now.
 func (c *Container) claim(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
@@ -227,7 +229,7 @@ func (c *Container) claim(values []lifecycle.Value) {
 	c.Stamp.decidedBefore = true
 }
 
-// restorable are the fields that hooks decide and that a runtime's copy may hold.
+// restorable are the fields that hooks decide and that a runtime's copy may contain.
 var restorable = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
 // valuesInCopy lists our values in the runtime's copy of a running container: those of fields
@@ -249,6 +251,6 @@ func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resourc
 	return out
 }
 
-// unlimited reports whether a limit was requested as none or as zero, which mean the same to
-// every runtime.
+// unlimited reports whether a requested limit is missing or zero. Both mean "no limit" to every
+// runtime.
 const unlimited int64 = -1

@@ -11,16 +11,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// setFacts sets a pod's spec and the kubelet's grants to its containers: the facts gathered
-// now, or else the known ones. It ignores facts of another pod, and reports a spec of another
-// pod.
+// setFacts sets a pod's spec and the kubelet's grants to its containers. Facts that were
+// gathered now replace known facts. It ignores facts of another pod, and reports a spec of
+// another pod.
 func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
 		np.Spec = nil
 		np.specProblems = []lifecycle.Problem{{
 			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
-			Reason: "this spec has the pod's UID and another name: it is not used",
+			Reason: "this spec has the pod's UID but another name, so the spec is ignored",
 		}}
 	}
 	if g := np.Granted; g != nil && (g.UID != np.Pod.UID || g.Namespace != np.Pod.Namespace || g.Name != np.Pod.Name) {
@@ -38,15 +38,17 @@ func (d *draft) decidePod(p *Pod) {
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Undescribed != "" {
-		// Its request is not known. It can still have exclusive CPUs, if its cgroup is known.
+		// The pod's request is not known. The pod can still have exclusive CPUs, if its cgroup
+		// is known.
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, undescribedProblem(p.Pod.Undescribed))
 	}
 	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod again whose spec became known, and the containers that the spec affects.
-// No decision about CPUs depends on the spec. A spec that changes nothing leaves an empty plan.
+// inform decides a pod again after its spec became known, and decides the containers again that
+// the spec affects. No decision about CPUs depends on the spec. A spec that changes nothing
+// leaves an empty plan.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)
 	if old == nil || old.Stopped {
@@ -58,7 +60,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.ProblemSummary.Problems, old.ProblemSummary.Problems) || n.ProblemSummary.More != old.ProblemSummary.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
-	// Otherwise the spec counts only for CPUs that are chosen later.
+	// If nothing below changed, the spec affects only CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
 	for _, id := range d.n.base.byPod[pod.ID] {

@@ -12,7 +12,8 @@ import (
 )
 
 // pinned returns the exclusive CPUs that the kubelet's static CPU manager gave to a container;
-// empty if none. The PodResources API says so if it counts, otherwise the runtime's request.
+// empty if none. The source is the PodResources API if the agent uses it, otherwise the
+// runtime's request.
 func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) topology.Set {
 	if p == nil {
 		return topology.Set{}
@@ -23,9 +24,9 @@ func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) 
 	return placement.Pinned(n.machine, p.Intent, requested)
 }
 
-// placeByKubelet makes a container own what the kubelet gave it, if the kubelet decides. All
-// others lose these CPUs, and nothing else of the container changes. The CPUs are not in its
-// record, because the kubelet reports them again after a restart.
+// placeByKubelet makes a container own the CPUs that the kubelet gave it, if the kubelet decides
+// who owns CPUs. All other containers lose these CPUs. No other value of the container changes.
+// Its record does not have the CPUs, because the kubelet reports them again after a restart.
 func (s *placer) placeByKubelet() bool {
 	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
 	if t.DecidedElsewhere == nil || !s.n.policy.Place {
@@ -48,12 +49,12 @@ func (s *placer) placeByKubelet() bool {
 	}
 	s.own(cpus, placement.ByKubelet, t.External.Why)
 	s.c.Stamp.CPUs = topology.Set{}
-	s.reportAway("authority", t.External.Offline, "it runs on those that are left")
+	s.reportAway("authority", t.External.Offline, "it runs on the remaining CPUs of its grant")
 	return true
 }
 
-// otherOwner returns another owner of CPUs that the kubelet gave to a container; nil if there
-// is none. An owner that got them from the kubelet and has ended loses them by this grant.
+// otherOwner returns another owner of CPUs that the kubelet gave to a container; nil if there is
+// none. An owner that got them from the kubelet and has ended loses them to this grant.
 func (n *view) otherOwner(key placement.Key, cpus topology.Set) *placement.Taken {
 	for {
 		var taken *placement.Taken
@@ -85,8 +86,8 @@ func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner
 	return both, owner
 }
 
-// regroup updates pools if the kubelet gave away CPUs by this event, or got them back. Its
-// grants count only as long as it reports them.
+// regroup updates pools if the kubelet granted or took back CPUs in this event. The kubelet's
+// grants count only as long as the kubelet reports them.
 func (d *draft) regroup() {
 	if d.n.policy.Place && d.pinsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -109,7 +110,7 @@ func (d *draft) regrant() {
 	}
 }
 
-// placeAgainWhere places the containers of pools again that meet a condition.
+// placeAgainWhere places those containers of pools again that meet a condition.
 func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)
@@ -129,8 +130,8 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freed reports whether a pod or container owns fewer CPUs than before this event, or a
-// container has ended that owned CPUs by the kubelet's grant. Others may then use them.
+// freed reports whether other containers may use more CPUs after this event: a pod or container
+// owns fewer CPUs than before, or a container with a kubelet grant has ended.
 func (d *draft) freed() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
@@ -138,8 +139,8 @@ func (d *draft) freed() bool {
 	})
 }
 
-// pinsChanged reports whether the kubelet gave away CPUs by this event, or got them back, that
-// have no owner in the ledger.
+// pinsChanged reports whether the kubelet granted or took back CPUs in this event that have no
+// owner in the ledger.
 func (d *draft) pinsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {

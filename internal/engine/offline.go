@@ -12,13 +12,14 @@ import (
 // This file handles CPUs that their owner cannot use now: they are offline, or missing in its
 // pod's cgroup. The ledger reserves them for it.
 
-// reach returns the CPUs that containers of a pod can use now: those that are online and in its
-// cgroup. Cgroup v1 removes a CPU that goes offline from cgroups and never adds it again.
+// reach returns the CPUs that containers of a pod can use now: CPUs that are online and in the
+// pod's cgroup. Cgroup v1 removes a CPU that goes offline from cgroups and never adds it again.
 func (n *view) reach(p *Pod) topology.Set {
 	return p.allowedOf(n.machine.Online())
 }
 
-// heldBy returns the CPUs of a pod: those that its containers own, and those reserved for them.
+// heldBy returns the CPUs of a pod: the CPUs that its containers own, and the CPUs that are
+// reserved for them.
 func (n *view) heldBy(p *Pod) topology.Set {
 	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
@@ -33,8 +34,8 @@ func (s *placer) missing() topology.Set {
 	return own.Minus(s.n.reach(s.p))
 }
 
-// waitOnCreate makes a container that is created again wait for its pod's CPUs, if it can use
-// none of them now. It gets them when they are back.
+// waitOnCreate handles a container that is created again and can use none of its pod's CPUs now.
+// The container waits, and gets these CPUs when they are usable again.
 func (s *placer) waitOnCreate() bool {
 	away := s.missing()
 	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
@@ -46,7 +47,7 @@ func (s *placer) waitOnCreate() bool {
 }
 
 // placeWaitingOwner resizes an owner that waits in a pool because it can use none of its CPUs.
-// It may give some up, and it owns what its pod got meanwhile.
+// The owner may give up some of them, and also owns the CPUs that its pod got meanwhile.
 func (s *placer) placeWaitingOwner() bool {
 	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Reserved(s.c.Key).Empty() {
 		return false
@@ -62,8 +63,8 @@ func (s *placer) placeWaitingOwner() bool {
 	return true
 }
 
-// waitFor reserves the CPUs of an owner that can use none of them now, and reports that. If
-// another pod owns one of them by now, the owner loses all of them.
+// waitFor reserves the CPUs of an owner that can use none of them now, and reports a problem. If
+// another pod owns one of these CPUs by now, the owner loses all of them.
 func (s *placer) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -93,7 +94,7 @@ func (s *placer) reportAway(key string, cpus topology.Set, then string) {
 	}
 }
 
-// stays reports whether an owner can continue on the CPUs that it can use.
+// stays reports whether an owner keeps running on those of its CPUs that it can use.
 func (s *placer) stays(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.reach(s.p))
 	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
@@ -110,12 +111,13 @@ func first(cpus topology.Set, n int) topology.Set {
 	return out
 }
 
-// withOffline adds a container's offline CPUs to those that it has.
+// withOffline adds a container's offline CPUs to a set of CPUs.
 func (s *placer) withOffline(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.Reserved(s.c.Key))
 }
 
-// ownOrReserve makes a key own the CPUs that its pod can use, and reserves the others for it.
+// ownOrReserve splits CPUs between grant and reservation: the key owns the CPUs that its pod can
+// use now, and the others are reserved for it.
 func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.reach(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
@@ -127,8 +129,7 @@ func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from 
 	n.reserveCPUs(pod, key, all.Minus(cpus), from)
 }
 
-// reserveCPUs reserves CPUs for an owner that cannot use them now: no other container gets
-// them.
+// reserveCPUs reserves CPUs that their owner cannot use now, so no other container gets them.
 func (n *view) reserveCPUs(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.Reserved(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Reserve(n.grantOf(p, key, cpus, from)) })

@@ -10,19 +10,20 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lowersCPU reports whether a new request has less CPU than the old one, by request or limit.
+// lowersCPU reports whether a new request has a lower CPU request or a lower CPU limit than the
+// old one.
 func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
 
-// accountResize updates the known sum of a pod after one of its containers was resized.
-// Runtimes report the sum at the pod's creation, few report a later one, and none reports it
-// together with the container's request. Without this, the first request would count for the
-// pod's whole life.
+// accountResize updates the known resource sum of a pod after one of its containers was resized.
+// Runtimes report the sum when the pod is created. Few runtimes report a later sum, and none
+// reports it together with the container's request. Without this update, the first sum would
+// count for the pod's whole life.
 //
-// What the container gave up is subtracted from the sum. What it requests in addition is added
-// only if the sum has no room for it; otherwise the kubelet reported it before.
+// accountResize subtracts from the sum what the container gave up. It adds an increase only if
+// the sum has no room for it; otherwise the kubelet's sum already contains the increase.
 func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
@@ -57,10 +58,10 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// recounted returns a pod after one of its containers changed its request, if its sum comes
-// from a Synchronize and may be old. The sum then counts only as far as known containers, ended
-// ones included, request it. So it is not mistaken for pod-level resources until the runtime
-// reports it again.
+// recounted returns a pod after one of its containers changed its request, if the pod's sum
+// comes from a Synchronize and may be old. The sum is then limited to the requests of known
+// containers, including ended containers. So an old sum is not mistaken for pod-level resources
+// until the runtime reports the sum again.
 func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.paidCPUs(p.Pod.Resources).Known() {
 		return p
@@ -85,7 +86,7 @@ func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// withSum returns a pod with another sum of resources, which is known to be current.
+// withSum returns a copy of the pod with a new sum of resources, which is known to be current.
 func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	if sum.CPU == p.Pod.Resources.CPU && !p.sumOld {
 		return p
@@ -100,8 +101,8 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 // uses it.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
-// adjustedSum returns a sum, in thousandths, after one part changed. It is never less than the
-// known parts.
+// adjustedSum returns a sum, in thousandths, after one part of it changed. It is never less than
+// the sum of the known parts.
 func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
@@ -119,11 +120,11 @@ func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resource
 	return whole.CPUs, p.Pod.Resources
 }
 
-// revokeUnpaid ends ownership of the CPUs that a scheduler assigned, for the containers of a
-// pod whose request no longer pays for them. An assignment is granted completely or not at all,
-// so they lose all of it and are placed like containers whose assignment was refused at their
-// creation. c is the resized container, nil if the pod was resized. It reports whether any
-// container lost CPUs.
+// revokeUnpaid ends ownership of the CPUs that a scheduler assigned to a pod's containers, if
+// their request no longer pays for these CPUs. The agent grants an assignment completely or not
+// at all, so the containers lose all of it. They are then placed like containers whose
+// assignment was refused at their creation. c is the resized container, nil if the pod was
+// resized. revokeUnpaid reports whether any container lost CPUs.
 func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
 	if !p.Intent.CPUs.IsSet() || !d.n.ledger.Owns(p.Pod.UID) {
@@ -136,7 +137,7 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 		case c != nil && c.Key == g.Key:
 			owner = c
 		case owner == nil && !p.paidCPUs(p.Pod.Resources).Known():
-			continue // it has no live attempt, and its next creation checks the request
+			continue // the container has no live attempt, and its next creation checks the request
 		case owner == nil:
 			owner = &Container{}
 		}
@@ -148,8 +149,9 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	return revoked
 }
 
-// checkPaid checks the number of CPUs that a container owns as at a creation, by the current
-// requests of its pod and itself. live is the request of the pod's live containers.
+// checkPaid applies the check of a container's creation to the number of CPUs that the container
+// owns. It uses the current requests of the container and its pod. live is the request of the
+// pod's live containers.
 func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.paidCPUs(sum).Known() {
@@ -158,8 +160,8 @@ func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
-// revoke ends what a container of a pod owns because it no longer pays for it. placeRevoked
-// then places its live attempts again.
+// revoke ends a container's ownership of CPUs because its request no longer pays for them.
+// placeRevoked then places its live attempts again.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
@@ -193,10 +195,10 @@ func (s *placer) lostAll(key string, had int) {
 	if !s.n.chosenForPod(s.p) {
 		sum = nil
 	}
-	s.refused(key, "0", fmt.Errorf("it owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
+	s.refused(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
 }
 
-// noWhole returns the reason why a container owns none of the CPUs that the agent would choose.
+// noWhole returns the reason why the agent chooses no CPUs for a container to own.
 func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.paidCPUs(r); due.Known() {
@@ -206,8 +208,9 @@ func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 }
 
-// previousLarger returns the previous attempt of a new container if that requested more. The
-// new attempt is then treated like a resize, even if others own the CPUs of its pod.
+// previousLarger returns the previous attempt of a new container if that attempt requested more
+// CPU. The new attempt is then treated like a resize, even if other containers own the CPUs of
+// its pod.
 func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
@@ -222,7 +225,7 @@ func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	case was != nil && lowersCPU(&was.Pristine, &c.Pristine):
 		return was
 	case !p.paidCPUs(p.Pod.Resources).Known():
-		return c // it owns CPUs by its own request, which alone says how many
+		return c // it owns CPUs because of its own request, and only that request determines how many
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ type Facts struct {
 	// kernel lists. It has containers whose record is lost or may be older than a resize; all
 	// containers if some records are distrusted.
 	Kernel map[string]string
-	// Runs are the CPUs that the kernel gives to all containers of a Synchronize, if the
-	// runtime cannot describe one of them; else empty.
+	// Runs are the CPUs that the kernel gives to each container of a Synchronize. It is filled
+	// only if the runtime cannot describe one of the containers.
 	Runs map[string]string
 	// Grants are the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel
 	// lists.
@@ -52,14 +52,14 @@ type Facts struct {
 	Machine *topology.Machine
 }
 
-// GroupChange says that a CPU group has other CPUs now. It stands for all its containers, and
-// is expanded only when it is applied.
+// GroupChange is a change of a CPU group's CPUs. It stands for a change of each container in the
+// group, and is expanded to these only when it is applied.
 type GroupChange struct {
 	Group   placement.CPUGroup
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// Starved: none of the CPUs that the group may use is left, so it got others.
+	// Starved: other containers own every CPU that the group may use, so it got other CPUs.
 	Starved bool
 }
 
@@ -69,8 +69,8 @@ type Plan struct {
 	// Reject is the policy's reason to refuse the request; "" if it does not. A plan that
 	// rejects changes nothing.
 	Reject string
-	// Matched is how many new pods and containers the conditions of hooks hold for, by
-	// hook; nil for none.
+	// Matched is the number of new pods and containers that meet each hook's condition, by hook;
+	// nil for none.
 	Matched map[string]int
 	// Container is the event's container after the decision; nil for pod events.
 	Container *Container
@@ -78,13 +78,16 @@ type Plan struct {
 	Pod *Pod
 	// Changed are the ids of containers that this event decided again, sorted.
 	Changed []string
-	// Reassigned are those of Changed whose CPUs changed, without the event's own container.
+	// Reassigned are the containers of Changed whose CPUs changed, without the event's own
+	// container.
 	Reassigned []string
 	// ChangedPods are the ids of sandboxes that this event decided again, sorted.
 	ChangedPods []string
-	// Gone are the ids of containers whose state can be dropped.
+	// Gone are the ids of containers that have ended, so that other code can drop its state of
+	// them.
 	Gone []string
-	// GonePods are the ids of sandboxes whose state can be dropped.
+	// GonePods are the ids of sandboxes that have ended, so that other code can drop its state
+	// of them.
 	GonePods []string
 	// FailedCreates counts earlier creations of the event's container that failed.
 	FailedCreates int
@@ -98,8 +101,8 @@ type Plan struct {
 // Moved reports whether a pod or container got or lost CPUs.
 func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
-// Commit makes the plan the state. It panics if the plan was made for another state, which only
-// a programming error can cause.
+// Commit applies a plan to the state. It panics if the plan was made for another state, which
+// only a programming error can cause.
 func (s *State) Commit(p *Plan) {
 	if p.base != s.Generation {
 		panic("engine: a plan was committed to a state that has changed")
@@ -195,10 +198,10 @@ func (s *State) join(c *Container) {
 	}
 }
 
-// refreshGroups updates every group's CPUs from the ledger. If no CPUs were given or taken,
-// only new groups need it.
+// refreshGroups updates every group's CPUs from the ledger. If no CPU changed its owner, it
+// updates only new groups.
 func (s *State) refreshGroups(moved bool) {
-	var open *placement.Layout // the pools if no CPU had an owner
+	var open *placement.Layout // the layout of the pools if no CPU had an owner
 	for seat, b := range s.groups {
 		if b.text != "" && !moved {
 			continue

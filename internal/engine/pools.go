@@ -18,8 +18,8 @@ type PoolShare struct {
 	Members int
 }
 
-// PoolShares lists the pools that always exist, and those with containers. A pod's cgroup may
-// limit a container further.
+// PoolShares lists the pools that always exist, and all other pools that have containers. A
+// pod's cgroup may limit a container further.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.Pool

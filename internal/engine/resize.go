@@ -17,31 +17,32 @@ import (
 type resize struct {
 	was    *Container // the container before the change
 	before topology.Set
-	// less and more: the resized container requests less CPU than before, by request or limit,
-	// or more. It may be another container than the owner.
+	// less and more report whether the resized container requests less or more CPU than before,
+	// by request or limit. The resized container need not be the owner.
 	less, more bool
-	// measured: an owner's CPUs were adapted to the change.
+	// measured reports that the engine adapted an owner's CPUs to the change.
 	measured bool
-	// failed is the reason why it could not own as many CPUs as it requests now.
+	// failed is the reason why the owner did not get as many CPUs as it requests now.
 	failed error
 	// ofPod: the pod's sum has changed.
 	ofPod bool
 	// all: the pod's containers own the same CPUs.
 	all bool
-	// revoked: containers lost CPUs that they do not pay for, and are not placed again yet.
+	// revoked reports that containers lost CPUs that their requests do not pay for, and that
+	// they still have to be placed again.
 	revoked bool
 }
 
-// ownsAsOne reports whether all containers of a pod own the same CPUs. They do not if the
-// runtime did not report the pod's sum at their creation.
+// ownsAsOne reports whether all containers of a pod own the same CPUs. Each owns its own CPUs if
+// the runtime did not report the pod's resource sum when they were created.
 func (n *view) ownsAsOne(p *Pod) bool {
 	all := n.ledger.OfPod(p.Pod.UID)
 	others := slices.ContainsFunc(n.ledger.OfPodByContainer(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
 	return !others && n.chosenForPod(p)
 }
 
-// resized adapts the CPUs of an owner to its request: it adds CPUs, or keeps the best part. It
-// does so completely or not at all; in that case it reports the reason.
+// resized adapts the CPUs of an owner to its request: it adds CPUs, or keeps the best part of
+// them. If it cannot reach the requested number, it changes nothing and reports the reason.
 func (s *placer) resized(have topology.Set) topology.Set {
 	r := s.resize
 	r.before, r.all, r.measured = have, s.n.ownsAsOne(s.p), true
@@ -50,9 +51,9 @@ func (s *placer) resized(have topology.Set) topology.Set {
 	cpus, err := s.resizeTo(have, n, sum)
 	if s.c.RefusedCPUs = 0; err != nil {
 		s.c.RefusedCPUs = n
-		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, owned, err)
+		r.failed = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
+			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps the CPUs that it owns and gets no more",
 		})
 		return have
 	}
@@ -91,7 +92,7 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	case numa.Exclusive:
 		return have, errors.New("whole NUMA nodes are chosen only when a container is created")
 	case n > all.Len() && have.Empty():
-		return have, errors.New("those it owns are offline, and more are chosen beside them alone")
+		return have, errors.New("the CPUs it owns are offline, and the agent adds CPUs only next to CPUs that are online")
 	case n > all.Len():
 		return s.growTo(have, n, sum)
 	}
@@ -100,8 +101,8 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	return kept, nil
 }
 
-// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for. CPUs that it
-// cannot use are given up first; its stamp has those that it keeps.
+// shrinkTo chooses which CPUs an owner keeps: as many as its request pays for. The owner first
+// gives up CPUs that it cannot use. The stamp has the CPUs that it keeps.
 func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
@@ -112,8 +113,8 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	if err != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: cmp.Or(s.c.Assignment.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
-			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
-			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
+			Reason: fmt.Sprintf("the container requests %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
+			Then:   fmt.Sprintf("it still keeps %d of them", w.N),
 		})
 		w.AnyCPUs = true
 		if kept, err = s.n.policy.Placement.Choose(s.n.placementView(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w); err != nil {
@@ -137,7 +138,7 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 }
 
 // wanted returns how many CPUs an owner should have, and the sum of its pod's resources. known
-// is false if neither says how many.
+// is false if neither the container's nor the pod's resources give a number.
 //
 // If all containers of a pod own the same CPUs, the number follows from the pod's sum. Not
 // every runtime reports a change of the sum, and none reports it together with the container's
@@ -161,8 +162,7 @@ func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resourc
 	}
 	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
 	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.RefusedCPUs) {
-		// Its containers' requests are older than the refusal. Their current requests come
-		// next.
+		// The containers' requests are older than the refusal. Their current requests follow.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
 	// A pod never requests less than its containers, so a lower sum is old.
@@ -172,15 +172,15 @@ func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resourc
 	return a.n, s.p.Pod.Resources, a.key, true
 }
 
-// paidByResize returns how many CPUs a pod pays for when one of its containers is resized, and
-// the sum of requests that pays for them. after is the sum of its containers' requests after
-// the resize.
+// paidByResize returns the number of CPUs that a pod's requests pay for when one of its
+// containers is resized, and the sum of these requests. after is the sum of its containers'
+// requests after the resize.
 func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidNow(after)
-	resizes := was != s.c // not if the same container is placed again to report how its resize ended
+	resizes := was != s.c // false if the same container is placed again to report the result of its resize
 	less, more := resizes && s.resize.less, resizes && s.resize.more
 	if n < owns && !less {
-		// It requests no less, so a lower sum is old.
+		// The container requests no less than before, so a lower sum is old.
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOld {
@@ -204,7 +204,8 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedParts returns the requests of a pod's live containers in a Synchronize, except for one.
+// listedParts returns the requests of a pod's live containers in a Synchronize, without one
+// given container.
 func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
 	for _, c := range n.listed[podID] {
 		if c.ID != but && c.State != lifecycle.StateStopped {
@@ -245,7 +246,7 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 		if follows && (moved || other.RefusedCPUs != 0) {
 			n := *other
 			n.Stamp.CPUs = c.Stamp.CPUs
-			if met { // the number is the pod's
+			if met { // the pod's request determines the number
 				n.RefusedCPUs = 0
 			}
 			d.decideContainer(&n, nil, nil)
@@ -258,9 +259,9 @@ func (n *view) holds(c *Container) bool {
 	return c.Alive() && (c.Assignment.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Reserved(c.Key).Empty())
 }
 
-// resizeFromOther adapts the CPUs that the containers of a pod own together to the request of
-// another container that owns nothing, because its creation was refused. Its request pays for
-// their CPUs, too.
+// resizeFromOther adapts the CPUs that a pod's containers own together to the request of another
+// container of the pod. That container owns no CPUs, because its creation was refused, but its
+// request also pays for the pod's CPUs.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
@@ -281,8 +282,8 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	r.failed = beside.failed
 }
 
-// resizeEndedOwner does what resizeFromOther does if no live container of the pod owns its
-// CPUs. Containers that are created again get the CPUs that the pod owns then.
+// resizeEndedOwner is resizeFromOther for a pod without a live container that owns CPUs.
+// Containers that are created again get the CPUs that the pod owns after the resize.
 func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -302,7 +303,7 @@ func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	}
 }
 
-// resizePod makes a pod whose sum of resources changed own as many CPUs as the sum says.
+// resizePod adapts the number of CPUs that a pod owns to its changed sum of resources.
 func (d *draft) resizePod(podID string) {
 	if !d.n.ownsAsOne(d.n.pod(podID)) {
 		return
@@ -319,9 +320,10 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// refusedResize returns how many CPUs an owner with a record requests, if it owns another
-// number; 0 if that is not known. Without a stored refused resize, the number follows from the
-// runtime's report. If containers request less than their pod, either request may be old.
+// refusedResize returns how many CPUs an owner with a record requests, if it owns a different
+// number; 0 if the requested number is not known. Without a stored refused resize, the number
+// follows from the runtime's report. If the containers request less than their pod, either
+// request may be old.
 func (s *placer) refusedResize(owns int) int {
 	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
@@ -372,7 +374,8 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 	return g, owns
 }
 
-// reportResized reports that an owner requests another number of CPUs than it owns.
+// reportResized reports an owner whose requested number of CPUs differs from the number that it
+// owns.
 func (s *placer) reportResized() {
 	owns := s.withOffline(s.c.Assignment.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
@@ -382,15 +385,16 @@ func (s *placer) reportResized() {
 	}
 	if !known {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
+			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf("the container requests no whole number of CPUs now and owns %d", owns), Then: "it keeps them",
 		})
 	}
 }
 
-// ownsOtherNumber is the problem of an owner that requests another number of CPUs than it owns.
+// ownsOtherNumber is the problem of an owner whose requested number of CPUs differs from the
+// number that it owns.
 func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,
-		Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", asks, owns), Then: "it may own as many at its next resize",
+		Reason: fmt.Sprintf("the container requests %d CPUs now and owns %d", asks, owns), Then: "its next resize may succeed",
 	}
 }

@@ -28,17 +28,17 @@ func TestResize(t *testing.T) {
 			{milli: 1500, cpus: "10"}, {milli: 2000, cpus: "3,10"}, {milli: 2999, cpus: "3,10"}, {milli: 1400, cpus: "10"},
 		}},
 		{name: "to less than a CPU: what was taken is not given back", pod: asking{level: "dedicated", milli: 6000, cpus: "4-6,12-14"}, asks: []ask{
-			{milli: 10, problem: "it owned 6 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
+			{milli: 10, problem: "the container owned 6 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
 			{milli: 6000, problem: "it can get them when it is created again"},
 		}},
 		{name: "to no request that the kubelet can tell", pod: asking{level: "dedicated", milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 1, problem: "it owned 2 CPUs and was resized: a CPU request of 0 pays for no whole CPU"},
+			{milli: 1, problem: "the container owned 2 CPUs and was resized: a CPU request of 0 pays for no whole CPU"},
 		}},
 		{name: "by its own resources", pod: asking{level: "LSR", milli: 2000, alone: true, cpus: "1,9"}, asks: []ask{
-			{milli: 1999, cpus: "1"}, {milli: 10, problem: "it owned 1 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
+			{milli: 1999, cpus: "1"}, {milli: 10, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
 		}},
 		{name: "bound: on its nodes alone", pod: asking{level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "it asks for 4 CPUs now and owns 3: 1 CPUs are wanted, and there are 0 to choose from"},
+			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "the container requests 4 CPUs now and owns 3: 1 CPUs are wanted, and there are 0 to choose from"},
 		}},
 		{
 			name: "bound and whole cores", pod: asking{level: "dedicated", memory: numaBound, cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"1"}`, milli: 2000, cpus: "3,11"},
@@ -49,26 +49,26 @@ func TestResize(t *testing.T) {
 		},
 		{name: "whole NUMA nodes", pod: asking{level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13"}, asks: []ask{
 			{milli: 1000, cpus: "4-5,12-13"}, {milli: 4000, cpus: "4-5,12-13"},
-			{milli: 5000, cpus: "4-5,12-13", problem: "it asks for 5 CPUs now and owns 4: whole NUMA nodes are chosen only when a container is created"},
+			{milli: 5000, cpus: "4-5,12-13", problem: "the container requests 5 CPUs now and owns 4: whole NUMA nodes are chosen only when a container is created"},
 		}},
 		{name: "evenly", pod: asking{level: "dedicated", memory: numaBound, cpu: even, milli: 2000, cpus: "8,10"}, asks: []ask{
 			{milli: 3000, cpus: "8,10", problem: "1 CPUs cannot be divided evenly over 2 NUMA nodes"},
 			{milli: 4000, cpus: "1,3,8,10"}, {milli: 2000, cpus: "8,10"},
 		}},
 		{name: "a growth that was refused, and then less", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 20000, cpus: "1,9", problem: "it asks for 20 CPUs now and owns 2: 18 CPUs are wanted, and there are 12 to choose from"},
+			{milli: 20000, cpus: "1,9", problem: "the container requests 20 CPUs now and owns 2: 18 CPUs are wanted, and there are 12 to choose from"},
 			{milli: 1000, cpus: "1"},
 		}},
 		{name: "the pod's sum counts where the containers' do not", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 2000, pod: true, cpus: "1,9"}, {milli: 4000, pod: true, cpus: "1,9"}, {milli: 4000, cpus: "1,3,9,11"}, {milli: 4000, pod: true, cpus: "1,3,9,11"},
 		}},
 		{name: "no whole number any more", pod: asking{milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 2500, cpus: "1,9", problem: "it asks for no number of CPUs to own now and owns 2"},
-			{milli: 1500, cpus: "1", problem: "it asks for no number of CPUs to own now and owns 1"}, {milli: 1000, cpus: "1"},
-			{milli: 500, problem: "it owned 1 CPUs and was resized: a CPU limit of 0.5 pays for no whole CPU"},
+			{milli: 2500, cpus: "1,9", problem: "the container requests no whole number of CPUs now and owns 2"},
+			{milli: 1500, cpus: "1", problem: "the container requests no whole number of CPUs now and owns 1"}, {milli: 1000, cpus: "1"},
+			{milli: 500, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.5 pays for no whole CPU"},
 		}},
 		{name: "strict: all or nothing", change: func(p *Policy) { p.Strict = true }, pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 20000, cpus: "1,9", problem: "rejected: it asks for 20 CPUs now and owns 2"}, {milli: 3000, cpus: "1,8-9"},
+			{milli: 20000, cpus: "1,9", problem: "rejected: the container requests 20 CPUs now and owns 2"}, {milli: 3000, cpus: "1,8-9"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Saved is a whole state as data: what a recording of events begins with. What follows
-// from the policy is left out, and decided again by Restore. Sets of CPUs are by the
-// machine's index.
+// Saved is a whole state as data. A recording of events begins with it. It leaves out values
+// that follow from the policy; Restore decides these again. Sets of CPUs use the machine's CPU
+// indexes.
 type Saved struct {
 	Generation uint64
 	Pods       []SavedPod
-	// Containers are those of each pod in the order they came.
+	// Containers are the containers of each pod in order of arrival.
 	Containers []SavedContainer
-	// Grants are those of each pod in the order they came.
+	// Grants are the grants of each pod in order of arrival.
 	Grants   []placement.Grant
 	Reserved []placement.Grant
 	Ended    []string
@@ -47,7 +47,7 @@ type SavedPod struct {
 // SavedContainer is a container of a Saved.
 type SavedContainer struct {
 	Container *Container
-	// Pristine is that of the container: records have it in a form of their own.
+	// Pristine is the container's runtime request. Records store it in another form.
 	Pristine      lifecycle.Resources
 	DecidedBefore bool
 	Bound         topology.Set
@@ -58,15 +58,15 @@ type SavedContainer struct {
 	Refusals      []lifecycle.Problem
 }
 
-// SavedValue is a value with those properties that reports leave out.
+// SavedValue is a value together with the properties that reports leave out.
 type SavedValue struct {
 	Value  lifecycle.Value
 	OfPod  bool
 	Scaled bool
 }
 
-// Save returns a state as data. Call it on a Copy if the state goes on changing. What
-// it returns shares pods and containers with the state.
+// Save returns a state as data. Call it on a Copy if the state continues to change. The result
+// shares pods and containers with the state.
 func (s *State) Save() *Saved {
 	out := &Saved{Generation: s.Generation, Reserved: s.ledger.AllReserved(), Ended: slices.Clone(s.ended.order), Balloons: s.Balloons()}
 	uids := map[string]bool{}
@@ -95,9 +95,9 @@ func (s *State) Save() *Saved {
 	return out
 }
 
-// Restore returns the state that was saved, on the same machine and under the same
-// policy. Under another one it is as if that had been in force when it was decided;
-// Reconfigure decides everything again.
+// Restore returns the saved state, for the same machine and policy. With another policy, it
+// keeps the saved decisions as if that policy had made them; call Reconfigure to decide
+// everything again.
 func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 	s := NewState(m, p)
 	s.Generation = from.Generation
@@ -128,7 +128,7 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 			d.n.put(c.ID, c)
 		}
 	}
-	d.n.ledger.moved = true // everything is laid out from nothing
+	d.n.ledger.moved = true // all pools are computed anew
 	s.layout, s.needs = d.n.layout(nil), maps.Clone(d.n.needs(nil))
 	for _, id := range d.n.order {
 		s.put(id, d.n.containers[id])

@@ -24,7 +24,7 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.Late:
 				first = &rec.Pristine
-			case rec.Stamped != nil && !b.podOwns(): // owners' requests were checked when they were resized
+			case rec.Stamped != nil && !b.podOwns(): // the requests of owners were checked when they were resized
 				first = rec.Stamped
 			}
 		}
@@ -89,8 +89,9 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// dropUnpaid removes from a container the CPUs of its record that it no longer pays for, if it
-// was resized after the record was written and no newer record has the resize.
+// dropUnpaid removes from a container the CPUs of its record that its request no longer pays
+// for. It does so if the container was resized after the record was written and no newer record
+// has the resize.
 func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
@@ -133,22 +134,21 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// resizedSince returns the CPUs that a container owns, by its record or, if it was resized
-// after that was written and no newer record has the resize, by the CPUs that it runs on. The
-// kernel got the new list first and the runtime's copy a moment later, so one of them contains
-// the other. Either must match the container's current request, with or without its offline
-// CPUs.
+// resizedSince returns the CPUs that a container owns. They come from its record or, if a resize
+// is newer than all records, from the CPUs that it runs on. The kernel got the new list first
+// and the runtime's copy a moment later, so one list contains the other. One of the lists must
+// match the container's current request, with or without its offline CPUs.
 //
-// If its last resize was refused, it has another number. Only owners run without the quota that
-// they requested: if the copy has no quota, it lists what its container owns, and the kernel
-// has those that were not given up since.
+// If its last resize was refused, it owns a different number of CPUs. Only owners run without
+// the quota that they requested. So a copy without a quota lists the CPUs that its container
+// owned, and the kernel's list lacks those that it gave up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
 	t := traces{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recorded) {
-		if t.copied = (topology.Set{}); read && list == "" { // it has its pool's CPUs
+		if t.copied = (topology.Set{}); read && list == "" { // the container runs on the CPUs of its pool
 			t.runs = t.online
 		}
 	}
@@ -166,15 +166,16 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 // traces are the sources that show which CPUs a container owns now.
 type traces struct {
 	machine *topology.Machine
-	// recorded are the CPUs in its record, copied those in the runtime's copy, and runs those
-	// that the kernel gives it. online are those it could use, and held those that its pod is
-	// known to own.
+	// recorded are the CPUs in the container's record, copied the CPUs in the runtime's copy,
+	// and runs the CPUs that the kernel gives it. online are the CPUs it could use, and held the
+	// CPUs that its pod is known to own.
 	recorded, copied, runs, online, held topology.Set
 	// lifted: the copy lacks the requested quota, as an owner's copy does.
 	lifted bool
 	// whole: it owns whole NUMA nodes.
 	whole bool
-	// candidates are the numbers of CPUs that it may request; due is the one that counts.
+	// candidates are the numbers of CPUs that the container may have requested; due is the
+	// number that counts.
 	candidates []int
 	due        int
 }
@@ -185,8 +186,8 @@ func (t *traces) same() bool {
 	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.recorded.Contains(t.copied)
 }
 
-// owned returns the CPUs that a container owns: those of its record, those of its copy, or
-// those that follow from both.
+// owned returns the CPUs that a container owns: the CPUs of its record, the CPUs of the
+// runtime's copy, or a set that follows from both.
 func (t *traces) owned(record, copied string) string {
 	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.same()
 	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
@@ -206,20 +207,21 @@ func (t *traces) owned(record, copied string) string {
 	case !copies.Empty():
 		return t.machine.Format(copies)
 	case t.lifted && was.Empty() && t.due == t.recorded.Len() && t.recorded.Contains(t.copied):
-		// All its CPUs are offline, and it requests as many as its record has. It was created
-		// while some were offline, which its copy leaves out.
+		// All CPUs of the container are offline, and it requests as many as its record has. Some
+		// were offline when it was created, so the copy leaves them out.
 		return record
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
 	case t.lifted, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
-		// Fewer than it requests: a later growth was refused.
+		// The container owns fewer CPUs than it requests, because a later increase was refused.
 		return copied
 	}
 	return record
 }
 
-// inPool returns the CPUs of a container that may run in a pool while all its own CPUs are
-// offline. Whole NUMA nodes are more than it requests, and it keeps them at a shrink.
+// inPool returns the CPUs that a container owns if it may run in a pool because they are all
+// offline. After a shrink these are as many offline CPUs as it requests; otherwise they are the
+// CPUs of its record. An owner of whole NUMA nodes keeps all of them when it shrinks.
 func (t *traces) inPool(record string) string {
 	if away := t.recorded.Minus(t.online); !t.whole && t.due > 0 && t.due < t.recorded.Len() && t.due <= away.Len() {
 		return t.machine.Format(first(away, t.due))
@@ -227,8 +229,8 @@ func (t *traces) inPool(record string) string {
 	return record
 }
 
-// fits returns CPUs with enough offline ones to make the requested number; none if no number
-// fits.
+// fits adds offline CPUs to a set until it has the requested number; it returns an empty set if
+// no number fits.
 func (t *traces) fits(has topology.Set) topology.Set {
 	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
@@ -260,9 +262,9 @@ func pickCPUCount(asked []int, resized bool, recorded int) int {
 	return n
 }
 
-// possibleCPUCounts returns how many CPUs a container may request by the runtime's report; none
-// if that gives no number. The pod's sum may be older than a resize of the containers, so the
-// sum of their requests is another candidate.
+// possibleCPUCounts returns the numbers of CPUs that a container may have requested, from the
+// runtime's report; none if the report gives no number. The pod's sum may be older than a resize
+// of the containers, so the sum of the containers' requests is another candidate.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	a, ok := b.n.asks(b.p, requested)
 	switch {
@@ -275,9 +277,9 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 
-// requota replaces the quota in an owner's changed request by that of its record, because the
-// quota in the runtime's copy is ours and usually lifted. In a Guaranteed pod the limit equals
-// the request; in other pods it is never below the request.
+// requota replaces the quota in an owner's changed request by the quota of its record, because
+// the agent wrote the quota in the runtime's copy and usually lifted it. In a Guaranteed pod the
+// limit equals the request; in other pods it is never below the request.
 func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// synchronize rebuilds the state from the runtime's list of pods and containers. Containers
-// that own CPUs by their record or by the kubelet's grant come first, the oldest first, so that
-// they keep their CPUs.
+// synchronize rebuilds the state from the runtime's list of pods and containers. It first
+// decides the containers whose record or kubelet grant has CPUs, the oldest first. So these
+// containers keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.n.fresh, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
@@ -108,9 +108,9 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor returns what a live container's record would say now; nil if it owns nothing and
-// never did. Its key may own CPUs all the same, if an earlier attempt still runs and did not
-// get the CPUs of a later one.
+// recordFor returns a live container's current record; nil if the container owns no CPUs and
+// never did. Its key may still own CPUs, if an earlier attempt runs and did not get the CPUs of
+// a later attempt.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
@@ -121,8 +121,8 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
-// carryOver keeps the grants of live pods whose container does not live at the moment, between
-// two attempts.
+// carryOver keeps the grants of containers that do not live at the moment, between two attempts,
+// if their pod lives.
 func (d *draft) carryOver(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
 	for _, id := range d.plan.Changed {
@@ -139,8 +139,8 @@ func (d *draft) carryOver(owners *placement.Ledger) {
 	}
 }
 
-// reserveBetweenAttempts reserves the CPUs of pods that own some and whose container does not
-// live at the moment, between two attempts.
+// reserveBetweenAttempts reserves the CPUs of containers that do not live at the moment, between
+// two attempts, if their pod owns CPUs.
 func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]

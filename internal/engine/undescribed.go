@@ -10,15 +10,15 @@ import (
 // undescribedProblem is the problem of a pod or container that the runtime cannot describe.
 func undescribedProblem(why string) lifecycle.Problem {
 	return lifecycle.Problem{
-		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it and cannot say what it was asked for",
-		Then: "it keeps the CPUs it has, nothing else is decided, and the runtime is asked again",
+		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it but cannot report what was requested for it",
+		Then: "it keeps its CPUs, the agent decides nothing else for it, and asks the runtime again",
 	}
 }
 
-// adoptUndescribed restores a container from the CPUs that the kernel gives it, if neither its
-// record nor the runtime says anything. It keeps CPUs that its pod is known to own, was
-// assigned, or has exclusively where the agent chooses. Otherwise they could be given to others
-// while it runs there.
+// adoptUndescribed restores a container from the CPUs that the kernel gives it, if it has no
+// record and the runtime cannot describe it. The container keeps CPUs that its pod is known to
+// own or was assigned, or that only this container runs on if the agent chooses CPUs. Otherwise
+// other containers could get these CPUs while it runs on them.
 func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	b.c.Undescribed.bound = has
@@ -34,8 +34,8 @@ func (b *recovery) adoptUndescribed() *Record {
 }
 
 // undescribedSince returns the CPUs of an owner that the runtime cannot describe and that may
-// have been resized after its record was written: those that it runs on, if no other container
-// runs there.
+// have been resized after its record was written. They are the CPUs that it runs on, if no other
+// container runs on them.
 func (b *recovery) undescribedSince(rec *Record) string {
 	recorded, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	if rec.Late || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listed == nil || !b.onlyUserOf(runs) {
@@ -61,8 +61,8 @@ func (b *recovery) undescribedOwns(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
 }
 
-// describedAgain decides a container that the runtime can describe again, as if it were found
-// at the agent's start.
+// describedAgain handles a container that the runtime can describe again. It decides the
+// container as a Synchronize at the agent's start does.
 func (d *draft) describedAgain(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

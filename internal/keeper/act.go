@@ -16,14 +16,14 @@ type Actor interface {
 	// Act applies a value and returns the result. threads lists the threads of the target's
 	// cgroup and of the cgroups below it.
 	Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error)
-	// Forget undoes what was applied for an owner that has ended.
+	// Forget undoes the values of an owner that has ended.
 	Forget(owner string) error
-	// Tidy removes what earlier runs left for owners that are unknown now.
+	// Tidy removes groups and files that earlier runs left for owners that are unknown now.
 	Tidy() error
 }
 
-// actors has the actors, and the values that they should apply. The actors are fixed before
-// use.
+// actors has the registered actors, and the values that they should apply. No actor may be
+// registered after the first use.
 type actors struct {
 	tree *cgroup.Tree
 	of   map[lifecycle.Field]Actor
@@ -34,7 +34,7 @@ type actors struct {
 	wanted map[string][]Item // by owner, with at most one item per field and key
 }
 
-// note stores the values of a batch that are for actors. The caller holds the lock.
+// note stores those values of a batch that actors apply. The caller holds the lock.
 func (a *actors) note(batch []Item) {
 	for _, it := range batch {
 		if a.of[it.Value.Field] == nil {
@@ -90,7 +90,7 @@ func (a *actors) ask(owner string) (out []Outcome) {
 	return out
 }
 
-// forget undoes what actors did for an owner.
+// forget makes the actors undo their changes for an owner.
 func (a *actors) forget(owner string) {
 	a.mu.Lock()
 	_, had := a.wanted[owner]
@@ -98,12 +98,12 @@ func (a *actors) forget(owner string) {
 	a.mu.Unlock()
 	for _, actor := range a.all {
 		if had && actor.Forget(owner) != nil {
-			a.count(Refused) // Tidy removes what is left after an error
+			a.count(Refused) // Tidy removes the remains later if an error occurs here
 		}
 	}
 }
 
-// Tidy makes actors remove what earlier runs left. It is called when all live pods and
+// Tidy makes the actors remove the remains of earlier runs. Call it when all live pods and
 // containers are known.
 func (k *Keeper) Tidy() error {
 	var errs []error

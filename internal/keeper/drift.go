@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// A repair waits until the owner's cgroups were not written for repairDelay, but at most
+// A repair waits until no program has written the owner's cgroups for repairDelay, but at most
 // maxRepairDelay. An OCI runtime writes a cgroup's files one after another, and a repair should
 // not interrupt it.
 const (
@@ -29,8 +29,8 @@ const (
 	perPoll       = 75 // at 15 µs per file, as measured on a virtual machine
 )
 
-// A value that cannot be repaired is tried again after growing pauses: at most maxTries times,
-// or without limit if it keeps containers apart.
+// The keeper tries again to repair a value after growing pauses: at most maxTries times, or
+// without limit for a value that keeps containers apart.
 const (
 	firstRetry = time.Second
 	maxTries   = 8
@@ -44,7 +44,7 @@ type Drift struct {
 	Keeper *Keeper
 	// Watcher reports writes; nil if inotify cannot be used, so that all files are polled.
 	Watcher cgroup.Watcher
-	// Noticed is called when values of an owner differ, before their repair.
+	// Noticed is called when values of an owner differ, before Repair is called.
 	Noticed func(owner string)
 	// Repair calls Keeper.Repair for the owners.
 	Repair func(owners []string) []Outcome
@@ -119,7 +119,7 @@ func (d *Drift) pause() time.Duration {
 	return pollWatched
 }
 
-// share returns how many files one poll reads.
+// share returns the number of files that one poll reads.
 func (d *Drift) share(files int) int {
 	if d.blind {
 		return perPoll
@@ -128,8 +128,8 @@ func (d *Drift) share(files int) int {
 	return (files + rounds - 1) / rounds
 }
 
-// sweep reads the next files, and returns the owners whose values differ. After enough calls it
-// has read all files.
+// sweep reads the next files of a round over all files, and returns the owners whose values
+// differ.
 func (d *Drift) sweep() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watch.files)
@@ -221,7 +221,7 @@ func (d *Drift) repair(now time.Time) {
 
 // postpone schedules the repaired owners that need another try.
 func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
-	refusals := map[string]bool{} // the value says whether it keeps containers apart
+	refusals := map[string]bool{} // the map's value is true if the file keeps containers apart
 	for _, o := range outcomes {
 		if o.State == Refused {
 			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
@@ -247,7 +247,8 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	}
 }
 
-// due returns when Repair will write a contested file of an owner, if it has yet to.
+// due returns the time at which Repair may write a contested file of an owner again, if that is
+// in the future.
 func (k *Keeper) due(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

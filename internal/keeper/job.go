@@ -21,14 +21,15 @@ type job struct {
 	k   *Keeper
 	row *row
 
-	// known is the last verified text, which may save a read; new rows have none.
+	// known is the last verified text, which may save a read; it is empty for new rows.
 	known    string
 	hasKnown bool
 	found    string // the text in the kernel
-	// drifted: another program changed the verified text since. watched: inotify reported no
-	// such change.
+	// drifted reports that another program has changed the verified text. watched reports that
+	// inotify reported no such change.
 	drifted, watched bool
-	// extra: it does not belong to the batch, but may hold CPUs that the batch gives to others.
+	// extra reports that the job does not belong to the batch. Its cgroup may have CPUs that the
+	// batch gives to other cgroups.
 	extra bool
 
 	done   bool
@@ -46,8 +47,8 @@ func (k *Keeper) newJob(r *row) *job {
 	return j
 }
 
-// alive reports whether the job's value is still the row's desired one. If not, the job ends: a
-// removed row is not written, and a newer value is written by its own batch.
+// alive reports whether the job's value is still the row's desired one. If it is not, the job
+// ends: a removed row is not written, and the batch of a newer value writes that value.
 func (j *job) alive() bool {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -75,13 +76,14 @@ func (j *job) read() (string, error) {
 	return j.row.at.Read()
 }
 
-// holds reports whether the kernel's text means the desired value.
+// holds reports whether the kernel's text equals the desired value in meaning.
 //
 // In cgroup v2 a container's shares have two correct weights: by the kubelet's linear formula,
-// and by the curve of newer OCI runtimes. The runtime that applied the shares chose one.
-// Writing the other would start a write conflict, and a pod with both would order its weights
-// wrongly. So the keeper learns the formula from what it reads. The kubelet writes the weights
-// of pods by its linear formula, so for pods only that is correct.
+// and by the curve of newer OCI runtimes. The runtime that applied the shares chose one. If the
+// keeper wrote the other weight, a write conflict would start, and a pod with both would order
+// its containers wrongly. So the keeper learns the formula from the weights that it reads. The
+// kubelet writes the weights of pods by its linear formula, so for pods only that formula is
+// correct.
 func (j *job) holds(kernel string) bool {
 	k, same := j.k, j.row.at.Same(kernel, j.want)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
@@ -95,8 +97,8 @@ func (j *job) holds(kernel string) bool {
 		k.curve.Store(false)
 		return true
 	case kernel == curve && j.value.Int == defaultShares:
-		// It may be the default weight of a cgroup that no program has set, so nothing is
-		// learned from it.
+		// This may be the default weight of a cgroup that no program has written, so the keeper
+		// learns no formula from it.
 		return k.curve.Load()
 	case kernel == curve:
 		k.curve.Store(true)
@@ -110,8 +112,8 @@ const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// seen notes the kernel's text before the job writes. If it differs from the last verified one,
-// another program wrote it.
+// seen notes the kernel's text before the job writes. If the text differs from the last verified
+// text, another program wrote it.
 func (j *job) seen(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -132,8 +134,9 @@ func (j *job) keepOriginal(current string) {
 	}
 }
 
-// keepFound stores a text that was found and equals the desired one. If a requested value was
-// reported, the request counts, since we may have written the text.
+// keepFound stores as original a text in the kernel that equals the desired text. If the runtime
+// reported a requested value, that request is the original instead, since an earlier agent may
+// have written the text.
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -149,7 +152,7 @@ func (j *job) end(s State, kernel string, err error) {
 // inForce ends a job whose text is in force, in state s.
 func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
 
-// ended calls inForce, or fail if there is an error.
+// ended calls fail if there is an error, otherwise inForce.
 func (j *job) ended(err error, s State, text string) {
 	if err != nil {
 		j.fail(err)
@@ -158,14 +161,14 @@ func (j *job) ended(err error, s State, text string) {
 	j.inForce(s, text)
 }
 
-// finish ends a job and updates its row. verified is the text of the file. kernel is what is in
+// finish ends a job and updates its row. verified is the text of the file. kernel is the text in
 // force: for a list that the parent cgroup clips, the effective CPUs.
 func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	inForce := s == Applied || s == Same || s == Clipped
-	// This is the file's text now, whether this process or another wrote it.
+	// The file has this text now, whichever process wrote it.
 	r.verified = inForce
 	if inForce {
 		r.kernel = verified
@@ -187,7 +190,8 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if j.watched && s == Applied {
 		j.err = k.watch.contested(r)
 	}
-	// A job that the keeper added to a batch stays failed, since no caller gets its outcome.
+	// A job that the keeper itself added to a batch stays failed, since no caller gets its
+	// outcome.
 	if s == Refused && passes(err) {
 		k.table.failed[r] = true
 	} else if !j.extra {
@@ -212,9 +216,9 @@ func (j *job) fail(err error) {
 	j.finish(Refused, kernel, "", err)
 }
 
-// differs is the error of a write that the kernel accepted and did not keep.
+// differs returns the error for a write that the kernel accepted but whose text it did not keep.
 func (j *job) differs(kernel string) error {
-	return j.row.at.Refuse("verify", j.want, fmt.Errorf("reads back %q", kernel))
+	return j.row.at.Refuse("verify", j.want, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -225,7 +229,7 @@ func outcomes(jobs []*job) []Outcome {
 	return out
 }
 
-// passing are errors of a kernel file whose reason may pass, whatever the value: too few
+// passing lists temporary errors of a kernel file, which do not depend on the value: too few
 // descriptors, too little memory, an interrupted call, a busy cgroup, a failed disk or bus.
 var passing = []error{
 	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
@@ -235,8 +239,8 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }
 
-// withFailed adds to a batch the lists that should have lost CPUs and did not. The CPUs that
-// they still have are given to no other cgroup.
+// withFailed adds to a batch the lists that should have lost CPUs but still have them. The
+// keeper gives these CPUs to no other cgroup.
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,16 +253,16 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	return append(slices.Clip(jobs), failed...)
 }
 
-// Failed returns the owners of values that were refused for a reason that may have passed. They
-// may still have CPUs that they should lose.
+// Failed returns the owners of values that failed with a temporary error. Their cgroups may
+// still have CPUs that they should lose.
 func (k *Keeper) Failed() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// Refused returns the owners of values that the kernel refused last. The reason may be gone,
-// and the kernel does not notify us of that.
+// Refused returns the owners of values that the kernel refused at the last write. The reason may
+// have ended; the kernel sends no notice of that.
 func (k *Keeper) Refused() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -276,7 +280,7 @@ func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 	return slices.Compact(all)
 }
 
-// Tally counts what a keeper has done since it was made.
+// Tally counts the writes and repairs of a keeper since its start.
 type Tally struct {
 	// Results counts values that were written to the kernel, by result.
 	Results map[State]uint64

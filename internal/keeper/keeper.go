@@ -17,15 +17,15 @@ type Keeper struct {
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// curve: this node's runtime maps containers' shares to weights by the newer curve. The
-	// keeper learns that from the weights that the runtime wrote, and uses the kubelet's
-	// formula until then.
+	// curve reports that this node's runtime maps containers' shares to weights by the newer
+	// curve. The keeper learns that from the weights that the runtime writes, and uses the
+	// kubelet's formula until then.
 	curve atomic.Bool
 
-	// lists is held while CPU and memory node lists are recorded and written, so that batches
-	// do not mix. Which CPUs a cgroup may get depends on the CPUs that another one has lost
-	// already. The writes take microseconds. Other files wait only for their own row
-	// (row.writing), since a lower memory limit may make the kernel reclaim for seconds.
+	// lists is held while CPU and memory node lists are recorded and written, so that batches do
+	// not mix. A cgroup may get only CPUs that other cgroups have lost already. The writes take
+	// microseconds. Other files wait only for their own row (row.writing), since a lower memory
+	// limit may make the kernel reclaim for seconds.
 	lists sync.Mutex
 
 	mu     sync.Mutex // guards the fields below
@@ -102,13 +102,13 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 	return done, &Deferred{k: k, jobs: later}
 }
 
-// Deferred has the writes that ApplyUrgent postponed. A nil Deferred is empty.
+// Deferred has the writes that ApplyUrgent postponed. A nil Deferred has no writes.
 type Deferred struct {
 	k    *Keeper
 	jobs []*job
 }
 
-// Apply writes what was postponed, and returns one outcome per row.
+// Apply makes the postponed writes, and returns one outcome per row.
 func (r *Deferred) Apply() []Outcome {
 	if r == nil {
 		return nil
@@ -122,12 +122,12 @@ func (r *Deferred) Apply() []Outcome {
 
 // ApplyUrgent is Apply for a caller that only needs cgroups to have lost the CPUs taken from
 // them. If partitions of the same batch take these CPUs, it postpones the lists of cgroups that
-// lose nothing else. The caller must write them before anything else is decided. The outcomes
-// are those of the writes made.
+// lose no other CPUs. The caller must apply the postponed lists before the next decision. The
+// outcomes are those of the writes that were made.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Deferred) { return k.apply(batch, true) }
 
-// Note records desired values without writing them: an answer has them, and the cgroup may not
-// exist yet.
+// Note records desired values without writing them. The runtime gets these values in an answer,
+// and the cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
@@ -149,15 +149,15 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Reconcile writes all desired values of one owner that the kernel lacks, without trusting
-// earlier reads. It is called when a container has started, after a refusal, and to find
-// foreign changes.
+// Reconcile reads all files of one owner again and writes the desired values that the kernel
+// lacks. Call it when a container has started, after a refusal, and to find foreign changes.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
 // Repair is Reconcile for the cgroup files of several owners, in one order that the kernel
-// accepts. It counts repairs as write conflicts. A contested file waits until it is due.
+// accepts. It counts repairs as write conflicts. A contested file is not written before its
+// pause ends.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
 // RetryFailed writes again the values of the owners in Failed, in one order that the kernel
@@ -170,8 +170,8 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes desired values of owners that the kernel lacks. If watched is set, contested
-// files wait.
+// rewrite writes desired values of owners that the kernel lacks. If watched is set, it skips
+// contested files whose pause has not ended.
 func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
@@ -209,8 +209,9 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 }
 
 // Forget drops the rows of an owner that has ended, and writes nothing. It keeps the originals
-// while the cgroup exists. Runtimes may report the end of containers that continue, as
-// containerd does if it cannot reach a shim after a restart. A release restores those, too.
+// while the cgroup exists. Runtimes may report the end of containers that still run, as
+// containerd does if it cannot reach a shim after a restart. A release restores the values of
+// these containers, too.
 func (k *Keeper) Forget(owner string) {
 	k.actors.forget(owner)
 	k.mu.Lock()

@@ -18,25 +18,25 @@ import (
 type move struct {
 	job       *job
 	before    string      // the text before the first write
-	cur, want *cgroup.IDs // moves of one pool share it; it is never changed
+	cur, want *cgroup.IDs // all moves of one pool share this set; it is never changed
 	final     string      // the text of the last write; "" means the parent's list
-	same      bool        // the kernel had final already
-	wrote     bool        // the kernel has final, or a part of it
+	same      bool        // the kernel had the final set already
+	wrote     bool        // the kernel has the final set, or a part of it
 	clip      error       // why only a part was written
 }
 
 // listPass is the work on all lists of one kind in a batch. The caller holds Keeper.lists.
 //
-// The order: first, cgroups with tasks lose what they should lose, so that no CPU belongs to
-// two. A set cannot be empty, so cgroups whose old and new sets are disjoint wait, and move in
-// the order in which their new CPUs become free. Parents grow to the union of old and new
-// before their children grow, and shrink to the new set after the children shrank. Version 1
-// refuses any other order, and version 2 would run the children elsewhere.
+// The order: first, cgroups with tasks lose the CPUs that they should lose, so that no CPU
+// belongs to two cgroups. A set cannot be empty, so cgroups whose old and new sets are disjoint
+// wait. They move in the order in which their new CPUs become free. Parents grow to the union of
+// old and new before their children grow, and shrink to the new set after the children shrank.
+// Version 1 refuses any other order, and version 2 would run the children elsewhere.
 type listPass struct {
 	tree  *cgroup.Tree
 	moves []*move
 	held  cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
-	blind bool       // it is unknown what a cgroup still has, so nothing may be given
+	blind bool       // the CPUs of a cgroup are unknown, so no cgroup may get CPUs
 	parsed
 }
 
@@ -65,9 +65,9 @@ func runLists(jobs []*job) {
 	}
 }
 
-// runAgain makes a second pass after a refusal, because the lists may have changed since they
-// were read, so that the order was wrong. It reads all lists again, as a parent may change its
-// children's effective ones.
+// runAgain makes a second pass after a refusal. The lists may have changed since they were read,
+// which makes the order of writes wrong. It reads all lists again, because a parent may change
+// the effective lists of its children.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}
 	again := slices.DeleteFunc(jobs, func(j *job) bool {
@@ -93,7 +93,7 @@ func runPass(jobs []*job) bool {
 	}
 	leaves, parents := p.split()
 	p.shrink(leaves, parents)
-	for _, m := range parents { // from the top, keeping what children still have
+	for _, m := range parents { // from the top; a parent keeps the CPUs that its children still have
 		p.step(m, m.cur.Union(*m.want))
 	}
 	p.moveApart(leaves)
@@ -112,7 +112,7 @@ func runPass(jobs []*job) bool {
 	return !refused || !outdated
 }
 
-// plan makes a move for a job that is still wanted.
+// plan makes a move for a job whose value is still desired.
 func (p *listPass) plan(j *job) {
 	if j.done || !j.alive() {
 		return
@@ -143,7 +143,7 @@ func (p *listPass) read(m *move) (err error) {
 		m.cur, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.want == "" {
-		// Only a restored value can be empty: the parent's list.
+		// Only a restored value can be empty; it means the parent's list.
 		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
 			m.final = m.want.String()
 		}
@@ -154,8 +154,8 @@ func (p *listPass) read(m *move) (err error) {
 	return err
 }
 
-// holdUnread keeps CPUs from others that a cgroup with an unreadable list may have: its last
-// known list, or all CPUs if none is known.
+// holdUnread reserves the CPUs that a cgroup with an unreadable list may have, so that no other
+// cgroup gets them: its last known list, or all CPUs if no list is known.
 func (p *listPass) holdUnread(j *job) {
 	if j.state != Refused || j.target.Parent || !passes(j.err) {
 		return
@@ -179,8 +179,8 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 	return p.parse(list)
 }
 
-// split separates the moves of cgroups that hold tasks from those of cgroups above others, the
-// latter from the top down.
+// split separates the moves of cgroups with tasks from the moves of their parent cgroups. It
+// orders the parents from the top down.
 func (p *listPass) split() (leaves, parents []*move) {
 	above := map[string]bool{}
 	for _, m := range p.moves {
@@ -201,14 +201,15 @@ func (p *listPass) split() (leaves, parents []*move) {
 	return leaves, parents
 }
 
-// shrink takes from all cgroups what they should lose, as long as something remains.
+// shrink takes from all cgroups the CPUs that they should lose, except from cgroups that would
+// have none left.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
 		p.step(m, m.cur.And(*m.want))
 	}
 	for _, m := range slices.Backward(parents) {
 		if rest := m.cur.And(*m.want); rest != *m.cur && p.coversChildren(m, &rest) {
-			// Children that are not in the batch may prevent it, so it is tried once more at
+			// Children that are not in the batch may prevent the shrink, so it is tried again at
 			// the end.
 			before := *m.job
 			if p.step(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
@@ -218,8 +219,8 @@ func (p *listPass) shrink(leaves, parents []*move) {
 	}
 }
 
-// step writes a set between the present and the desired one, if it differs from the present
-// one.
+// step writes an intermediate set between the present and the desired set, if it differs from
+// the present set.
 func (p *listPass) step(m *move, set cgroup.IDs) {
 	if !m.job.done && !set.Empty() && set != *m.cur {
 		p.write(m, &set)
@@ -236,8 +237,8 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	return true
 }
 
-// moveApart moves those whose old and new sets are disjoint, each when no waiting cgroup still
-// has its new CPUs. In a cycle one of them goes first.
+// moveApart moves the cgroups whose old and new sets are disjoint. Each waits until no other
+// waiting cgroup has its new CPUs. In a cycle one of them goes first.
 func (p *listPass) moveApart(leaves []*move) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
 		return m.job.done || m.cur.Empty() || !m.cur.And(*m.want).Empty()
@@ -267,15 +268,16 @@ func (p *listPass) finalWrite(m *move) {
 	p.write(m, m.want)
 }
 
-// fail ends a move. Its cgroup keeps what it should have lost, so no other cgroup gets that.
+// fail ends a move. Its cgroup keeps the CPUs that it should have lost, so no other cgroup gets
+// them.
 func (p *listPass) fail(m *move, err error) {
 	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
 		p.held = p.held.Union(m.cur.Minus(*m.want))
 	}
 }
 
-// write writes a set. It ends the move if the kernel refuses, and notes whether there is
-// nothing more to write.
+// write writes a set. It ends the move if the kernel refuses the set, and notes whether the
+// final set is written.
 func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if !m.job.alive() {
 		return
@@ -327,15 +329,15 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	return &part, m.job.row.at.Write(part.String())
 }
 
-// confirm reads back what a move wrote and ends it. In version 2 the parents may allow only a
-// part of the list, or none of it; in that case the kernel uses the parent's whole list.
+// confirm reads back the set of a move and ends the move. In version 2 the parents may allow
+// only a part of the list. If they allow no part of it, the kernel uses the parent's whole list.
 func (p *listPass) confirm(m *move) {
 	if m.job.done {
 		return
 	}
 	v2 := p.tree.Version == cgroup.V2 && m.final != ""
 	if v2 && !m.same {
-		// The effective list is the better proof: the kernel took the text, and the parents
+		// The effective list is the better proof: the kernel accepted the text, and the parents
 		// allow it.
 		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.want {
 			m.job.inForce(Applied, m.final)
@@ -359,7 +361,7 @@ func (p *listPass) confirm(m *move) {
 	case m.clip != nil:
 		m.job.finish(Clipped, text, text, m.clip)
 	case !m.job.row.at.Same(list, m.final):
-		m.job.finish(Clipped, list, text, m.job.row.at.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave %s", list)))
+		m.job.finish(Clipped, list, text, m.job.row.at.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
 	default:
 		m.job.inForce(state, text)
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 // Journal stores lines for a later keeper. A line is in the journal before the kernel gets its
-// value. It need not be synced to disk: cgroups do not outlive the kernel, and what a dead
-// process has written does.
+// value. A line need not be synced to disk: it survives the death of the process, and cgroups do
+// not survive the kernel.
 type Journal interface {
 	// Append adds whole lines.
 	Append(lines []byte) error
@@ -29,7 +29,8 @@ type Journal interface {
 	Replace(lines []byte) error
 }
 
-// Originals has what the keeper and its journal know about texts from before the first write.
+// Originals has the original texts of settings, from before the first write, as the keeper and
+// its journal know them.
 type Originals struct {
 	journal Journal
 	tree    *cgroup.Tree
@@ -37,37 +38,38 @@ type Originals struct {
 	flushing sync.Mutex
 	// appended counts lines since the journal was last replaced.
 	appended int
-	// retry says when a failed journal is written again.
+	// retry is the time at which a failed journal is written again.
 	retry statefile.Retry
 
 	mu *sync.Mutex // the keeper's lock; it guards the fields below
 	// table has the rows whose lines are in the journal.
 	table *table
-	// lines are to be appended to the journal. written is the buffer of the last appended
-	// lines, which is reused.
+	// lines are waiting to be appended to the journal. written is the buffer of the last
+	// appended lines, for reuse.
 	lines, written []byte
 	// seed is for the hashes that show whether a row's line has changed.
 	seed maphash.Seed
-	// remembered are settings that an earlier keeper wrote and that no row has claimed, or
-	// whose owner is reported to have ended. endedCount counts the latter since the last check
-	// whether their cgroups exist.
+	// remembered are settings that an earlier keeper wrote and that no row has claimed, and
+	// settings whose owner is reported as ended. endedCount counts ended owners since the last
+	// check of their cgroups.
 	remembered map[fileKey]origin
 	endedCount int
 	journalErr error // why the journal lacks some lines
-	// empty: there was no journal of an earlier keeper. lost: an earlier keeper wrote to the
-	// kernel all the same, so we may have written the texts that are there.
+	// empty reports that no journal of an earlier keeper existed. lost reports that an earlier
+	// keeper nevertheless wrote to the kernel. Then texts in the kernel may come from that
+	// keeper.
 	empty, lost bool
-	// older are the cgroups that existed when the loss was noticed.
+	// older are the cgroups that existed when the keeper noticed the loss.
 	older map[string]bool
 }
 
-// history is what is known about a setting from before its last write.
+// history has the known facts about a setting from before its last write.
 type history struct {
-	// Was is the text that is there until ours is written.
+	// Was is the text in the file until the agent's text is written.
 	Was string `json:"was,omitempty"`
-	// Original is the text from before the first write. It is not read if Carried: the runtime
-	// wrote our value, and there was none before. Asked is the original from the request
-	// AskedFor.
+	// Original is the text from before the first write. It is not read if Carried, because the
+	// runtime wrote the agent's value when it created the cgroup. Asked is the original from the
+	// request AskedFor.
 	Original *string `json:"original,omitempty"`
 	Asked    *string `json:"asked,omitempty"`
 	AskedFor string  `json:"askedFor,omitempty"`
@@ -77,7 +79,7 @@ type history struct {
 	Weight string `json:"weight,omitempty"`
 }
 
-// origin is one line of the journal: a setting that we wrote, and what to restore.
+// origin is one line of the journal: a setting that the agent wrote, and the text to restore.
 type origin struct {
 	Owner  string          `json:"owner,omitempty"`
 	Dir    string          `json:"dir"`
@@ -87,18 +89,18 @@ type origin struct {
 	// Ours is the kernel text that was, or is about to be, written.
 	Ours string `json:"ours,omitempty"`
 	history
-	// Gone: nothing of ours is there any more.
+	// Gone reports that the agent's text is no longer in the file.
 	Gone bool `json:"gone,omitempty"`
 }
 
 func (o *origin) place() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
-// slack is by how many lines a journal may exceed twice the number of rows.
+// slack is the number of lines by which a journal may exceed twice the number of rows.
 const slack = 1000
 
-// Load makes the keeper store originals in a journal. It first reads what an earlier keeper
-// left there; nil if there was no journal. It skips and reports lines that cannot be read. It
-// is called before the keeper is used.
+// Load makes the keeper store originals in a journal. It first reads the journal of an earlier
+// keeper, which is nil if there was none. It skips and reports lines that it cannot read. Call
+// it before the keeper is used.
 func (s *Originals) Load(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
 	bad := 0
@@ -124,8 +126,8 @@ func (s *Originals) Load(j Journal, earlier []byte) error {
 	return nil
 }
 
-// LoadFailed notes why the journal could not be opened. The journal is written again when that
-// is possible.
+// LoadFailed notes the reason why the journal could not be opened. The keeper writes the whole
+// journal as soon as it can be opened.
 func (s *Originals) LoadFailed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,23 +150,25 @@ func (s *Originals) dropGone() {
 	defer s.mu.Unlock()
 	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), fileKey.compare) {
 		if gone[p.dir] {
-			s.forget(p) // a container that has not started yet will have this cgroup
+			s.forget(p) // the runtime will create this cgroup when the container starts
 		}
 	}
 }
 
-// JournalError returns why a restart would not know the originals; nil if it would.
+// JournalError returns the reason why the agent would not know the originals after a restart;
+// nil if it would know them.
 func (s *Originals) JournalError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.journal == nil {
-		return errors.New("nothing is kept")
+		return errors.New("the journal could not be opened, so no originals are stored")
 	}
 	return s.journalErr
 }
 
-// EarlierWrote notes that an earlier keeper has written. It reports whether its originals are
-// lost: then texts found in the cgroups that exist now do not count as originals.
+// EarlierWrote notes that an earlier keeper wrote to the kernel. It reports whether that
+// keeper's originals are lost. If they are, texts in the cgroups that exist now do not count as
+// originals.
 func (s *Originals) EarlierWrote(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +182,8 @@ func (s *Originals) EarlierWrote(there []string) (lost bool) {
 	return true
 }
 
-// maybeOurs reports whether an earlier keeper may have written the text found in a cgroup, and
-// left no line about it.
+// maybeOurs reports whether an earlier keeper may have written the text in a cgroup without
+// leaving a journal line.
 func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.older[r.dir] }
 
 // Copied is a setting of a container that an earlier agent also sent to the runtime, so that
@@ -208,7 +212,7 @@ func (s *Originals) Copied() (out []Copied) {
 	return out
 }
 
-// claim copies to a row what an earlier keeper knew about its setting.
+// claim copies the history of a setting from an earlier keeper to its row.
 func (s *Originals) claim(r *row) {
 	o, known := s.remembered[r.fileKey]
 	if !known {
@@ -217,16 +221,16 @@ func (s *Originals) claim(r *row) {
 	delete(s.remembered, r.fileKey)
 	r.history = o.history
 	r.history.Was = ""
-	r.noted = 1 // there is a line, so another line is needed when the row is dropped
+	r.noted = 1 // the journal has a line, so dropping the row needs another line
 }
 
-// remember keeps what is known of a dropped row whose text stays in the kernel.
+// remember keeps the history of a dropped row whose text stays in the kernel.
 func (s *Originals) remember(r *row) {
 	s.remembered[r.fileKey] = r.origin()
 	s.endedCount++
 }
 
-// forget drops what is remembered of a setting, because nothing of ours is left there.
+// forget drops the history of a setting, because its file has no text of the agent any more.
 func (s *Originals) forget(p fileKey) {
 	delete(s.remembered, p)
 	if s.journal != nil {
@@ -313,7 +317,7 @@ func (r *row) origin() origin {
 	}
 }
 
-// noteGone adds a line to the journal that nothing of ours is left there.
+// noteGone adds a line to the journal: the file has no text of the agent any more.
 func (s *Originals) noteGone(r *row) {
 	if r.noted != 0 {
 		s.forget(r.fileKey)
@@ -321,7 +325,7 @@ func (s *Originals) noteGone(r *row) {
 }
 
 // flush writes the pending lines to the journal. It returns when they and all earlier lines are
-// there, or when JournalError says why not.
+// written, or when JournalError has the reason why they are not.
 func (s *Originals) flush() {
 	s.mu.Lock()
 	many := s.endedCount > slack
@@ -336,9 +340,9 @@ func (s *Originals) flush() {
 	}
 }
 
-// flushLocked is flush, with flushing held. A failed journal lacks lines, or has torn ones, so
-// nothing is appended until all lines are written again. That is tried after a pause, or at
-// once if now is set.
+// flushLocked is flush, with flushing held. A failed journal lacks lines, or has torn lines, so
+// the keeper first writes all lines again. It tries that after a pause, or at once if now is
+// set.
 func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
 	lines := s.lines
@@ -385,7 +389,8 @@ func (s *Originals) replaceAll() error {
 // lastTries is how often a clean end tries to write the missing lines.
 const lastTries = 3
 
-// SaveNow writes the missing lines at a clean end, whenever the last try was.
+// SaveNow writes the missing lines at a clean end, without waiting for the pause after a failed
+// try.
 func (s *Originals) SaveNow() {
 	if s.journal == nil {
 		return
@@ -400,7 +405,7 @@ func (s *Originals) SaveNow() {
 	}
 }
 
-// tryEvery is how often a failed journal is checked for another try on a node without events.
+// tryEvery is the interval between checks of a failed journal on a node without events.
 const tryEvery = time.Second
 
 // RetrySaving writes the missing lines until ctx ends, with growing pauses after failures.
@@ -425,7 +430,7 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 // maxRoom is the size of the largest line buffer that is kept.
 const maxRoom = 16 << 10
 
-// allLocked returns the lines of everything that is ours now.
+// allLocked returns the lines of all settings that have the agent's text now.
 func (s *Originals) allLocked() []byte {
 	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }

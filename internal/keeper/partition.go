@@ -12,19 +12,21 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chainOwner owns the values of cgroups above partitions, which belong to no single pod.
+// chainOwner is the owner of values of cgroups above partitions. These cgroups belong to no
+// single pod.
 const chainOwner = "partitions"
 
 // ErrInPartition is the reason why a cgroup cannot be a partition: a cgroup above it is a
 // partition of another program.
-var ErrInPartition = errors.New("a cgroup above is a partition already")
+var ErrInPartition = errors.New("a cgroup above it is already a partition")
 
 // partition is a cgroup that should become a remote cpuset partition, or stop being one. It has
 // two files. Every cgroup above it must allow its CPUs, and so gets the union of all partitions
 // below it.
 type partition struct {
 	dir string
-	// cpus and root are the jobs for its two files; they are done if no value is kept there.
+	// cpus and root are the jobs for its two files. They are done already if the keeper keeps no
+	// value in the file.
 	cpus, root *job
 	want, had  cgroup.IDs
 	wanted     bool   // otherwise it ends
@@ -34,10 +36,11 @@ type partition struct {
 
 // partitionPass is the work on all partitions of a batch. The caller holds Keeper.lists.
 //
-// The order: partitions end, and others lose CPUs. Then the cgroups above shrink, from the
-// bottom, so that the same CPUs are free for other partitions. Then come the lists of the
-// batch, since a cgroup whose CPUs all belong to a partition gets all of its parent's CPUs,
-// owned ones included. Then the cgroups above grow, from the top, and last the partitions.
+// The order: first, partitions end or lose CPUs. Then the cgroups above shrink, from the bottom,
+// so that their CPUs are free for other partitions. Then come the lists of the batch. They must
+// precede new partitions: a cgroup whose CPUs all belong to a partition gets all of its parent's
+// CPUs, including owned CPUs. Then the cgroups above grow, from the top. Last, the partitions
+// grow.
 type partitionPass struct {
 	k     *Keeper
 	jobs  map[fileKey]*job
@@ -93,8 +96,9 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	return true
 }
 
-// adopt adds partitions whose owner was forgotten, so that others can get their CPUs. It
-// reports whether there were any. If their cgroup is gone, only the cgroups above need work.
+// adopt adds partitions whose owner was forgotten, so that other cgroups can get their CPUs. It
+// reports whether it found any. If the cgroup of such a partition is gone, only the cgroups
+// above need work.
 func (p *partitionPass) adopt() bool {
 	k := p.k
 	k.mu.Lock()
@@ -116,8 +120,8 @@ func (k *Keeper) orphaned() bool {
 	return len(k.table.orphans) > 0
 }
 
-// job returns the job for a file: that of the batch, or one for the earlier desired value. It
-// is done if there is none.
+// job returns the job for a file: the job of the batch, or a new job for the earlier desired
+// value. Without either, it returns a job that is done already.
 func (p *partitionPass) job(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -156,11 +160,11 @@ func (p *partitionPass) form() {
 	p.each(slices.Backward(p.above), p.level)
 }
 
-// postpone separates the jobs whose lists a partition of the batch narrows. They only lose
-// CPUs, all of these go to partitions, and some CPUs remain, because the kernel gives its
-// parent's CPUs to a list that becomes empty. A list that was never verified is not postponed.
-// None is postponed if a list of the batch gets such CPUs, since that is written before the
-// partition exists.
+// postpone separates the jobs whose lists the kernel narrows when it forms a partition of the
+// batch. Such a list only loses CPUs, and only to partitions. It must keep a CPU, because the
+// kernel gives the parent's CPUs to a list that becomes empty. A list that was never verified is
+// not postponed. No list is postponed if another list of the batch gets such CPUs, since that
+// list is written before the partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
 	for _, s := range p.all {
@@ -177,7 +181,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			now = append(now, j)
 			continue
 		}
-		// Both are what the kernel has, or will get.
+		// The kernel has both texts, or will get them.
 		want, _ := lists.parse(j.want)
 		has := new(cgroup.IDs)
 		if j.hasKnown {
@@ -237,7 +241,8 @@ func (j *job) put(before, text string) error {
 	return j.row.at.Write(text)
 }
 
-// reduce ends unwanted partitions, and takes CPUs from those that should have others.
+// reduce ends partitions that are no longer desired, and takes CPUs from partitions that should
+// have other CPUs.
 func (s *partition) reduce() {
 	switch {
 	case !s.wanted:
@@ -249,8 +254,8 @@ func (s *partition) reduce() {
 	}
 	rest := s.had.And(s.want)
 	if s.is != "root" && s.is != "member" {
-		// Not valid. The kernel frees the CPUs that it reserves for it only when all of it is
-		// undone (seen on 6.12).
+		// The partition is not valid. The kernel frees its reserved CPUs only when the whole
+		// partition is undone (seen on 6.12).
 		rest = cgroup.IDs{}
 	}
 	var err error
@@ -268,7 +273,7 @@ func (s *partition) reduce() {
 	}
 }
 
-// end makes the cgroup no partition, and then restores the originals.
+// end turns the partition back into an ordinary cgroup, and then restores the originals.
 func (s *partition) end() {
 	s.root.restoreOriginal(s.is)
 	s.cpus.restoreOriginal(s.had.String())
@@ -277,7 +282,8 @@ func (s *partition) end() {
 	}
 }
 
-// restoreOriginal restores the original of a partition's file, if that is wanted.
+// restoreOriginal restores the original of a partition's file, if the file's row is being
+// released.
 func (j *job) restoreOriginal(now string) {
 	if j.done || !j.alive() {
 		return
@@ -328,7 +334,7 @@ func (p *partitionPass) take(s *partition) {
 	s.root.inForce(state, "root")
 }
 
-// chainError is what went wrong with the cgroups above.
+// chainError returns the error of the cgroups above, if any.
 func (p *partitionPass) chainError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
 		if err := p.wrong[d]; err != nil {
@@ -357,8 +363,8 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 	return nil
 }
 
-// undo removes the half-made partition. The cpusets of the other containers are correct without
-// it.
+// undo removes a partition that is only partly made. The cpusets of the other containers are
+// correct without it.
 func (s *partition) undo(k *Keeper) {
 	if s.is != "member" {
 		_ = s.root.row.at.Write("member") // the first error is reported

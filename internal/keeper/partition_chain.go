@@ -51,7 +51,8 @@ func (p *partitionPass) chain() []*job {
 	return out
 }
 
-// inPartitions adds up the CPUs of our partitions, except in some directories.
+// inPartitions adds up the CPUs of the agent's partitions, without the partitions in some
+// directories.
 func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.parts {
 		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && r.verified && in(at.dir) {
@@ -63,7 +64,7 @@ func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 }
 
 // below adds up the CPUs of partitions below a cgroup: their present CPUs or, if wanted is set,
-// the desired ones of the batch. It includes what other programs gave the cgroup before.
+// the desired CPUs of the batch. It includes CPUs that other programs gave the cgroup before.
 func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.all {
@@ -81,7 +82,7 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	}))
 }
 
-// foreign returns the CPUs that a cgroup was given before our first write.
+// foreign returns the CPUs that other programs gave a cgroup before the agent's first write.
 func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
@@ -90,8 +91,8 @@ func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	return before
 }
 
-// each reads the present set of each cgroup above partitions, and calls a step that may write
-// another.
+// each reads the present set of each cgroup above partitions, and calls a step that may write a
+// new set.
 func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
 		if j.done || !j.alive() {
@@ -112,7 +113,7 @@ func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.I
 	}
 }
 
-// drop makes this the last write to a cgroup above.
+// drop removes the row of a cgroup above after this write.
 func (p *partitionPass) drop(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
@@ -122,23 +123,23 @@ func (p *partitionPass) drop(j *job) {
 	j.generation, j.releasing = j.row.generation, true
 }
 
-// narrow takes from a cgroup above what no partition below has any more.
+// narrow takes from a cgroup above the CPUs that no partition below has any more.
 func (p *partitionPass) narrow(j *job, cur cgroup.IDs) {
 	j.seen(cur.String())
 	j.keepOriginal(cur.String())
 	p.set(j, cur, cur.And(p.below(j.dir, false).Union(p.foreign(j))))
 }
 
-// widen gives a cgroup above what partitions below should have.
+// widen gives a cgroup above the CPUs that partitions below it should have.
 func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
 	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
-		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition of its own (%s): %w", j.dir, is, ErrInPartition))
+		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
 		return
 	}
 	p.set(j, cur, cur.Union(p.below(j.dir, true)))
 }
 
-// set writes a set to a cgroup above, if it has another.
+// set writes a set to a cgroup above, if the cgroup has a different set.
 func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	if set == cur {
 		return
@@ -156,7 +157,7 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	}
 }
 
-// level reduces a cgroup above to what partitions below have, or restores its original.
+// level reduces a cgroup above to the CPUs that partitions below have, or restores its original.
 func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	need := p.below(j.dir, false)
 	delete(p.wrong, j.dir)
@@ -180,10 +181,10 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 }
 
 // ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they
-// could be read. "" means that it limits them no more than the root does. In version 2, CPUs
-// that the root lacks are offline, and return to every cgroup that lists them; a container that
-// is narrowed meanwhile would stay without them. The CPUs of our partitions count as allowed,
-// too.
+// could be read. "" means that the cgroup allows the same CPUs as the root. In version 2, CPUs
+// that the root lacks are offline, and return to every cgroup that lists them. A container whose
+// list is narrowed meanwhile would stay without them. The CPUs of our partitions count as
+// allowed, too.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 	if err == nil && k.tree.Version == cgroup.V2 {

@@ -8,8 +8,8 @@ import (
 // RDT is the actor of the fields RDTSchemata, RDTGroup and RDTMonitor.
 type RDT struct{ Groups *resctrl.Groups }
 
-// Act makes a group and sets its shares, or moves a cgroup's threads into one. An empty text
-// undoes it.
+// Act makes a group and sets its shares, or moves a cgroup's threads into a group. An empty text
+// undoes either.
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
@@ -23,7 +23,8 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 	return joined(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-// joined is the state of threads that should join a group: found says that there were some.
+// joined returns the state of threads that should join a group. found reports whether any thread
+// exists.
 func joined(found, changed bool, err error) (State, error) {
 	switch {
 	case !found && err == nil:

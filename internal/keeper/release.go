@@ -11,13 +11,13 @@ import (
 )
 
 var (
-	// ErrChangedSince is why a value is not restored: another program has changed it since it
-	// was written.
-	ErrChangedSince = errors.New("another program changed it since")
-	// ErrUnknown is why a value is not restored: its original is not known.
+	// ErrChangedSince is the reason for not restoring a value that another program has changed
+	// after the agent's write.
+	ErrChangedSince = errors.New("another program has changed it since the agent's write")
+	// ErrUnknown is the reason for not restoring a value without a known original.
 	ErrUnknown = errors.New("the original value is not known")
-	// ErrOtherTree is why a value cannot be restored: it was written to another cgroup tree
-	// than the present one.
+	// ErrOtherTree is the reason for not restoring a value that was written to another cgroup
+	// tree than the present one.
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 
@@ -66,9 +66,9 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten restores what an earlier keeper wrote and this one does not want. It
-// restores only values of owners that are known and not undecided; other owners keep theirs. It
-// is called when all live pods and containers are decided.
+// ReleaseForgotten restores values that an earlier keeper wrote and that this keeper does not
+// desire. It restores only values of owners that are known and decided; other owners keep their
+// values. It is called when all live pods and containers are decided.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
 		known, undecided := owners(o.Owner)
@@ -91,9 +91,9 @@ func (k *Keeper) release(match func(*row) bool) []Outcome {
 	return out
 }
 
-// claimRemembered makes rows, to be released, for what an earlier keeper left in the kernel. It
-// drops what no longer exists, and returns what another program changed since and what has no
-// original.
+// claimRemembered makes rows, to be released, for values that an earlier keeper left in the
+// kernel. It drops values that no longer exist. It returns the values that another program
+// changed since, and the values without an original.
 func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	k.mu.Lock()
 	all := maps.Clone(k.Originals.remembered)
@@ -110,7 +110,7 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	return out
 }
 
-// claim makes a row, to be released, for one line; the outcome says why it cannot.
+// claim makes a row, to be released, for one line. If it cannot, the outcome has the reason.
 func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
@@ -127,7 +127,7 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	case !still:
 		return false, nil
 	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isOriginal(at, text):
-		k.Originals.forget(p) // otherwise a later keeper that reads the journal would mistake the file's text for ours
+		k.Originals.forget(p) // otherwise a later keeper that reads the journal would take the file's text for the agent's
 		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeOurs(at, text):
@@ -165,14 +165,15 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	case list && text == "":
 		return true // the cgroup is newer: an empty list is never ours
 	case back != "" && at.Same(o.Ours, back) && (o.Was == "" || !at.Same(text, o.Was)):
-		return true // it was restored already, so what is there since is not ours, even if it is a part of the list
+		return true // the value was restored already, so the present text is not the agent's, even if it is a part of the list
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}
 }
 
-// mayBeOurs reports whether a keeper may have written a text. Version 1 or the parent may have
-// removed a part of a list; shares have two weights.
+// mayBeOurs reports whether a keeper may have written a text. The present list may be only a
+// part of the written one, because cgroup version 1 or the parent removed CPUs. Shares have two
+// possible weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
 	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
 		return true

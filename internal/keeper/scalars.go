@@ -15,19 +15,19 @@ const (
 	burstKey = "cpu.max.burst"
 )
 
-// errIdle is why a desired weight is not in the kernel.
+// errIdle is the reason why a desired weight is not in the kernel.
 var errIdle = errors.New("stored until cpu.idle is 0")
 
-// unit is what is written together: one job, or those of quota and period.
+// unit has the jobs that are written together: a single job, or the jobs of quota and period.
 type unit struct {
 	jobs  []*job
 	grows bool
-	// hidden: the file does not show what was written, since the cgroup is idle.
+	// hidden reports that the file does not show the written text, since the cgroup is idle.
 	hidden bool
 }
 
-// runScalars writes the jobs that are no lists: all that shrink, deepest first, then all that
-// grow, from the top.
+// runScalars writes the jobs that are not lists: first all values that shrink, deepest cgroup
+// first, then all values that grow, from the top.
 func runScalars(jobs []*job) {
 	units := slices.DeleteFunc(group(jobs), func(u *unit) bool { return !u.plan() })
 	slices.SortStableFunc(units, func(a, b *unit) int {
@@ -79,9 +79,9 @@ func (u *unit) rank() int {
 	return -1 - before
 }
 
-// plan reads what the kernel has, and whether the unit grows or shrinks. It reports whether
-// there is something to write. It ends an unchanged unit under the row's lock, since an older
-// write could still be running.
+// plan reads the kernel's values, and finds out whether the unit grows or shrinks. It reports
+// whether the unit must be written. It ends an unchanged unit under the row's lock, since an
+// older write could still be running.
 func (u *unit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
@@ -118,8 +118,8 @@ func (u *unit) plan() bool {
 	return false
 }
 
-// idle reports whether the job is for the weight of a cgroup that we make or made idle, and
-// whether it is idle now.
+// idle reports whether the job is for the weight of a cgroup that the agent makes or made idle,
+// and whether the cgroup is idle now.
 func (j *job) idle() (byUs, idle bool) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -135,7 +135,7 @@ func (u *unit) bounds() bool {
 	return i >= 0 && number(u.jobs[i].found) == unlimited
 }
 
-// alive drops the jobs that are not wanted any more, and reports whether one is left.
+// alive drops the jobs whose values are no longer desired, and reports whether any job is left.
 func (u *unit) alive() bool {
 	kept := slices.DeleteFunc(slices.Clone(u.jobs), func(j *job) bool { return !j.alive() })
 	if len(kept) > 0 {
@@ -166,8 +166,8 @@ func (u *unit) read() error {
 	return nil
 }
 
-// allowsMore reports whether a unit allows more than the present values. Quota and period are a
-// ratio: a longer period allows less.
+// allowsMore reports whether a unit allows more than the present values. Quota and period count
+// as a ratio, so a longer period allows less.
 func (u *unit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
 		return j.row.at.Compare(j.want, j.found) >= 0
@@ -237,7 +237,8 @@ func (u *unit) set() error {
 		for _, j := range u.jobs {
 			switch {
 			case j.k.tree.Version == cgroup.V1 && j.holds(j.found):
-				// Two files: a correct one is not written again.
+				// Quota and period are two files: a file with the correct text is not written
+				// again.
 			case j.field == lifecycle.CPUPeriod:
 				period = j.want
 			default:

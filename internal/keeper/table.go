@@ -40,12 +40,12 @@ func (p fileKey) isBandwidth() bool {
 	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
 }
 
-// keepsApart reports whether the file keeps containers off the CPUs and memory nodes that
-// others own. Such a file is never left to another program, even if its list has no owned CPU
-// now, since a later owner may get some of it.
+// keepsApart reports whether the file keeps containers off the CPUs and memory nodes that others
+// own. The keeper never leaves such a file to another program. This holds even if its list has
+// no owned CPU now, since a later owner may get some of its CPUs.
 func (p fileKey) keepsApart() bool { return p.isList() || p.isPartition() }
 
-// setting returns a name from a bounded set: the field, the file if it is in the table of
+// setting returns a name from a limited set: the field, the file if it is in the table of
 // settings, or "other".
 func (p fileKey) setting() string {
 	if p.field != lifecycle.Unified {
@@ -65,11 +65,12 @@ type desired struct {
 	value      lifecycle.Value
 	want       string // the kernel text of value
 	generation uint64
-	// releasing: want is the original, and the row is dropped when it is in force.
+	// releasing reports that want is the original, and that the row is dropped when the original
+	// is in force.
 	releasing bool
 }
 
-// row is one desired value. Keeper.mu guards all fields but writing, fileKey and at.
+// row is one desired value. Keeper.mu guards all fields except writing, fileKey and at.
 type row struct {
 	fileKey
 	desired
@@ -81,7 +82,7 @@ type row struct {
 	foreign foreign
 	// noted is a hash of the row's last line in the journal.
 	noted uint64
-	// left is why the row is not written: the value belongs to another program.
+	// left is the reason why the row is not written: the value belongs to another program.
 	left error
 	// kernel is the last text read back, if verified; Reconcile finds later foreign writes.
 	kernel   string
@@ -93,8 +94,8 @@ type row struct {
 	writing *sync.Mutex
 }
 
-// back returns the original text of the file if it is known: the one found there, or else a
-// reported request.
+// back returns the original text of the file if it is known: the text found in the file, or else
+// a reported request.
 func (p history) back() (string, bool) {
 	switch {
 	case p.Original != nil:
@@ -108,7 +109,7 @@ func (p history) back() (string, bool) {
 // leave keeps another program's value in place of the row's.
 func (r *row) leave(err error) { r.left, r.state, r.err = err, Ceded, err }
 
-// drifted reports whether a text differs from the last one found in force.
+// drifted reports whether a text differs from the text that was last found in force.
 func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
 
 // index finds rows by a string. A list of rows is never changed, since others may be reading
@@ -129,9 +130,9 @@ type table struct {
 	rows       map[fileKey]*row
 	byOwner    index // the same rows
 	generation uint64
-	failed     map[*row]bool // refused for a reason that may pass
-	// parts are the rows of partitions' files. orphans are the keys of those whose owner was
-	// forgotten, and whose cgroup may still exist.
+	failed     map[*row]bool // refused with a temporary error
+	// parts are the rows of partitions' files. orphans are the keys of partition files whose
+	// owner was forgotten, and whose cgroup may still exist.
 	parts   map[fileKey]*row
 	orphans []fileKey
 }
@@ -168,7 +169,7 @@ func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
 	r.want, _ = r.history.back()
-	// The canonical value if there is one, since status shows the text, too.
+	// Use the canonical form if there is one, since status shows the text, too.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
 }
 
@@ -203,8 +204,8 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record adds a batch to the table. If a batch has two items for one setting, the later one
-// counts, and both get its job. The outcomes are those of items without a job.
+// record adds a batch to the table. If a batch has two items for one setting, the later item
+// counts, and both get its job. The returned outcomes are for items without a job.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -288,8 +289,8 @@ func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
 	return r
 }
 
-// noteAskedLocked stores the reported request. The text found before does not count any more
-// when a new request is reported.
+// noteAskedLocked stores the reported request. A new request replaces the text that was found
+// earlier as the original.
 func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	if it.Asked == nil {
 		return
@@ -308,8 +309,8 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	}
 }
 
-// leaveLocked makes a value stay as it is if it should be restored and its original is not
-// known. It returns Pending if the original is known.
+// leaveLocked leaves a value in place if it should be restored but its original is not known. It
+// returns Pending if the original is known.
 func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
 	if !it.Restore || !it.RequestUnknown || it.Asked != nil {
 		return Pending, nil

@@ -22,14 +22,14 @@ type Item struct {
 	// Asked is the original value as reported; nil if only the kernel knows it. An empty list
 	// means the parent's list.
 	Asked *lifecycle.Value
-	// Carried says that our value may be there without a write of this keeper, so the text
-	// found is not the original.
+	// Carried reports that the runtime may have written the agent's value already, so the text
+	// in the file is not the original.
 	Carried bool
-	// Restore says that no hook decides the value any more. The keeper restores its original,
+	// Restore reports that no hook decides the value any more. The keeper restores its original,
 	// or Value if neither Asked nor an original is known, and then drops the setting.
 	Restore bool
-	// RequestUnknown says, with Restore, that the request is not known. If the keeper has no
-	// original, the value stays and is reported.
+	// RequestUnknown reports, with Restore, that the request is not known. If the keeper has no
+	// original either, it leaves the value and reports that.
 	RequestUnknown bool
 }
 
@@ -41,11 +41,11 @@ const (
 	Pending    State = iota // not in the kernel yet, since the cgroup does not exist
 	Applied                 // written, read back and found in force
 	Same                    // the kernel had it already; nothing was written
-	Refused                 // the kernel or a check of ours refused it; Err says why
+	Refused                 // the kernel or a check of the keeper refused it; Err has the reason
 	Clipped                 // only the part that the parent cgroup allows is in force
 	Forgotten               // its row was dropped; nothing was written
 	Superseded              // a later value was recorded meanwhile, and its own batch writes it
-	Ceded                   // another program's value is there and stays; Err says why
+	Ceded                   // the value of another program stays; Err has the reason
 )
 
 var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}
@@ -71,11 +71,13 @@ type Outcome struct {
 // cgroup is that of the agent's own container (cgroup.RuntimeOnly).
 func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
-// ErrHeld refuses CPUs that another cgroup of the same batch should have lost and did not. A
-// cgroup gets a CPU only when all others have lost it.
-var ErrHeld = errors.New("another cgroup still has these")
+// ErrHeld is the reason for refusing CPUs that another cgroup of the same batch still has,
+// although it should have lost them. A cgroup gets a CPU only when all other cgroups have lost
+// it.
+var ErrHeld = errors.New("another cgroup still has these CPUs or memory nodes")
 
-// KeepsApart reports whether the outcome is for a file that is never left to another program.
+// KeepsApart reports whether the outcome is for a file that the keeper never leaves to another
+// program.
 func (o Outcome) KeepsApart() bool {
 	return Item{Value: o.Value}.kind().keepsApart()
 }

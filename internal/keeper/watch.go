@@ -13,22 +13,21 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// ConflictLimit says when the keeper leaves a file to another program that writes it again and
-// again.
+// ConflictLimit sets when the keeper leaves a file to another program that writes it repeatedly.
 type ConflictLimit struct {
-	// Limit is how often one file is repaired within Per. After that it is left to the other
-	// program, or, if it keeps containers apart, written less often. 0 repairs without limit,
-	// and at once.
+	// Limit is how often the keeper repairs one file within Per. After that it leaves the file
+	// to the other program or, if the file keeps containers apart, writes it less often. 0
+	// repairs without limit, and at once.
 	Limit int
 	Per   time.Duration
 }
 
-// ErrConflict is why a value is left to another program: that program writes it again and
-// again.
+// ErrConflict is the reason for leaving a value to another program: that program writes it
+// repeatedly.
 var ErrConflict = errors.New("another program writes it again and again")
 
-// ErrContested is why a value is written again less often: another program keeps changing it,
-// and the file is never left to that program.
+// ErrContested is the reason for writing a value less often: another program keeps changing it,
+// and the keeper never leaves the file to that program.
 var ErrContested = errors.New("another program keeps changing it")
 
 // A list that another program keeps changing is written again after a pause, which doubles up
@@ -54,8 +53,8 @@ type watch struct {
 
 	mu    *sync.Mutex // the keeper's lock; it guards the fields below
 	limit ConflictLimit
-	// files are the values in force, by file, which quota and period may share; dirs are the
-	// same by directory.
+	// files are the values in force, by file; quota and period may share a file. dirs are the
+	// same values by directory.
 	files, dirs index
 	// dirChanges are directories that appeared or disappeared since the last call of
 	// changedDirs; changed signals them.
@@ -145,11 +144,11 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
+		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
 	}
 }
 
-// paused returns when a row's file may be written again, if that is later.
+// paused returns the time at which a row's file may be written again, if that is in the future.
 func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	if r.foreign.pause == 0 {
 		return time.Time{}, false
@@ -158,27 +157,28 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	return due, due.After(w.now())
 }
 
-// contested returns why a row's file is written less often; nil if no program changes it.
+// contested returns the reason why a row's file is written less often; nil if no program changes
+// it.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
 	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
 	return r.at.Refuse("keep", r.want, fmt.Errorf(
-		"%w: it was repaired %d times and is now written again every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
+		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
 // Contested is a file that another program writes.
 type Contested struct {
 	Owner, File string
 	Writes      uint64 // the number of repairs
-	Ceded       error  // why the file is left to that program; nil if it is not
-	// Kept is why the file is written again, less often; nil if the other program has stopped,
-	// or the file is left to it.
+	Ceded       error  // the reason why the file is left to that program; nil if it is not
+	// Kept is the reason why the file is still written, but less often; nil if the other program
+	// has stopped, or the file is left to it.
 	Kept error
 }
 
-// rank orders the worst first.
+// rank orders the most contested files first.
 func (c Contested) rank() int {
 	switch {
 	case c.Kept != nil:
@@ -189,8 +189,9 @@ func (c Contested) rank() int {
 	return 2
 }
 
-// Contests lists the files that others have written, the most contested first. It also counts,
-// by setting, files that are left to other programs, and files that are still repaired.
+// Contests lists the files that other programs have written, the most contested first. It also
+// returns, by setting, the numbers of files that are left to other programs and of files that
+// are still repaired.
 func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {

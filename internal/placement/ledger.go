@@ -20,9 +20,9 @@ type Grant struct {
 	Pod  string // namespace/name, for users
 	CPUs topology.Set
 	From string // the key that asked for it
-	// Lent: reclaimed containers may use the CPUs while their owner does not.
+	// Lent reports whether reclaimed containers may use the CPUs while their owner does not.
 	Lent bool
-	// ExclusiveNodes: no other pod is given memory of the CPUs' NUMA nodes.
+	// ExclusiveNodes reports whether no other pod may get memory of the CPUs' NUMA nodes.
 	ExclusiveNodes bool
 	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
 	// the resize succeeded.
@@ -89,7 +89,7 @@ func (l *Ledger) ReservedForPod(uid string) topology.Set {
 	return union(maps.Values(l.reserved), func(g Grant) bool { return g.Key.PodUID == uid })
 }
 
-// union returns the CPUs of the grants that match.
+// union returns all CPUs of the grants that match.
 func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 	for g := range grants {
 		if match(g) {
@@ -102,7 +102,7 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 // AllReserved returns all reservations, sorted by key.
 func (l *Ledger) AllReserved() []Grant { return sorted(slices.Collect(maps.Values(l.reserved))) }
 
-// Held returns the CPUs that are owned or reserved for an owner.
+// Held returns the CPUs that have an owner or are reserved for an owner.
 func (l *Ledger) Held() topology.Set {
 	return l.owned.Union(union(maps.Values(l.reserved), func(Grant) bool { return true }))
 }

@@ -20,13 +20,14 @@ type Capabilities struct {
 	// Disabled are the calls whose stages the configuration has disabled. Their answers change
 	// only the record of their container.
 	Disabled []runtimes.Call
-	// Takes returns the reason why the runtime does not accept a value of a carried field: a
-	// call with it would fail, or the runtime would ignore it. It returns "" if the runtime
+	// Takes returns the reason why the runtime does not accept a value of a carried field: the
+	// call would fail, or the runtime would ignore the value. It returns "" if the runtime
 	// accepts the value. A nil Takes accepts all.
 	Takes func(runtimes.Call, lifecycle.Value) (why string)
-	// HoldsStart: the runtime can delay a start until its stored copy has the answer's values
-	// for the container (in Others). With such an attachment the start creates the cgroup; with
-	// others the cgroup exists before, and the keeper writes it.
+	// HoldsStart reports that the runtime can delay a start until its stored copy has the
+	// answer's values for the container (in Others). With such an attachment the start creates
+	// the cgroup. With other attachments the cgroup exists before the start, and the keeper
+	// writes it.
 	HoldsStart bool
 	// Piggybacks: the runtime writes an answer's values for other containers, running ones
 	// included, before it handles another event. Without it, only Runtime.Update updates them.

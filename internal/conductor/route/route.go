@@ -75,7 +75,7 @@ const (
 	carried    cond = 1 << iota // the call can hold it, and the runtime accepts it
 	inKernel                    // the keeper can write it
 	copied                      // the runtime's stored copy of it is kept up to date
-	unremoved                   // it removes something, and the attachment cannot remove
+	unremoved                   // the value removes an entry, and the attachment cannot remove entries
 	noCgroup                    // its cgroup has no name
 	contested                   // other plugins set its field
 	inForce                     // it was applied before
@@ -85,7 +85,8 @@ const (
 	unasked                     // the event has no attachment
 )
 
-// row is the sink in one phase for values that meet all conditions of when and none of unless.
+// row gives the sink, in one phase, of values that meet all conditions of when and no condition
+// of unless.
 type row struct {
 	in           Phase
 	when, unless cond
@@ -129,7 +130,7 @@ var table = [...]row{
 func Of(p Phase, can *Capabilities, v lifecycle.Value, k Known) Route {
 	refusal := can.Refuses(calls[p], v)
 	if refusal == "" && p == Updating && k.Lowers {
-		refusal = "not sent with the kubelet's update, which fails where more memory is in use"
+		refusal = "not sent with the kubelet's update, because the update fails if more memory is in use"
 	}
 	has := conditions(p, can, v, k, refusal == "")
 	for i := range table {
@@ -174,7 +175,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 	return has
 }
 
-// why returns the reason for users.
+// why returns the reason of a route, as text for users.
 func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
@@ -185,7 +186,7 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal
 		return "only the creation of a container can carry it; it applies when the container is created again"
 	case api.NotCarried:
 		if r.when&unremoved != 0 {
-			return can.Name + " cannot remove what the runtime was asked for"
+			return can.Name + " cannot remove a value that the kubelet requested from the runtime"
 		}
 		return notCarried(can, v, refusal)
 	}
@@ -213,7 +214,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	return why
 }
 
-// AtStart is the note of a value that is written when its container starts.
+// AtStart returns the note for a value that the keeper writes when its container starts.
 func AtStart(contest string) string {
 	return strings.TrimPrefix(contest+"; written when it starts", "; ")
 }

@@ -47,7 +47,7 @@ const (
 	refusedCreate = "refused by the creation of a container"
 	refusedUpdate = "refused by a kubelet's update"
 	refusedPush   = "refused by an update of our own"
-	lowering      = "not sent with the kubelet's update, which fails where more memory is in use"
+	lowering      = "not sent with the kubelet's update, because the update fails if more memory is in use"
 	createOnly    = "only the creation of a container can carry it; it applies when the container is created again"
 )
 
@@ -74,7 +74,7 @@ func TestRoute(t *testing.T) {
 		{"disabled", Creating, disabled, cpus, Known{}, Route{To: Kernel}},
 		{"disabled, and nothing else brings it", Creating, disabled, env, Known{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
 		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Known{}, Route{To: Answer}},
-		{"cannot be taken away", Creating, nil, removed, Known{}, Route{Unapplied, api.NotCarried, "test cannot remove what the runtime was asked for"}},
+		{"cannot be taken away", Creating, nil, removed, Known{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
 
 		{"has it already", Named, nil, cpus, Known{InForce: true}, Route{}},
 		{"changed meanwhile", Named, nil, cpus, Known{}, Route{To: Runtime}},

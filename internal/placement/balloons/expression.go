@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Subject is a container as expressions see it.
+// Subject has the properties of a container that expressions can compare.
 type Subject struct {
 	Pod  *lifecycle.Pod
 	QoS  intent.QoS
@@ -49,8 +49,8 @@ func isKey(key string) bool {
 	return is && label != "" || slices.Contains(keys(), key)
 }
 
-// joint splits a joint key, such as ":pod/namespace:name", into its keys. By is what stands
-// between their values. A key that is not joint is the only one.
+// joint splits a joint key, such as ":pod/namespace:name", into its keys. by is the separator
+// between their values. A key that is not joint gives a list with only itself.
 func joint(key string) (parts []string, by string) {
 	rest, is := strings.CutPrefix(key, ":")
 	if !is {
@@ -111,7 +111,8 @@ func (e *ExpressionOptions) matches(s Subject) bool {
 	return false
 }
 
-// wrong returns what is wrong with an expression, and with which of its keys; "" for nothing.
+// wrong returns the fault of an expression and the key with the fault; "" if the expression is
+// valid.
 func (e *ExpressionOptions) wrong() (key, what string) {
 	parts, _ := joint(e.Key)
 	if e.Operator != "AlwaysTrue" {
@@ -146,7 +147,7 @@ func (e *ExpressionOptions) wrong() (key, what string) {
 }
 
 // expand replaces ${KEY} and $KEY in a template by the values of keys; ok is false if a key has
-// none.
+// no value.
 func (s Subject) expand(template string) (text string, ok bool) {
 	var b strings.Builder
 	ok = true
@@ -165,7 +166,8 @@ func (s Subject) expand(template string) (text string, ok bool) {
 	return b.String(), ok
 }
 
-// cutKey cuts a key in braces, or as far as it has letters of keys.
+// cutKey cuts a key from the start of a text: a key in braces, or as many letters as keys can
+// have.
 func cutKey(rest string) (key, after string) {
 	if braced, is := strings.CutPrefix(rest, "{"); is {
 		key, after, _ = strings.Cut(braced, "}")

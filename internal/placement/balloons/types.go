@@ -15,9 +15,9 @@ const (
 	defaultType  = "default"
 )
 
-// Types returns the types in the order in which containers are matched, with those that exist
-// in any case. A type reserved that the options do not have comes first, so that a pattern of
-// another type does not take the containers of the node itself.
+// Types returns the types in the order in which containers are matched, including the built-in
+// types reserved and default. If the options lack the type reserved, it comes first, so that a
+// pattern of another type does not take the node's own system containers.
 func Types(o PolicyOptions) []TypeOptions {
 	named := func(name string) bool {
 		return slices.ContainsFunc(o.BalloonTypes, func(t TypeOptions) bool { return t.Name == name })
@@ -62,7 +62,7 @@ func (t *TypeOptions) most() int {
 	return t.MaxCPUs
 }
 
-// size returns how many CPUs a balloon has whose containers request an amount.
+// size returns how many CPUs a balloon has if its containers request the given amount.
 func (t *TypeOptions) size(milli int64, used bool) int {
 	n := int(min((milli+milliOfCPU-1)/milliOfCPU, maxCPUs))
 	if used {
@@ -81,11 +81,11 @@ func split(balloon string) (name string, index int, ok bool) {
 	return name, index, found && err == nil && index >= 0
 }
 
-// Wrong is what is wrong with options: the key within them, and a sentence.
+// Wrong is a fault in the options: the key that has it, and a sentence.
 type Wrong struct{ Path, What string }
 
-// Check returns what is wrong with options whose keys are right each by itself. cpus is the
-// number of CPUs of the node; 0 if it is not known.
+// Check returns faults that concern several options together; each key was validated before.
+// cpus is the number of CPUs of the node; 0 if it is not known.
 func Check(o PolicyOptions) (wrong []Wrong) {
 	report := func(path, format string, args ...any) {
 		wrong = append(wrong, Wrong{path, fmt.Sprintf(format, args...)})

@@ -27,7 +27,7 @@ type BindWant struct {
 	BySocket bool
 	// PreferEmptiest prefers the nodes with the most CPUs left over.
 	PreferEmptiest bool
-	// Efficient, Preferences, Shared and Reserve mean the same as in Request.
+	// Efficient, Preferences, Shared and Reserve mean the same as in Want.
 	Efficient   bool
 	Preferences []Preference
 	Shared      topology.Set

@@ -85,7 +85,7 @@ func (p *picker) check(free topology.Set) error {
 		return nil
 	}
 	parts := p.tree.divide(free, w.Spread[0])
-	// A group without free CPUs still counts as one that has to give its part.
+	// A group without free CPUs still counts as a group that must give its share.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
 		return &ShortError{w.N, free.Len(), "to choose from, in fewer groups than were to share them"}
 	}
@@ -131,7 +131,7 @@ func (p *picker) narrow(free topology.Set) topology.Set {
 	return p.keepWhole(free)
 }
 
-// of returns the CPUs that count for a preference: one thread counts for its siblings.
+// of returns the CPUs that count for a preference. A thread also counts for its siblings.
 func (p *picker) of(cpus topology.Set) topology.Set {
 	if p.want.Cores == OneThread {
 		return p.tree.machine.Spread(topology.CoreLevel, cpus)
@@ -139,7 +139,7 @@ func (p *picker) of(cpus topology.Set) topology.Set {
 	return cpus
 }
 
-// prefer returns the free CPUs that a preference leaves, and whether they are enough.
+// prefer returns the free CPUs that remain after a preference, and whether they are enough.
 func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
 	left = free.And(p.of(pref.CPUs))
 	if pref.Avoid {
@@ -154,8 +154,8 @@ func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set,
 	return left, left.Len() >= p.want.N && p.check(left) == nil
 }
 
-// leaving chooses so that the CPUs that others need on NUMA nodes stay free. It returns false,
-// and chooses nothing, if that is impossible or others need none.
+// leaving chooses CPUs but keeps free the CPUs that others need on NUMA nodes. It returns false,
+// and chooses nothing, if that is impossible or if others need no CPUs.
 func (p *picker) leaving(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
@@ -176,7 +176,8 @@ func (p *picker) leaving(free topology.Set) bool {
 	return false
 }
 
-// leaves computes how many CPUs of each NUMA node are left to others if these may be taken.
+// leaves computes how many CPUs of each NUMA node stay free for others when the choice is
+// limited to the given CPUs.
 func (p *picker) leaves(free topology.Set) {
 	for _, l := range p.want.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
@@ -197,7 +198,8 @@ func (p *picker) reduced(node, n int) int {
 	return n
 }
 
-// keepWhole reduces a set to whole cores, if these are preferred and enough.
+// keepWhole reduces a set to its whole cores, if the request prefers whole cores and they have
+// enough CPUs.
 func (p *picker) keepWhole(free topology.Set) topology.Set {
 	if p.want.Cores != PreferWhole || p.want.N < p.tree.threads {
 		return free

@@ -92,8 +92,8 @@ func (p *picker) fillKinds(a, b, n int) (best filling, found bool) {
 	return best, found
 }
 
-// try fills groups beginning with first, and keeps the better of that and the earlier result.
-// It reports whether there is any result.
+// try fills groups beginning with first, and keeps the result if it is better than the earlier
+// result. It reports whether any result exists.
 func (p *picker) try(parts []int, n int, first []int, best *filling, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
 	return p.keep(&f, ok, best, found)
@@ -111,8 +111,8 @@ func (p *picker) keep(f *filling, ok bool, best *filling, found bool) bool {
 	return true
 }
 
-// with lists the groups for which has counts any CPU, those with the most free CPUs first. It
-// returns their number.
+// with lists the groups that have any of the CPUs counted in has, the groups with the most free
+// CPUs first. It returns their number.
 func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
 	if has == nil {
 		return 0
@@ -134,8 +134,9 @@ func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n
 // maxSeeds limits how many equally large groups are tried as the first.
 const maxSeeds = 8
 
-// seeds lists the groups with the most free CPUs, if it matters which of them is first. Of
-// equal groups it lists the one on whose CPUs the fewest others run. It returns their number.
+// seeds lists the groups with the most free CPUs, if the choice of the first group affects the
+// result. Of equal groups it lists the group whose CPUs have the fewest other users. It returns
+// their number.
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
@@ -165,8 +166,8 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 }
 
 // around hashes a group and the number of free CPUs at each distance from it. Two entirely free
-// groups with the same hash are interchangeable as the first one; on an empty machine all are.
-// Other groups have hashes of their own.
+// groups with the same hash are interchangeable as the first group. On an empty machine all
+// groups have the same hash. A group that is not entirely free has a unique hash.
 func (p *picker) around(part int, parts []int) (sum uint64) {
 	g := &p.tree.groups[part]
 	if int(p.have[part]) != g.size || g.node < 0 || p.besides(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
@@ -191,7 +192,7 @@ func spreadBits(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// sharing returns the number of a group's free CPUs on which others run.
+// sharing returns the number of a group's free CPUs on which other containers run.
 func (p *picker) sharing(group int) int {
 	if p.shared == nil {
 		return 0

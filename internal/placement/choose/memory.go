@@ -14,8 +14,8 @@ type Memory struct {
 	Bytes uint64
 	// CPUs are those that will use the memory. Their own nodes come first.
 	CPUs topology.Set
-	// Kinds of memory that are wanted; none means DRAM. Further kinds are used if the wanted
-	// ones have too little.
+	// Kinds of memory that are wanted; none means DRAM. Nodes uses other kinds if the wanted
+	// kinds have too little.
 	Kinds, Further []topology.MemoryKind
 	// Free is the free memory of each node, in bytes and in the machine's order; nil means that
 	// all memory is free.
@@ -53,7 +53,7 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	all := slices.Concat(wanted, further)
 	need := q.Bytes
 	if slices.ContainsFunc(all, func(i int) bool { return m.Nodes[i].Memory > 0 }) {
-		need = max(need, 1) // the free memory is known, and a node with none is not enough
+		need = max(need, 1) // the free memory is known, and a node without free memory is not enough
 	}
 	var out []int
 	var sum uint64

@@ -69,9 +69,9 @@ func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestLeft returns the nearest node to any of some that is not done yet, the lowest of
-// equally near ones, and its distance; -1 if there is none. read is the position in each node's
-// list of neighbours.
+// nearestLeft returns the unused node that is nearest to any node of a set, and its distance; -1
+// if there is none. Of equally near nodes it returns the lowest. read is the position in each
+// node's list of neighbours.
 func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {

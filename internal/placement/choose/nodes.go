@@ -65,7 +65,7 @@ func (a *nodeSet) before(b *nodeSet) (yes bool, by nodeCriterion) {
 	return a.nodes&differ&-differ != 0, lowestNodes // of equally many nodes, the set with the lowest node that differs
 }
 
-// order ranks a set by its CPUs left over.
+// order ranks a set by the number of CPUs that it would leave unused.
 func (a *nodeSet) order(roomy bool) {
 	if roomy {
 		a.rank[ofCPUs+nodeCriterion(mostLeft-fewestKinds)] = -int64(a.left)
@@ -129,7 +129,7 @@ func (s *nodeSearch) price() {
 	}
 	for i := range s.sets {
 		for b := s.sets[i].nodes; b != 0; b &= b - 1 {
-			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // nothing is known about nodes that caches or dies cut across
+			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // the CPUs of nodes that caches or dies cut across cannot be ranked
 				return
 			}
 		}
@@ -169,7 +169,7 @@ func (s *nodeSearch) prepareEach() {
 func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.want.Preferences {
 		pref := &p.want.Preferences[i]
-		if pref.Partly { // the nodes decide what is near
+		if pref.Partly { // the set of nodes has already decided nearness
 			continue
 		}
 		dropped <<= 1

@@ -197,8 +197,8 @@ func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterio
 	return 0, before
 }
 
-// lose notes that n sets lost by a criterion; single nodes are kept, so that the reason can
-// name them.
+// lose notes that n sets lost by a criterion. It keeps single nodes, so that the reason can name
+// them.
 func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
 	if s.k == 1 {
 		s.worse = append(s.worse, *c)
@@ -206,8 +206,8 @@ func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
 	s.lost[by] += n
 }
 
-// replace starts again with a set that is better than all before by a criterion. Sets that had
-// lost by a later criterion now lose by this one.
+// replace makes a set the only best one, because it beats all earlier sets by a criterion. Sets
+// that had lost by a later criterion now lose by this criterion.
 func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	for i := range s.sets {
 		s.lose(&s.sets[i], by, 1)
@@ -249,7 +249,8 @@ func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
 	return s.tree.machine.Count(topology.PackageLevel, all)
 }
 
-// combinations returns the number of sets of k out of n, or a larger number than matters.
+// combinations returns the number of sets of k out of n. It stops counting above the limit of
+// the exhaustive search.
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {

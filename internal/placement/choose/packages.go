@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// maxPackages limits on how many packages every choice is tried. With more packages, the ones
-// that were filled first stay.
+// maxPackages is the largest number of packages of which every combination is tried. With more
+// packages, the packages that were filled first stay chosen.
 const maxPackages = 8
 
 // inner is a group inside a package, with its number of free CPUs.
@@ -85,8 +85,8 @@ func (p *picker) packages(g *group, filled []share) []packageSet {
 	return sets
 }
 
-// needed is how many of the parts in some packages hold n, more than there are
-// where all do not.
+// needed returns how many parts of some packages are needed for n CPUs. If all parts together
+// have too few CPUs, it returns more than their number.
 func needed(parts []inner, n int, in packageSet) int {
 	used := 0
 	for i := range parts {

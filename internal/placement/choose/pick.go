@@ -71,8 +71,8 @@ func (p *picker) count(what int, s *topology.Set) tally {
 	return p.tallies[what]
 }
 
-// hold subtracts the CPUs that must stay free from the free CPUs of NUMA nodes. Which CPUs of a
-// node these are does not matter.
+// hold subtracts the CPUs that must stay free from the free CPUs of NUMA nodes. Any CPUs of the
+// node may be the ones that stay free.
 func (p *picker) hold() {
 	groups := p.tree.groups
 	for i := len(groups) - 1; i >= 0; i-- {
@@ -126,7 +126,7 @@ func (p *picker) take(at, n int) bool {
 	return ok
 }
 
-// runnersUp notes the criterion by which each other sufficient part lost.
+// runnersUp notes for each other part with enough CPUs the criterion by which it lost.
 func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 	for _, part := range parts {
 		if r.Of < 2 || part == best.group || int(p.have[part]) < n {
@@ -167,8 +167,8 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 	return best, by, 0, f, ok
 }
 
-// wholer fills several parts of a NUMA node instead of the best one with enough CPUs, if that
-// splits fewer cores.
+// wholer fills several parts of a NUMA node instead of the best single part, if that splits
+// fewer cores.
 func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
 	if p.wholes == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.byKind(g) {
 		return f, false
@@ -181,8 +181,7 @@ func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
 	return f, true
 }
 
-// takeThreads adds the lowest free threads of a core, first those that are near and that others
-// do not use.
+// takeThreads adds the lowest free threads of a core, near and unshared threads first.
 func (p *picker) takeThreads(s share) {
 	turns := p.turns()
 	for turn := range turns {
@@ -223,7 +222,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 		}
 		p.release(f.shares)
 	}
-	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // those of cores are counted, not cached
+	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // costs of cores are counted each time, not cached
 		c.spans[l]++
 	}
 	if g.ofKind && g.threads == nil {

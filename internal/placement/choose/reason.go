@@ -14,7 +14,7 @@ type Step uint8
 
 // The steps.
 const (
-	// Narrowed: a preference was applied, or skipped because too little was left.
+	// Narrowed: a preference was applied, or skipped because it left too few CPUs.
 	Narrowed Step = iota
 	// Entered: one of several groups with enough CPUs was chosen.
 	Entered
@@ -39,7 +39,7 @@ type Reason struct {
 	Avoid, Kept bool
 	// LostTo says by which criteria the other sufficient groups lost, the last criterion first.
 	LostTo []Against
-	// Partly: as many preferred CPUs as possible were taken, since there were not enough.
+	// Partly: too few preferred CPUs were free, so all of them were taken and others added.
 	Partly bool
 }
 

@@ -42,7 +42,7 @@ func (p *picker) completing(cores []int, n int) int {
 	return n
 }
 
-// rest reports whether the free threads of a core complete a core in UsedWith.
+// rest reports whether the free threads of a core are all of its threads outside UsedWith.
 func (p *picker) rest(core int) bool {
 	beside, have := p.besides(core), int(p.have[core])
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
@@ -110,8 +110,8 @@ func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	return best
 }
 
-// taken reports whether a core is one of the first n that were taken, as a whole or to complete
-// it.
+// taken reports whether a core is among the first n cores that were taken, as a whole or to
+// complete it.
 func (p *picker) taken(core, n int) bool {
 	if n == 0 || !p.whole(core) && !p.rest(core) {
 		return false
@@ -188,7 +188,7 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	}
 }
 
-// turns returns in how many passes cores are taken: see turnOf.
+// turns returns the number of passes in which cores are taken; see turnOf.
 func (p *picker) turns() int {
 	n := 1
 	if p.shared != nil {

@@ -40,7 +40,7 @@ type group struct {
 	node         int   // index of the NUMA node of all its CPUs, or -1
 	parts        []int // indices of its parts
 	parent       int   // index of its parent; -1 for the root
-	ofCores      bool  // its parts are cores, or it is one
+	ofCores      bool  // its parts are cores, or the group is a core
 	ofKind       bool  // it has the cores of one kind of a NUMA node
 	efficient    bool  // all its cores are efficient
 	// Groups of one shape are divided in the same way at each level.
@@ -113,8 +113,8 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
-			// Parts that are one core each, as if each had an L2 cache of its own; NUMA nodes
-			// of one core stay nodes.
+			// Each part is one core. It is treated as if it had its own L2 cache, but a NUMA
+			// node of one core stays a node.
 			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds && g.node >= 0
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
@@ -184,7 +184,7 @@ func (t *Tree) byKind(g *group) bool {
 	return part.ofKind && part.outer > topology.NodeLevel
 }
 
-// nodeOf returns the index of the only NUMA node of the CPUs, or -1.
+// nodeOf returns the index of the NUMA node that has all of the CPUs, or -1.
 func (t *Tree) nodeOf(cpus topology.Set) int {
 	first, _ := t.machine.NodeIndex(t.machine.CPUs[cpus.First()].Node)
 	if t.machine.Nodes[first].CPUs.Contains(cpus) {

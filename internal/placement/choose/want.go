@@ -16,8 +16,8 @@ const (
 	AnyThread Cores = iota
 	// WholeCores takes only whole cores. It refuses a count that is no sum of whole cores.
 	WholeCores
-	// OneThread takes one thread of each core and leaves its siblings idle. The siblings are
-	// reported, so that the caller can keep others off them.
+	// OneThread takes one thread of each core and leaves its siblings idle. The answer lists the
+	// siblings, so that the caller can keep other containers off them.
 	OneThread
 	// SpreadThreads takes one thread of as many cores as possible before it takes a second one
 	// of any. Others may use the siblings.
@@ -37,7 +37,7 @@ type Preference struct {
 	Partly bool
 }
 
-// Left is the number of CPUs that others need on a NUMA node and cannot get elsewhere.
+// Left is the number of CPUs that other containers need on a NUMA node and cannot get elsewhere.
 type Left struct {
 	Node int          // its id
 	CPUs topology.Set // the CPUs that they may use
@@ -56,8 +56,8 @@ type Want struct {
 	// UsedWith are CPUs that the chosen ones will be used together with. Groups with more of
 	// them are preferred; only preferences come before that.
 	UsedWith topology.Set
-	// Shared are CPUs on which others run that can run elsewhere. Of otherwise equal choices,
-	// the one with the fewest of them is taken.
+	// Shared are CPUs on which containers run that can also run elsewhere. Of otherwise equal
+	// choices, the choice with the fewest Shared CPUs wins.
 	Shared topology.Set
 	// Reserve keeps CPUs free for others, if enough are left. It has no effect with Spread.
 	Reserve []Left

@@ -15,12 +15,12 @@ import (
 // Policy is authority: kubelet. It uses another policy for containers that own no CPUs.
 type Policy struct{ placement.Policy }
 
-// errOwns is why the agent grants no CPUs.
+// errOwns is the reason why the agent grants no CPUs.
 var errOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
 
-// Terms returns those of the other policy, but the agent grants nothing: the container owns
-// what the kubelet gave it, by its PodResources API, or by its request to the runtime if the
-// API does not say.
+// Terms returns the terms of the other policy, but the agent grants no CPUs itself. The
+// container owns the CPUs that the kubelet reports in its PodResources API or, if the API
+// reports nothing, requests from the runtime.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s)
 	if t.DecidedElsewhere = errOwns; t.Pays == placement.WholeCPUs {
@@ -55,11 +55,11 @@ func given(m *topology.Machine, s placement.Subject) placement.ExternalGrant {
 	}
 	switch has := m.OnlineOf(asked); {
 	case !g.CPUs.Empty() && !has.Empty() && has != g.CPUs:
-		tell(fmt.Sprintf("the kubelet asks for these CPUs, and its PodResources API says that it gave the container CPUs %s", m.Format(g.CPUs)),
-			"what the API says counts")
+		tell(fmt.Sprintf("the kubelet requested these CPUs from the runtime, but its PodResources API reports that the container has CPUs %s", m.Format(g.CPUs)),
+			"the agent uses the API's answer")
 	case g.CPUs.Empty() && !inferred.Empty():
-		tell("the kubelet asks for these CPUs as if it had given them to the container alone, and its PodResources API says that it gave it none",
-			"what the API says counts: it owns none")
+		tell("the kubelet's request to the runtime looks like a grant of these CPUs, but its PodResources API reports no exclusive CPUs",
+			"the agent uses the API's answer, so the container owns no CPUs")
 	}
 	return g
 }

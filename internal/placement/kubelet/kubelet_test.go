@@ -33,8 +33,8 @@ func TestGiven(t *testing.T) {
 		{name: "in a Burstable pod", qos: intent.Burstable, asked: "2-3", shares: 2048},
 		{name: "what is left for all", asked: "0-5", shares: 2048},
 		{name: "the API says so", qos: intent.Burstable, says: "4", cpus: "4"},
-		{name: "the API says another", asked: "2-3", shares: 2048, says: "4-5", cpus: "4-5", problem: "gave the container CPUs 4-5"},
-		{name: "the API says none", asked: "2-3", shares: 2048, says: "none", problem: "gave it none"},
+		{name: "the API says another", asked: "2-3", shares: 2048, says: "4-5", cpus: "4-5", problem: "reports that the container has CPUs 4-5"},
+		{name: "the API says none", asked: "2-3", shares: 2048, says: "none", problem: "reports no exclusive CPUs"},
 		{name: "memory", mems: "1", nodes: "1"},
 	} {
 		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Requested: &lifecycle.Resources{}, KubeletGrant: lifecycle.StaticGrant{Reported: c.says != ""}}

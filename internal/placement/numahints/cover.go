@@ -19,15 +19,16 @@ type covering struct {
 
 	counts []*Counts
 	need   []uint64 // what is still missing of each resource
-	// most has for each resource, node and number of nodes the largest amount that so many of the
-	// nodes up to this one have.
+	// most has, for each resource, node i and number k, the largest amount that k of the nodes
+	// up to i have together.
 	most      [][][]uint64
 	best      Mask
 	bestApart int // distance of best, with PreferClosest
 }
 
-// try decides about node i and those below; size of them are still to be chosen. apart is the
-// distance of those chosen. It reports whether the search is over.
+// try decides for node i and the nodes below it whether they belong to the set; size of them are
+// still to be chosen. apart is the distance between the chosen nodes. It reports whether the
+// search is over.
 func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
 	if !c.work(len(c.counts)) {
 		return true

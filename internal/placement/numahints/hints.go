@@ -42,31 +42,31 @@ func (m Mask) Indices() []int {
 	return out
 }
 
-// Hint says that a resource can be had on a set of nodes together.
+// Hint is a set of nodes on which a resource is available.
 type Hint struct {
 	Nodes Mask
 	// Any: the nodes do not matter (the kubelet's nil affinity).
 	Any bool
-	// Preferred: no smaller set would do on an empty machine.
+	// Preferred: on an empty machine, no smaller set would have enough.
 	Preferred bool
 }
 
-// Counts are hints in short: each set of nodes that has enough is one. A set is preferred if it is
-// as small as the smallest that would have enough on an empty machine. The kubelet's CPU, memory
-// and device managers enumerate these sets.
+// Counts is a compact form of hints: each set of nodes that has enough is a hint. A hint is
+// preferred if its set is as small as the smallest set that would have enough on an empty
+// machine. The kubelet's CPU, memory and device managers enumerate these sets.
 type Counts struct {
 	Need uint64
 	// Free and Capacity are the amounts of each node, by index.
 	Free, Capacity []uint64
 }
 
-// Resource is what one resource of a container says.
+// Resource has the hints of one resource of a container.
 type Resource struct {
 	Name string
-	// Counts are its hints in short; nil if Hints counts.
+	// Counts are its hints in compact form; nil if Hints has them.
 	Counts *Counts
-	// Hints are its hints one by one. A nil list has no preference; an empty one says that the
-	// resource cannot be had.
+	// Hints lists its hints one by one. A nil list means no preference; an empty list means that
+	// the resource is not available.
 	Hints []Hint
 }
 
@@ -83,8 +83,8 @@ func on(amounts []uint64, m Mask) (sum uint64) {
 // fits reports whether a set of nodes has enough.
 func (c *Counts) fits(m Mask) bool { return on(c.Free, m) >= c.Need }
 
-// smallest returns the number of nodes that have enough together, the largest amounts first; 0 if
-// all of them do not.
+// smallest returns the size of the smallest set of nodes that has enough; 0 if even all nodes
+// have too little.
 func smallest(amounts []uint64, need uint64, n int) int {
 	sorted := make([]uint64, 0, n)
 	for _, a := range amounts[:min(n, len(amounts))] {

@@ -33,8 +33,8 @@ func (s *search) merge(resources []Resource) Hint {
 	return *best
 }
 
-// split returns the hints of resources that have a preference: as lists, and the counts that are
-// not written out. A resource that cannot be had has the list of one hint that is not preferred.
+// split returns the hints of resources that have a preference, as lists or as counts that are
+// not expanded. A resource that is not available gets a list of one hint that is not preferred.
 func (s *search) split(resources []Resource) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
@@ -72,7 +72,7 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	switch {
 	case any && len(counts) == 0:
 		sets = append(sets, s.all)
-	case any: // the sets of lists are among those of the counts
+	case any: // the sets of the lists are also sets of the counts
 		m, ok := s.cover(size, counts)
 		return Hint{Nodes: m, Preferred: true}, ok
 	}
@@ -85,8 +85,8 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	return Hint{Nodes: best, Preferred: true}, best != 0
 }
 
-// preferredOfLists returns the sets that all lists prefer. any: all of them have a hint for which
-// the nodes do not matter. Such a hint goes with each set of the others.
+// preferredOfLists returns the sets that all lists prefer. any reports that each list has a hint
+// for which the nodes do not matter. Such a hint is compatible with each set of the other lists.
 func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	any = true
 	for _, list := range lists {
@@ -123,11 +123,11 @@ func keep(sets, sorted []Mask) []Mask {
 	return slices.DeleteFunc(slices.Clone(sets), func(m Mask) bool { _, in := slices.BinarySearch(sorted, m); return !in })
 }
 
-// maxSets is how many intersections are kept, where not all sets are looked at.
+// maxSets limits the intersections that are kept on machines where not all sets are tried.
 const maxSets = 64
 
-// intersections returns all intersections of one hint of each list, without the empty one. If there
-// are more than the work allows, it returns those whose sizes are best.
+// intersections returns all intersections of one hint of each list, without the empty set. If
+// the limit of work does not allow all, it returns the intersections with the best sizes.
 func (s *search) intersections(target int, lists [][]Hint) []Mask {
 	sets := []Mask{s.all}
 	for _, list := range lists {
@@ -152,13 +152,13 @@ func (s *search) intersections(target int, lists [][]Hint) []Mask {
 	return sets
 }
 
-// intersect returns the intersections of all pairs, each once and without the empty one.
+// intersect returns the intersections of all pairs, each once and without the empty set.
 func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	if s.n <= few {
 		return s.intersectFew(sets, masks)
 	}
 	for _, a := range sets {
-		if !s.work(len(masks) / 4) { // a pair is less work than a set elsewhere
+		if !s.work(len(masks) / 4) { // a pair costs less than a set does in other parts of the search
 			break
 		}
 		for _, b := range masks {
@@ -171,7 +171,7 @@ func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	return slices.Compact(out)
 }
 
-// intersectFew is intersect for machines on which all sets are looked at.
+// intersectFew is intersect for machines that are small enough to try all sets.
 func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
 	var seen [1 << few]bool
 	for _, a := range sets {
@@ -181,7 +181,7 @@ func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
 				out = append(out, both)
 			}
 		}
-		if len(out) == int(s.all) { // each set but the empty one
+		if len(out) == int(s.all) { // each set except the empty set
 			break
 		}
 	}

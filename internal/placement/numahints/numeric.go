@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// numeric is Katalyst's policy. The resources in Options.Align are on equal sets of nodes, one of
-// them preferred. The sets of all resources lie inside each other. Among such choices those with
-// more preferred hints outside of Align win, then those with fewer nodes, then lower values.
-// Katalyst compares neighbours only, and its result depends on the order of resources; this one
-// counts each preferred hint and does not depend on the order.
+// numeric is Katalyst's policy. The resources in Options.Align get equal sets of nodes, and at
+// least one of them prefers its set. The sets of all resources form a chain: each contains the
+// next. Among such choices, more preferred hints outside of Align win, then fewer nodes, then
+// lower values. Katalyst compares only neighbours, so its result depends on the order of
+// resources. This policy counts each preferred hint and does not depend on the order.
 func (s *search) numeric(resources []Resource) Result {
 	c := chains{search: s, each: make([]Hint, len(resources))}
 	for i, r := range resources {
@@ -20,7 +20,7 @@ func (s *search) numeric(resources []Resource) Result {
 	}
 	c.options = c.optionsOf(resources)
 	var aligned []int
-	free := false // one that is aligned has no preference
+	free := false // an aligned resource has no preference
 	for i, r := range resources {
 		align := slices.Contains(s.o.Align, r.Name)
 		switch {
@@ -47,7 +47,7 @@ func (s *search) numeric(resources []Resource) Result {
 	return out
 }
 
-// item is what gets one set: a resource, or all that are aligned.
+// item is a unit that gets one set of nodes: a resource, or all aligned resources together.
 type item struct {
 	resources []int
 	sets      []Hint // in order of sets, each once
@@ -63,10 +63,10 @@ type chains struct {
 	each    []Hint // the choice, by resource
 }
 
-// optionsOf lists the sets of each resource; nil if the nodes do not matter to it.
+// optionsOf lists the possible sets of each resource; nil if the nodes do not matter to it.
 func (c *chains) optionsOf(resources []Resource) [][]Hint {
 	out := make([][]Hint, len(resources))
-	pool := []Mask{c.all} // where counts are not written out: the sets that are tried for them
+	pool := []Mask{c.all} // the sets that are tried for counts that are not expanded
 	for i, r := range resources {
 		switch {
 		case r.Counts != nil && c.n <= c.o.enumerate:
@@ -88,7 +88,7 @@ func (c *chains) optionsOf(resources []Resource) [][]Hint {
 	return out
 }
 
-// smallSets returns for each of some small sizes the best set that has enough.
+// smallSets returns the best set with enough of each resource, for each of a few small sizes.
 func (c *chains) smallSets(counts *Counts) (out []Mask) {
 	c.cut = true // these are not all
 	for size := range min(c.n, 4) {
@@ -99,7 +99,7 @@ func (c *chains) smallSets(counts *Counts) (out []Mask) {
 	return out
 }
 
-// among returns the hints of counts among some sets.
+// among returns those of the given sets that are hints of the counts.
 func (c *chains) among(counts *Counts, pool []Mask) []Hint {
 	least := smallest(counts.Capacity, counts.Need, c.n)
 	var out []Hint
@@ -111,7 +111,8 @@ func (c *chains) among(counts *Counts, pool []Mask) []Hint {
 	return tidy(out)
 }
 
-// tidy sorts sets by size and value. A set that is listed twice is preferred if one of both is.
+// tidy sorts sets by size and value. A set that is listed twice is preferred if one of the
+// entries is.
 func tidy(hints []Hint) []Hint {
 	out := slices.DeleteFunc(append([]Hint{}, hints...), func(h Hint) bool { return h.Any || h.Nodes == 0 })
 	slices.SortFunc(out, func(a, b Hint) int {
@@ -126,8 +127,8 @@ func tidy(hints []Hint) []Hint {
 	return slices.CompactFunc(out, func(a, b Hint) bool { return a.Nodes == b.Nodes })
 }
 
-// alignedSets are the sets that all aligned resources have and one of them prefers.
-// free: one more is aligned, and the nodes do not matter to it.
+// alignedSets returns the sets that all aligned resources have and at least one of them prefers.
+// free reports that the nodes do not matter to a further aligned resource.
 func alignedSets(options [][]Hint, aligned []int, free bool) (out []Hint) {
 	for _, h := range options[aligned[0]] {
 		h.Preferred = h.Preferred || free
@@ -146,16 +147,17 @@ func alignedSets(options [][]Hint, aligned []int, free bool) (out []Hint) {
 	return out
 }
 
-// step is a chain of sets that places some items. It places one more than the step before.
+// step is a chain of sets that places some items. It places one item more than the previous
+// step.
 type step struct {
-	preferred int    // how many of its hints are, outside of Options.Align
+	preferred int    // the number of its preferred hints outside of Options.Align
 	from      int    // the step before; -1 for none
 	set       int    // its last set
 	item      int    // the item that it placed there
 	placed    uint64 // the items that are placed
 }
 
-// choose places all items on a chain of sets; false if there is none.
+// choose places all items on a chain of sets; false if no chain exists.
 func (c *chains) choose() bool {
 	var sets []Mask
 	for _, it := range c.items {
@@ -198,8 +200,8 @@ func (c *chains) choose() bool {
 	return true
 }
 
-// extend adds the steps whose last set is sets[at]. ends has the best of these by the items that
-// are placed.
+// extend adds the steps whose last set is sets[at]. ends has the best such step for each
+// combination of placed items.
 func (c *chains) extend(steps []step, sets []Mask, at int) (all []step, ends map[uint64]int) {
 	ends = map[uint64]int{}
 	for i := 0; i < len(steps) && c.work(1); i++ { // it grows

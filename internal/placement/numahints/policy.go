@@ -22,34 +22,37 @@ type Options struct {
 	Distance func(a, b int) int
 	// Align names the resources that the policy numeric puts on equal sets of nodes.
 	Align []string
-	// Work limits the sets that are looked at; 0 means DefaultWork. Above it the result is the
-	// best that was found. Up to 8 nodes nothing but the policy numeric is limited.
+	// Work limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the
+	// result is the best set found so far. With up to 8 nodes, only the policy numeric has this
+	// limit.
 	Work int
 
-	// enumerate is the highest number of nodes at which counts are written out; 0 means 8. Tests
-	// lower it.
+	// enumerate is the highest number of nodes for which counts are expanded into lists; 0 means
+	// 8. Tests lower it.
 	enumerate int
 }
 
-// few is the number of nodes up to which all sets are looked at.
+// few is the highest number of nodes for which all sets are tried.
 const few = 8
 
-// DefaultWork takes about half a millisecond of one CPU for most requests, and several at worst
-// (BenchmarkMerge64Nodes8Resources).
+// DefaultWork takes about half a millisecond of one CPU for most requests, and several
+// milliseconds at worst (BenchmarkMerge64Nodes8Resources).
 const DefaultWork = 10_000
 
 // Result is the choice of a policy.
 type Result struct {
-	// Nodes are those that the container should use, Any that they do not matter.
+	// Nodes are the nodes that the container should use. Any reports that the nodes do not
+	// matter.
 	Nodes Mask
 	Any   bool
-	// Preferred: each resource is on as few nodes as it could be, and all on the same.
+	// Preferred: each resource is on as few nodes as possible, and all resources are on the same
+	// nodes.
 	Preferred bool
-	// Admitted: the policy lets the container in.
+	// Admitted: the policy admits the container.
 	Admitted bool
 	// Exact is false if the limit of work ended the search, so that a better set may exist.
 	Exact bool
-	// Each has the hint of each resource, in order, with the policy numeric; else nil.
+	// Each has the hint of each resource, in order. Only the policy numeric fills it.
 	Each []Hint
 }
 
@@ -91,10 +94,10 @@ type search struct {
 	all  Mask
 	o    Options
 	left int  // work that may still be done
-	cut  bool // some part of the search ended early
+	cut  bool // a part of the search ended early
 }
 
-// work uses up some of the limit; false if none is left.
+// work consumes a part of the limit; it returns false if nothing is left.
 func (s *search) work(n int) bool {
 	s.left -= n
 	return s.left > 0
@@ -114,8 +117,8 @@ func (s *search) narrower(a, b Mask) bool {
 	return a < b
 }
 
-// distance sums the distances between all pairs of nodes; of two sets of one size the smaller sum
-// is the smaller average.
+// distance sums the distances between all pairs of nodes. For two sets of one size, the smaller
+// sum also means the smaller average.
 func (s *search) distance(m Mask) (sum int) {
 	in := m.Indices()
 	for _, a := range in {
@@ -126,8 +129,8 @@ func (s *search) distance(m Mask) (sum int) {
 	return sum
 }
 
-// better reports whether a candidate replaces the current best hint. target is the size that sets
-// that are not preferred should have (bestNonPreferred of the kubelet).
+// better reports whether a candidate replaces the current best hint. target is the best size for
+// sets that are not preferred (bestNonPreferred of the kubelet).
 func (s *search) better(target int, current *Hint, candidate Hint) bool {
 	switch {
 	case candidate.Nodes == 0:
@@ -145,7 +148,8 @@ func (s *search) better(target int, current *Hint, candidate Hint) bool {
 	return s.narrower(candidate.Nodes, current.Nodes)
 }
 
-// rank orders sizes of sets: the target, smaller ones from above, then larger ones.
+// rank orders sizes of sets: first the target, then smaller sizes in descending order, then
+// larger sizes.
 func rank(target, size int) int {
 	if size <= target {
 		return target - size
@@ -153,8 +157,8 @@ func rank(target, size int) int {
 	return MaxNodes + size
 }
 
-// target is the size that sets should have at least, so that each resource fits: the largest of
-// the resources' smallest sets.
+// target returns the smallest size of a set on which each resource fits: the largest of the
+// resources' smallest sets.
 func (s *search) target(resources []Resource) (most int) {
 	for _, r := range resources {
 		if r.Counts != nil {

@@ -1,6 +1,6 @@
 package numahints
 
-// single is the policy single-numa-node: it looks only at preferred hints of one node, and at those
+// single is the policy single-numa-node. It uses only preferred hints with one node, and hints
 // for which the nodes do not matter.
 func (s *search) single(resources []Resource) Result {
 	lists := make([][]Hint, 0, len(resources))
@@ -16,7 +16,7 @@ func (s *search) single(resources []Resource) Result {
 			best = m
 		}
 	}
-	if best == 0 || best == s.all { // one node that is all nodes says nothing
+	if best == 0 || best == s.all { // on a machine with one node, the hint excludes nothing
 		return Result{Any: true, Preferred: best != 0 || any}
 	}
 	return Result{Nodes: best, Preferred: true}

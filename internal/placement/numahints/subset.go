@@ -26,10 +26,10 @@ func (s *search) subset(target int, within Mask, counts []*Counts) (m Mask, ok b
 			return m, true
 		}
 	}
-	return within, true // each count may have all nodes
+	return within, true // each count may use all nodes
 }
 
-// subsetOf returns the best such set of one size; 0 for none.
+// subsetOf returns the best such set of one size; 0 if there is none.
 func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 	nodes := within.Indices()
 	if size > len(nodes) || size < 1 {
@@ -53,7 +53,7 @@ func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 	return best
 }
 
-// next returns the next higher number with as many bits; all ones at the end.
+// next returns the next higher number with the same number of 1 bits; all ones at the end.
 func next(set uint64) uint64 {
 	low := set & -set
 	up := set + low
@@ -71,18 +71,19 @@ func spread(set uint64, nodes []int) (m Mask) {
 	return m
 }
 
-// maxAssign limits the steps of one question for reachable.
+// maxAssign limits the steps of one call of reachable.
 const maxAssign = 4096
 
-// reachable reports whether a set is the intersection of within and one hint of each count. A hint
-// may have more nodes than the set, if each of these is missing in some other hint or in within.
+// reachable reports whether a set is the intersection of within and one hint of each count. A
+// hint may have more nodes than the set, if each additional node is missing in another hint or
+// in within.
 func (s *search) reachable(m, within Mask, counts []*Counts) bool {
 	outside, rest := s.all&^within, within&^m
 	slack := make([]uint64, len(counts))
 	for i, c := range counts {
 		has := on(c.Free, m|outside)
 		if has >= c.Need {
-			return true // this one has none of the rest, and the others may have all of it
+			return true // this count uses none of the remaining nodes, and the other counts may use all of them
 		}
 		slack[i] = on(c.Free, rest) - (c.Need - has)
 	}
@@ -93,7 +94,7 @@ func (s *search) reachable(m, within Mask, counts []*Counts) bool {
 	return s.assign(rest, counts, slack, &steps)
 }
 
-// assign decides for each of the remaining nodes which count does without it.
+// assign decides for each of the remaining nodes which count leaves it out.
 func (s *search) assign(rest Mask, counts []*Counts, slack []uint64, steps *int) bool {
 	for rest != 0 {
 		i := bits.TrailingZeros64(uint64(rest))
@@ -102,7 +103,7 @@ func (s *search) assign(rest Mask, counts []*Counts, slack []uint64, steps *int)
 		for _, c := range counts {
 			free = free || on(c.Free, 1<<i) == 0
 		}
-		if free { // nobody misses it
+		if free { // no count needs it
 			continue
 		}
 		for r, c := range counts {

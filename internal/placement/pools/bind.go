@@ -83,7 +83,7 @@ func absent(m *topology.Machine, ids []int) error {
 // nodes returns the ids of the NUMA nodes that a bound pod may have.
 func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	numa, chosen := s.Intent.NUMA.V, s.Intent.Nodes
-	out := []int{} // no nodes; nil would mean all
+	out := []int{} // an empty list; nil would mean all nodes
 	for _, n := range v.Machine.Nodes {
 		switch {
 		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):

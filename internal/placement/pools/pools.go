@@ -24,13 +24,15 @@ type Policy struct {
 	Whole WholeCPUs
 	// Lend lets reclaimed containers use the CPUs of LSR pods.
 	Lend bool
-	// PreferEmptiest prefers the emptiest part of the machine with enough CPUs to the fullest.
+	// PreferEmptiest prefers the emptiest part of the machine with enough CPUs. Without it, the
+	// policy prefers the fullest such part.
 	PreferEmptiest bool
 	// NearDevices prefers CPUs of the NUMA nodes of a container's devices.
 	NearDevices bool
-	// CoreKind is the preferred kind of cores if a pod does not say; PlainCore for none.
+	// CoreKind is the preferred kind of cores for pods that request no kind; PlainCore for none.
 	CoreKind topology.CoreKind
-	// Isolated says which owners prefer isolated CPUs (isolcpus) if a pod does not say.
+	// Isolated sets which owners prefer isolated CPUs (isolcpus), for pods that do not set it
+	// themselves.
 	Isolated IsolatedCPUs
 }
 
@@ -103,14 +105,14 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
 }
 
-// question makes a request for n CPUs that a container of a pod could own.
+// question builds the allocator request for n CPUs that a container of a pod could own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
 	w := choose.Want{
 		N: n, From: v.Free, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
 		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Reserve: p.needed(v),
 	}
 	if !passed.Empty() {
-		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
+		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs that its pod already has", CPUs: passed})
 	}
 	return w
 }
@@ -140,8 +142,8 @@ func words(reasons []choose.Reason) string {
 	return strings.Join(parts, "; ")
 }
 
-// among chooses CPUs, first those that its pod has already. If these are not enough, it adds
-// others near them.
+// among chooses CPUs, first CPUs that the pod has already. If these are not enough, it adds
+// other CPUs near them.
 func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choose.Reason, error) {
 	if n := passed.Len(); n > 0 && n < w.N {
 		more := w
@@ -155,8 +157,8 @@ func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choo
 	return got.CPUs, got.Why, err
 }
 
-// more chooses CPUs in addition to those of an owner. An owner that is bound to NUMA nodes gets
-// them there, because its memory does not move.
+// more chooses additional CPUs for an owner. An owner that is bound to NUMA nodes gets CPUs of
+// these nodes, because its memory does not move.
 func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := p.question(v, s, w.N-w.Held.Len(), topology.Set{})
 	q.UsedWith = w.Have

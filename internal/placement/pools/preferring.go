@@ -50,8 +50,8 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	return out
 }
 
-// shared returns the CPUs that shared pools have and reclaimed containers do not. An owner
-// takes them last, because a pool can have other CPUs.
+// shared returns the CPUs that only shared pools use, not reclaimed containers. An owner takes
+// these CPUs last. The pool can get other CPUs instead.
 func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
 	if p.Sizing == nil || p.Sizing.Expand { // a pool of all remaining CPUs
 		return cpus
@@ -62,7 +62,7 @@ func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
 	return cpus.Minus(l.Reclaimed)
 }
 
-// needed returns what pools need that are bound to a NUMA node, because they cannot use other
+// needed returns the needs of pools that are bound to a NUMA node. Such pools cannot use other
 // nodes.
 func (p *Policy) needed(v placement.View) (out []choose.Left) {
 	if p.Sizing == nil {
@@ -115,8 +115,8 @@ type deviceList struct {
 }
 
 // devices returns the devices of a subject with a known place: its granted devices, and the
-// functions of cards that a scheduler allocated. It does not decide whether a container gets
-// them; CPUs near them give no access.
+// functions of cards that a scheduler allocated. It does not decide whether a container gets the
+// devices; CPUs near a device give no access to it.
 func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 	l := &deviceList{machine: v.Machine}
 	if !p.NearDevices || len(v.Machine.Nodes) < 2 {
@@ -176,7 +176,7 @@ func (l *deviceList) add(name string, near topology.Set) {
 	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
 }
 
-// mostNamed is how many devices a reason names.
+// mostNamed is the largest number of devices that a reason names.
 const mostNamed = 3
 
 // near returns the CPUs near the devices, and the devices' names.

@@ -87,8 +87,8 @@ func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
 	return cpus
 }
 
-// open returns those of the NUMA nodes that no other pool has exclusively; all if others have
-// all of them.
+// open returns the given NUMA nodes without the nodes that other pools have exclusively; all
+// nodes if other pools have all of them.
 func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set) {
 	for _, id := range w.On() {
 		if !isAlone(l, id) {
@@ -178,18 +178,18 @@ func (s *Sizing) share(l *placement.Layout, guests bool) {
 
 // isGuest reports whether a pool is a guest of the default pool: its containers request less
 // than one CPU, given in milli-CPUs, so it takes none from others. Its requests count in the
-// default pool, as they would without a name or a binding. So a name or binding gets no CPU
-// that is not paid for. A pool with an exclusive node is never a guest; it needs its own
-// authorisation.
+// default pool, as they would without a name or a binding. So a name or a binding alone never
+// gives a pool CPUs that its containers do not request. A pool with an exclusive node is never a
+// guest; it needs its own authorisation.
 func isGuest(w placement.Which, milli int64) bool {
 	return w != placement.Which{} && !w.ExclusiveNode && milli < milliOfCPU
 }
 
 const milliOfCPU = 1000
 
-// assignGuests gives guests the CPUs of the default pool. A guest bound to a node gets those on
-// its node, or else what is left there, or else those of the pools bound there, or else all
-// others.
+// assignGuests gives guests the CPUs of the default pool. A guest that is bound to a node gets
+// the default pool's CPUs on its node. If there are none, it gets the unused CPUs of the node,
+// then the CPUs of the pools that are bound to the node, then all other CPUs.
 func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	var bound, others topology.Set
 	for o, cpus := range l.Shared {
@@ -234,7 +234,7 @@ func need(l *placement.Layout, w placement.Which) int64 {
 	return sum
 }
 
-// leave makes the reclaimed pool from the CPUs that no shared pool took.
+// leave builds the reclaimed pool from the CPUs that no shared pool took.
 func (s *Sizing) leave(l *placement.Layout) {
 	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usable())
 	left := free
@@ -253,8 +253,7 @@ func (s *Sizing) leave(l *placement.Layout) {
 	}
 }
 
-// last returns up to n CPUs that shared pools have: first those of the default pool, from its
-// back.
+// last returns up to n CPUs of shared pools, beginning with the last CPUs of the default pool.
 func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Set {
 	if both := from.And(l.Shared[placement.Which{}]); !both.Empty() {
 		from = both
@@ -327,8 +326,8 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	return sizes, true
 }
 
-// moreGenerous reports whether a pool has more CPUs in relation to its need than another, or as
-// many and is larger.
+// moreGenerous reports whether a pool has more CPUs in relation to its need than another pool.
+// If the relations are equal, the larger pool counts as more generous.
 func moreGenerous(size, need, otherSize, otherNeed int) bool {
 	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
 }

@@ -112,9 +112,9 @@ func (p *player) released(found map[scenario.Ref]map[string]string) {
 	all := "0-3"
 	none := map[string]string{"cpu.max.burst": "0", "cpu.idle": "0", "memory.high": "max"}
 	p.step(&scenario.Step{Name: "released", Want: map[scenario.Ref]scenario.Want{
-		"shop/db/c":    {From: "as the runtime asked", CPUs: &all, Quota: &quota, Shares: &one},
-		"shop/batch/c": {From: "as the runtime asked", CPUs: &all, Quota: &unlimited, Shares: &least, Memory: &unlimited},
-		"shop/on/c":    {From: "as the runtime asked", CPUs: &all, Quota: &quota, Files: none},
+		"shop/db/c":    {From: "as the runtime requested", CPUs: &all, Quota: &quota, Shares: &one},
+		"shop/batch/c": {From: "as the runtime requested", CPUs: &all, Quota: &unlimited, Shares: &least, Memory: &unlimited},
+		"shop/on/c":    {From: "as the runtime requested", CPUs: &all, Quota: &quota, Files: none},
 		"shop/on":      {From: "as the kubelet made it", Quota: &quota, Files: none},
 	}})
 	n, err := p.a.Status()

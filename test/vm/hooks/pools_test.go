@@ -237,7 +237,7 @@ func poolResize(t *testing.T, n *machine, _ poolWay) {
 		{"web", 3, 2, false, settled, ""},
 		{"lsr", 1, 2, true, crowded, ""},
 		{"db", 2, 1, true, gave, ""},
-		{"db", 1, 3, true, gave, "it asks for 3 CPUs now and owns 1"},
+		{"db", 1, 3, true, gave, "the container requests 3 CPUs now and owns 1"},
 		{"db", 3, 2, true, crowded, ""},
 		{"lsr", 2, 1, true, resized, ""},
 	} {

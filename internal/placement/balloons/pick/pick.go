@@ -1,5 +1,6 @@
-// Package pick chooses the CPUs of balloons with the one allocator. It is a package of its own, so that the
-// configuration, which has the options of balloons, contains no allocator: kubectl trimtab contains the configuration.
+// Package pick chooses the CPUs of balloons with the allocator of package choose. It is separate
+// from package balloons because kubectl trimtab imports the options of balloons, and should not
+// contain the allocator.
 package pick
 
 import (
@@ -22,7 +23,7 @@ func (p Picker) Pick(n int, from, with topology.Set, prefers balloons.Preference
 		w.Cores = choose.SpreadThreads
 	}
 	got, err := p.tree.Choose(w)
-	if err != nil { // there are as many, and any thread will do
+	if err != nil { // no more CPUs are free than requested, and all threads are acceptable
 		return topology.Set{}
 	}
 	return got.CPUs
