@@ -10,7 +10,7 @@ import (
 
 //go:generate go run ../tools/keydocs
 
-// APIVersion and Kind are what every configuration file starts with.
+// APIVersion and Kind are the first keys of every configuration file.
 const (
 	APIVersion = "trimtab.io/v1alpha1"
 	Kind       = "Config"
@@ -22,14 +22,12 @@ type Config struct {
 	APIVersion string `json:"apiVersion" default:"trimtab.io/v1alpha1" check:"version"`
 	// Kind is always "Config".
 	Kind string `json:"kind" default:"Config" check:"kind"`
-	// Strict refuses to create a container whose annotations are malformed or
-	// ask for what is refused. Off, the pod runs with defaults and the problem
-	// is reported.
+	// Strict refuses to create a container whose annotations are malformed or request something that is refused. If
+	// it is off, the pod runs with defaults and the agent reports the problem.
 	Strict bool `json:"strict"`
-	// Dialects are the annotation dialects read, first wins where two
-	// disagree.
+	// Dialects are the annotation dialects that the agent reads. If two contradict each other, the first one wins.
 	Dialects []string `json:"dialects" check:"dialects"`
-	// FailurePolicy says whose failure stops a container from being created.
+	// FailurePolicy says which failures stop the creation of a container.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Authorization says what pods may ask for, by namespace. The first rule
 	// that matches wins; where none does, safe defaults hold, which
@@ -50,10 +48,10 @@ type Config struct {
 	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
 	// Hooks switches and tunes each hook.
 	Hooks hook.Options `json:"hooks"`
-	// Rules are conditions over pods and containers in CEL, and what is set where they
-	// hold, in order. docs/rules.md describes them.
+	// Rules are conditions over pods and containers in CEL, and the values to set if they are true, in order.
+	// docs/rules.md describes them.
 	Rules []rules.RuleOptions `json:"rules"`
-	// PodSpec says where the agent reads what the runtime does not report of pods.
+	// PodSpec says where the agent reads those facts about pods that the runtime does not report.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
@@ -76,38 +74,38 @@ type Config struct {
 	ResourcePlugins ResourcePlugins `json:"resourcePlugins" restart:"yes"`
 	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
-	// PodResources serves the kubelet's PodResources API for monitoring and device
-	// plugins, with the CPUs and memory that the agent gave containers.
+	// PodResources serves the kubelet's PodResources API for monitoring and device plugins, with the CPUs and
+	// memory that the agent gave to containers.
 	PodResources PodResources `json:"podResources" restart:"yes"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup" restart:"yes"`
-	// Keeper says how values are kept in the kernel.
+	// Keeper says how the agent keeps values in the kernel.
 	Keeper Keeper `json:"keeper"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths" restart:"yes"`
 	// HTTP configures the metrics page, the probes and the web page of the node.
 	HTTP HTTP `json:"http" restart:"yes"`
-	// Cluster says what the agent does through the Kubernetes API server. A node
-	// needs none of it to keep its promises.
+	// Cluster says what the agent does through the Kubernetes API server. A node does not need it to serve its
+	// pods.
 	Cluster Cluster `json:"cluster" restart:"yes"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
 }
 
-// FailurePolicy says what a fault of Trimtab's own does to a pod. A policy's
-// no, such as a refusal in strict mode, is no fault and stands in any case.
+// FailurePolicy says what a fault of Trimtab itself does to a pod. The refusal of a policy, such as in strict mode,
+// is not a fault and always counts.
 type FailurePolicy struct {
 	// Agent is "ignore" or "fail". With "ignore" a container that could not be
 	// decided is created without Trimtab. With "fail" its creation fails, and
 	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
 	// where the agent does not answer.
 	Agent string `json:"agent" default:"ignore" check:"ignore|fail" restart:"the runtime is told at the next connection; our own part is in force"`
-	// Hooks lists hooks without which no container is created. The failure of
-	// any other hook is reported, and the container goes without its values.
+	// Hooks lists hooks without which no container is created. The agent reports the failure of any other hook, and
+	// creates the container without its values.
 	Hooks []string `json:"hooks" check:"hooks"`
 }
 
-// Rule says what pods of some namespaces may ask for.
+// Rule says what pods of some namespaces may request.
 type Rule struct {
 	// Kinds are the kinds of intent the rule is about; "class" is every class,
 	// "*" everything.
@@ -125,21 +123,18 @@ type Rule struct {
 	// BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave
 	// the container; nothing else has a cap.
 	Decision string `json:"decision" check:"decision"`
-	// MostCPUs bounds the CPUs assigned to a pod further, where they are
-	// capped; 0 does not.
+	// MostCPUs is a further bound of the CPUs assigned to a pod, if they are capped; 0 means no bound.
 	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 
-// Pools says which CPUs the shared pools are made of. CPUs owned exclusively
-// by a container are taken out of every pool by themselves.
+// Pools says which CPUs belong to the shared pools. The agent removes CPUs that a container owns from every pool.
 type Pools struct {
 	// Reserved CPUs are in neither pool and are never assigned exclusively.
 	Reserved string `json:"reserved" check:"CPU list"`
-	// Shared is the CPU list of the shared pool; empty means all online CPUs
-	// less the reserved ones.
+	// Shared is the CPU list of the shared pool; empty means all online CPUs except the reserved ones.
 	Shared string `json:"shared" check:"CPU list"`
-	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty
-	// means all online CPUs less the reserved ones.
+	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty means all online CPUs except the
+	// reserved ones.
 	Reclaimed string `json:"reclaimed" check:"CPU list"`
 	// System is the CPU list of containers of class system; empty treats
 	// them like pods without a class.
@@ -173,30 +168,27 @@ type Placement struct {
 	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
 	// reclaimed containers run on a part of them.
 	Reclaim string `json:"reclaim" default:"together" check:"together|leftover|overlap"`
-	// ReclaimedCPUs is how many CPUs the reclaimed pool has at least. Where fewer
-	// are left it overlaps with the default pool.
+	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer are left, the pool overlaps with
+	// the default pool.
 	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" check:"CPUs"`
-	// WholeCPUs says which containers without a class own CPUs: those that ask
-	// for whole ones, with equal request and limit, in "guaranteed" pods, in pods
-	// of "any" QoS class, or in none ("never").
+	// WholeCPUs says which containers without a class own CPUs. They must request whole CPUs, with equal request
+	// and limit: in "guaranteed" pods, in pods of "any" QoS class, or in none ("never").
 	WholeCPUs string `json:"wholeCPUs" default:"never" check:"never|guaranteed|any"`
 	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
 	// meant for nodes where hooks.groupIdentity puts reclaimed pods behind all
 	// others.
 	LendLSR bool `json:"lendLSR"`
-	// Spread places owners in the emptiest part of the node. Off, they are put
-	// together, so that large parts stay free.
+	// Spread places owners in the emptiest part of the node. If it is off, the agent places them together, so that
+	// large parts stay free.
 	Spread bool `json:"spread"`
-	// NearDevices has owners rather own CPUs of the NUMA nodes that their devices
-	// are at, as the kubelet's PodResources API, device plugins and the kernel report.
+	// NearDevices prefers CPUs of the NUMA nodes of an owner's devices, which the kubelet's PodResources API,
+	// device plugins and the kernel report.
 	NearDevices bool `json:"nearDevices" default:"true"`
-	// PreferCoreType is the kind of cores owners rather own CPUs of, on hybrid
-	// processors: "performance", "efficient", or "any". A pod says otherwise by
-	// trimtab.io/prefer-core-type.
+	// PreferCoreType is the kind of cores that owners get first, on hybrid processors: "performance", "efficient",
+	// or "any". A pod can override it with trimtab.io/prefer-core-type.
 	PreferCoreType string `json:"preferCoreType" default:"any" check:"any|performance|efficient"`
-	// IsolatedCPUs says which owners rather own CPUs that the kernel's scheduler
-	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
-	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
+	// IsolatedCPUs says which owners get CPUs first that the kernel's scheduler does not use (isolcpus): owners of
+	// a "single" CPU, all ("prefer") or none ("avoid"). A pod can override it with trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
 }
 
@@ -231,12 +223,11 @@ type TopologyManager struct {
 	// one. With "numeric" the resources of align are on the same NUMA nodes, and those
 	// of all others inside or around them.
 	Policy string `json:"policy" default:"none" check:"none|best-effort|restricted|single-numa-node|numeric"`
-	// Scope is what has to be on the same NUMA nodes: each "container", or all
-	// containers of a "pod".
+	// Scope is what must be on the same NUMA nodes: each "container", or all containers of a "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`
-	// Refusal is what happens to a container that the policy does not admit. With
-	// "report" its CPUs are chosen as by "best-effort", and a problem says so. With
-	// "fail" its creation fails with the reason, where the attachment can do that.
+	// Refusal is what happens to a container that the policy does not admit. With "report" the agent chooses its
+	// CPUs as with "best-effort", and reports a problem. With "fail" its creation fails with the reason, if the
+	// attachment can do that.
 	Refusal string `json:"refusal" default:"report" check:"report|fail"`
 	// PreferClosest prefers NUMA nodes near each other, if several are needed.
 	PreferClosest bool `json:"preferClosestNUMANodes"`
@@ -258,12 +249,11 @@ type NRI struct {
 	Name string `json:"name" default:"trimtab" check:"plugin name" restart:"yes"`
 	// Index orders plugins in the runtime: two digits, in quotes.
 	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
-	// UpdateInterval paces updates of the runtime's stored copy of live
-	// containers, in milliseconds between two containers.
+	// UpdateInterval is the pause between updates of the runtime's stored copies of two live containers, in
+	// milliseconds.
 	UpdateInterval int `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
-	// Cede lists fields that other NRI plugins own, such as cpu.shares. They
-	// are not claimed when a container is created, which would fail it, but
-	// written when it starts.
+	// Cede lists fields that other NRI plugins set, such as cpu.shares. The agent does not set them at a creation,
+	// because that would fail the creation, but writes them when the container starts.
 	Cede []string `json:"cede" check:"fields"`
 	// DisabledStages are moments at which the agent changes nothing in the runtime's
 	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
@@ -275,48 +265,44 @@ type NRI struct {
 // Pace returns UpdateInterval as a duration.
 func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * time.Millisecond }
 
-// PodSpec says where the agent reads what the runtime does not report of pods:
-// requests, init containers and sidecars, resources of the pod as a whole.
-// Nothing of it is needed: without a spec a container counts as an app
-// container.
+// PodSpec says where the agent reads those facts about pods that the runtime does not report: requests, init
+// containers and sidecars, resources of the pod as a whole. The agent can work without them: without a spec, a
+// container counts as an app container.
 type PodSpec struct {
-	// Wait is the longest time, in milliseconds, that a pod or container is held
-	// up for its spec, and that only while a source answers. 0 never waits: a
-	// spec that comes later is taken into account then.
+	// Wait is the longest time, in milliseconds, that a pod or container waits for its spec. It waits only while a
+	// source answers. 0 never waits: the agent then uses the spec when it arrives later.
 	Wait int `json:"waitMilliseconds" default:"50" check:"0..1000"`
 	// Poll is the pause between two questions to the kubelet's /pods, in
 	// seconds.
 	Poll int `json:"pollSeconds" default:"10" check:"1..3600"`
-	// Kubelet says how the kubelet is asked.
+	// Kubelet says how the agent asks the kubelet.
 	Kubelet KubeletClient `json:"kubelet"`
 	// APIServer watches this node's pods at the API server while the kubelet's own
 	// sources do not answer. It needs cluster.enabled.
 	APIServer bool `json:"apiServer" default:"true"`
 }
 
-// KubeletClient says how the kubelet is asked: by its Pods API first, by /pods
-// where that is not there; for what it granted by its PodResources API.
+// KubeletClient says how the agent asks the kubelet: first by its Pods API, and by /pods if that does not exist;
+// for granted devices by its PodResources API.
 type KubeletClient struct {
-	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37
-	// has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.
+	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37 has, and 1.36 with the feature gate
+	// PodsAPI. If it is empty, the agent does not use this API.
 	PodsSocket string `json:"podsSocket" default:"/var/lib/kubelet/pods-api/pods-api.sock" check:"socket or empty"`
-	// PodResourcesSocket is the socket of the kubelet's PodResources API, which
-	// tells the devices that Kubernetes granted containers: these may be asked
-	// for where no rule refuses them. With authority: kubelet it reports which CPUs
-	// and memory nodes the kubelet gave them, too. Empty, it is not asked.
+	// PodResourcesSocket is the socket of the kubelet's PodResources API, which reports the devices that Kubernetes
+	// granted to containers. Containers may request these devices unless a rule refuses them. With authority:
+	// kubelet it also reports the CPUs and memory nodes that the kubelet gave to containers. If it is empty, the
+	// agent does not use this API.
 	PodResourcesSocket string `json:"podResourcesSocket" default:"/var/lib/kubelet/pod-resources/kubelet.sock" check:"socket or empty"`
-	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
-	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it
-	// is not asked.
+	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the read-only port
+	// "http://127.0.0.1:10255", which must be on this machine. If it is empty, the agent does not use /pods.
 	URL string `json:"url" check:"kubelet URL"`
-	// TokenFile holds a bearer token for the kubelet. It is read again for each
-	// question, and sent by https only.
+	// TokenFile has a bearer token for the kubelet. The agent reads it again for each question, and sends it only
+	// by https.
 	TokenFile string `json:"tokenFile" check:"path or empty"`
-	// CAFile holds the certificates that the kubelet's is checked against; empty
-	// takes the system's.
+	// CAFile has the certificates against which the agent checks the kubelet's certificate; empty uses the
+	// system's.
 	CAFile string `json:"caFile" check:"path or empty"`
-	// ServerName is the name the kubelet's certificate must have; empty takes
-	// the host of url.
+	// ServerName is the name that the kubelet's certificate must have; empty uses the host of url.
 	ServerName string `json:"serverName" check:"host name"`
 	// CertFile is a client certificate for the kubelet.
 	CertFile string `json:"certFile" check:"path or empty"`
@@ -325,19 +311,18 @@ type KubeletClient struct {
 	// SkipVerify accepts any certificate. The agent then sends the token to any
 	// server that answers at url, and believes its answer.
 	SkipVerify bool `json:"insecureSkipVerify"`
-	// NodeName is the name pods' node must have, so that another node's kubelet
-	// is not believed; empty takes the one name that all pods agree on.
+	// NodeName is the name that the node of pods must have, so that the agent does not believe the kubelet of
+	// another node; empty uses the one name that all pods have.
 	NodeName string `json:"nodeName" check:"node name"`
 }
 
 // CRI says where the runtime answers, and where the CRI proxy serves.
 type CRI struct {
-	// Endpoint is the runtime's CRI socket, as the kubelet's
-	// --container-runtime-endpoint names it, or would without Trimtab between.
+	// Endpoint is the runtime's CRI socket: the value of the kubelet's --container-runtime-endpoint without
+	// Trimtab.
 	Endpoint string `json:"endpoint" default:"unix:///var/run/containerd/containerd.sock" check:"endpoint"`
-	// ImageEndpoint is the socket of an image service of its own; empty where
-	// the runtime has both, which is usual. The CRI proxy serves it beside
-	// cri.socket, on a socket whose name ends in "-images.sock".
+	// ImageEndpoint is the socket of a separate image service; empty if the runtime also serves images, which is
+	// usual. The CRI proxy serves it beside cri.socket, on a socket whose name ends in "-images.sock".
 	ImageEndpoint string `json:"imageEndpoint" check:"endpoint or empty"`
 	// Socket is where the CRI proxy serves: the kubelet is started with
 	// --container-runtime-endpoint=unix:// and this path.
@@ -347,33 +332,32 @@ type CRI struct {
 	// of kernel files afterwards. It reports values that only a creation can set,
 	// such as environment variables, as not applied.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
-	// OCIWrapper is for nodes whose OCI runtime is trimtab-oci: containers then get
-	// values that the CRI has no field for.
+	// OCIWrapper is for nodes whose OCI runtime is trimtab-oci: containers there also get values for which the CRI
+	// has no field.
 	OCIWrapper OCIWrapper `json:"ociWrapper"`
 }
 
-// OCIWrapper says what the OCI runtime wrapper trimtab-oci is given.
+// OCIWrapper says what the agent leaves for the OCI runtime wrapper trimtab-oci.
 type OCIWrapper struct {
-	// Enabled has the CRI proxy write a file with these values for each new container
-	// that gets some. Switch it on where every runtime handler starts trimtab-oci: a
-	// container that another OCI runtime creates goes without, and that is logged.
+	// Enabled makes the CRI proxy write a file with these values for each new container that has some. Switch it on
+	// only if every runtime handler starts trimtab-oci: a container that another OCI runtime creates does not get
+	// the values, and the agent logs that.
 	Enabled bool `json:"enabled"`
-	// Directory has the files; decisions in the wrapper's own settings is the same.
+	// Directory has the files. Set decisions in the wrapper's own settings to the same directory.
 	Directory string `json:"directory" default:"/run/trimtab/oci" check:"path"`
 }
 
 // Bypass configures the bypass attachment.
 type Bypass struct {
-	// CgroupRoot is the kubelet's --cgroup-root, below which its kubepods
-	// cgroups are; empty, they are at the root of the hierarchy. Pods that the
-	// runtime lists are found in any cgroup.
+	// CgroupRoot is the kubelet's --cgroup-root, below which it creates its kubepods cgroups; empty means the root
+	// of the hierarchy. The agent finds pods that the runtime lists in any cgroup.
 	CgroupRoot string `json:"cgroupRoot" check:"path or empty"`
-	// Resync is how often the agent lists all pods and containers and compares
-	// them with what it knows from notices, in seconds.
+	// Resync is how often, in seconds, the agent lists all pods and containers and compares them with those that it
+	// knows.
 	Resync int `json:"resyncSeconds" default:"60" check:"5..3600"`
 }
 
-// HookServers says which policies outside of Trimtab are asked: servers of
+// HookServers says which policies outside of Trimtab the agent calls: servers of
 // runtime.v1alpha1.RuntimeHookService.
 type HookServers struct {
 	// Directory holds a JSON file per server, and the agent watches it. Empty, the
@@ -384,13 +368,12 @@ type HookServers struct {
 	Timeout int `json:"timeoutMilliseconds" default:"500" check:"1..1500"`
 	// Socket is where the agent itself is a hook server, with attach: hooks.
 	Socket string `json:"socket" default:"/var/run/trimtab/hooks.sock" check:"socket"`
-	// Register is the file that tells runtime proxies of that socket; it is
-	// written at a start with attach: hooks. Empty, none is.
+	// Register is the file that tells runtime proxies of that socket. With attach: hooks the agent writes it at its
+	// start. If it is empty, the agent writes no file.
 	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
-	// DisabledStages are moments at which the agent changes nothing in the runtime's
-	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
-	// have is written afterwards; what a creation alone can bring is reported as not
-	// applied. The file register does not name them, so that proxies do not ask.
+	// DisabledStages are moments at which the agent changes nothing in the runtime's call: PreCreateContainer,
+	// PreUpdateContainerResources. The agent writes values of kernel files afterwards. It reports values that only
+	// a creation can set as not applied. The file register does not name these stages, so that proxies do not ask.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
@@ -402,23 +385,23 @@ func (h HookServers) TimeoutDuration() time.Duration {
 // Interval returns Resync as a duration.
 func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
 
-// PodResources says where the kubelet's PodResources API is served.
+// PodResources says where the agent serves the kubelet's PodResources API.
 type PodResources struct {
-	// Socket is where the agent serves the API (v1), for root alone. Clients that
-	// mount its directory as /var/lib/kubelet/pod-resources need the file name
-	// kubelet.sock. Empty, it is not served.
+	// Socket is where the agent serves the API (v1), for root alone. Clients that mount its directory as
+	// /var/lib/kubelet/pod-resources need the file name kubelet.sock. If it is empty, the agent does not serve the
+	// API.
 	Socket string `json:"socket" check:"socket or empty"`
 }
 
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
-	// Root is the directory the cgroup file system is mounted on.
+	// Root is the directory on which the cgroup file system is mounted.
 	Root string `json:"root" default:"/sys/fs/cgroup" check:"path"`
-	// Version is "auto", "v1" or "v2"; auto looks at what is mounted.
+	// Version is "auto", "v1" or "v2"; auto uses the mounted version.
 	Version string `json:"version" default:"auto" check:"auto|v1|v2"`
 }
 
-// Keeper says how values are kept in the kernel once they are there.
+// Keeper says how the agent keeps values in the kernel after it has written them.
 type Keeper struct {
 	// GiveUpAfter is how often within a minute the agent repairs one file that
 	// another program writes. After that it leaves the file to that program and
@@ -432,21 +415,19 @@ type Keeper struct {
 
 // Paths are the files and directories of the agent.
 type Paths struct {
-	// Sys is the directory sysfs is mounted on.
+	// Sys is the directory on which sysfs is mounted.
 	Sys string `json:"sys" default:"/sys" check:"path"`
 	// Dev is the directory with the node's device nodes.
 	Dev string `json:"dev" default:"/dev" check:"path"`
-	// Resctrl is the directory resctrl is mounted on.
+	// Resctrl is the directory on which resctrl is mounted.
 	Resctrl string `json:"resctrl" default:"/sys/fs/resctrl" check:"path"`
-	// StatusSocket is the root-only socket that status, explain and events
-	// ask; empty, nothing is served there.
+	// StatusSocket is the root-only socket at which status, explain and events ask the agent. If it is empty, the
+	// agent serves no status.
 	StatusSocket string `json:"statusSocket" default:"/run/trimtab/trimtab.sock" check:"socket or empty"`
-	// Key is the file of the secret that signs records. It is made at the
-	// first start; it lies apart from any state directory, so that records
-	// stay readable when state is deleted.
+	// Key is the file of the secret that signs records. The agent makes it at the first start. It is outside of the
+	// state directory, so that records stay readable if someone deletes the state.
 	Key string `json:"key" default:"/etc/trimtab/record.key" check:"path"`
-	// State is the directory of what the agent remembers beyond what the
-	// runtime keeps for it.
+	// State is the directory of the state that the runtime does not keep for the agent.
 	State string `json:"state" default:"/var/lib/trimtab" check:"path"`
 }
 
@@ -456,9 +437,8 @@ type HTTP struct {
 	// "127.0.0.1:9464". Empty, the agent serves none of them. Every client that can
 	// reach the port can read the pages, so the default is empty.
 	Address string `json:"address" check:"address or empty"`
-	// Page serves the web page of the node at /page/ of the address, too: the map
-	// of its CPUs with the names of their pods, and why. It only reads. Everybody
-	// who reaches the port can see it.
+	// Page also serves the web page of the node at /page/ of the address: the map of its CPUs with the names of
+	// their pods, and the reasons. The page only reads. Everybody who reaches the port can see it.
 	Page bool `json:"page"`
 }
 
@@ -466,22 +446,22 @@ type HTTP struct {
 type Log struct {
 	// Level is the least severe level that is logged.
 	Level string `json:"level" default:"info" check:"debug|info|warn|error"`
-	// Format is text for people or json for machines.
+	// Format is text for users or json for programs.
 	Format string `json:"format" default:"text" check:"text|json"`
 }
 
 // Cluster says what the agent does through the Kubernetes API server.
 type Cluster struct {
-	// Enabled switches on what is below. Off, the API server is asked nothing.
+	// Enabled switches the following keys on. If it is off, the agent does not use the API server.
 	Enabled bool `json:"enabled"`
-	// Kubeconfig is the file that says where the API server is and who asks. Empty,
-	// the service account of the agent's pod is used.
+	// Kubeconfig is the file with the API server's address and the agent's credentials. If it is empty, the agent
+	// uses the service account of its pod.
 	Kubeconfig string `json:"kubeconfig" check:"path or empty"`
-	// NodeName is the name of this node's Node object. Empty, it is the environment
-	// variable NODE_NAME, else the host name.
+	// NodeName is the name of this node's Node object. If it is empty, the agent uses the environment variable
+	// NODE_NAME, or else the host name.
 	NodeName string `json:"nodeName" check:"node name"`
-	// Namespace is where the agent's ConfigMaps are. Empty, it is the environment
-	// variable POD_NAMESPACE, else that of the service account.
+	// Namespace is the namespace of the agent's ConfigMaps. If it is empty, the agent uses the environment variable
+	// POD_NAMESPACE, or else the namespace of the service account.
 	Namespace string `json:"namespace" check:"namespace or empty"`
 	// Events writes Kubernetes events on pods whose requests were refused or degraded,
 	// or whose values are not in force.
@@ -491,16 +471,16 @@ type Cluster struct {
 	// PodAnnotation writes class, CPUs and memory nodes of each pod into its annotation
 	// trimtab.io/placement. The chart then lets the agents change pods of their node.
 	PodAnnotation bool `json:"podAnnotation"`
-	// Topology says what is published of the NUMA nodes, for schedulers.
+	// Topology says what the agent publishes about NUMA nodes, for schedulers.
 	Topology TopologyReport `json:"topology"`
-	// Koordinator says what is published for Koordinator's manager and scheduler. It is
-	// for nodes without koordlet, which writes these objects itself.
+	// Koordinator says what the agent publishes for Koordinator's manager and scheduler. It is for nodes without
+	// koordlet, which writes these objects itself.
 	Koordinator KoordinatorReport `json:"koordinator"`
-	// Config says what of the configuration is read from the API server.
+	// Config says which part of the configuration the agent reads from the API server.
 	Config ClusterConfig `json:"config"`
 }
 
-// KoordinatorReport says what is published for Koordinator's manager and scheduler.
+// KoordinatorReport says what the agent publishes for Koordinator's manager and scheduler.
 type KoordinatorReport struct {
 	// NodeMetric publishes how much CPU and memory the node and its pods use as
 	// NodeMetric of the node, once a minute or as often as that object's spec says. The
@@ -512,11 +492,10 @@ type KoordinatorReport struct {
 	Device bool `json:"device"`
 }
 
-// ClusterConfig says what of the configuration is read from the API server.
+// ClusterConfig says which part of the configuration the agent reads from the API server.
 type ClusterConfig struct {
-	// Enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster,
-	// trimtab-group-NAME and trimtab-node-NODE. They stand above the node's file, in
-	// this order.
+	// Enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster, trimtab-group-NAME and
+	// trimtab-node-NODE. They override the node's file, in this order.
 	Enabled bool `json:"enabled" default:"true"`
 	// AlsoRead lists other agents whose objects for this node are read, below the
 	// ConfigMaps: "koordinator" (NodeSLO, and annotations of the Node and of its
@@ -525,7 +504,7 @@ type ClusterConfig struct {
 	AlsoRead []string `json:"alsoRead" check:"koordinator|nri-plugins"`
 }
 
-// TopologyReport says what is published of the node's NUMA nodes, for schedulers.
+// TopologyReport says what the agent publishes about the node's NUMA nodes, for schedulers.
 type TopologyReport struct {
 	// Enabled publishes a NodeResourceTopology of the node, if the cluster has its
 	// CustomResourceDefinition and no other program writes that object.
@@ -535,8 +514,7 @@ type TopologyReport struct {
 	// NodeResourceTopologyMatch sends no Guaranteed pod here that fits in none. With
 	// authority: kubelet, set the kubelet's topologyManagerPolicy here.
 	Policy string `json:"policy" default:"best-effort" check:"none|best-effort|restricted|single-numa-node"`
-	// Scope is what has to fit into one NUMA node: each "container", or the whole
-	// "pod".
+	// Scope is what must fit into one NUMA node: each "container", or the whole "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`
 	// Koordinator adds the annotations that Koordinator's scheduler reads. It is for
 	// nodes without koordlet, which writes them itself.

@@ -8,14 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder decodes YAML nodes into a Config. It continues after a problem, so that
-// all come out at once, and remembers the line of every path for the checks
-// that follow.
+// decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems at once. It stores
+// the line of every path for later checks.
 type decoder struct {
 	file     string
 	lines    map[string]int
 	problems []Problem
-	renamed  []Problem // keys by their former names, which are read
+	renamed  []Problem // keys with their former names, which are still read
 }
 
 func (d *decoder) problem(line int, path, format string, args ...any) {
@@ -117,7 +116,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case k == reflect.Int:
 		d.problem(n.Line, path, "want an integer, got %s", describe(n))
 	default:
-		// A Go kind that the decoder does not support; a test looks for such fields.
+		// A Go kind that the decoder does not support. A test finds such fields.
 		d.problem(n.Line, path, "keys of kind %s cannot be read", k)
 	}
 }
@@ -152,7 +151,7 @@ func describe(n *yaml.Node) string {
 	}
 }
 
-// printable is quoteShort without the quotes where they add nothing.
+// printable does the same as quoteShort, but without quotes where they are not needed.
 func printable(s string) string {
 	q := quoteShort(s)
 	return q[1 : len(q)-1]

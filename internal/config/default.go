@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// Default returns the configuration that is in force where a file says
-// nothing: what the tags default of its fields say, a list by commas, and else
-// the zero value. All dialects are read.
+// Default returns the configuration without a file. The tags default of its fields have the values; a list is
+// separated by commas, and a field without the tag is zero. All dialects are read.
 func Default() Config {
 	var c Config
 	fill(reflect.ValueOf(&c).Elem())
@@ -34,14 +33,14 @@ func fill(section reflect.Value) {
 		case reflect.Bool:
 			v.SetBool(text == "true")
 		case reflect.Int:
-			n, _ := strconv.Atoi(text) // none is 0; TestDefaultTags reads them all
+			n, _ := strconv.Atoi(text) // an empty text becomes 0; TestDefaultTags reads all tags
 			v.SetInt(int64(n))
 		}
 	}
 }
 
-// NeedRestart names the keys that differ and that only a start of the agent
-// reads: the tag restart says so, "yes" or what becomes of the key until then.
+// NeedRestart names the keys that differ and that the agent reads only at its start. The tag restart marks them: it
+// is "yes", or says what happens to the key until then.
 func NeedRestart(old, c Config) []string {
 	var keys []string
 	each(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
@@ -57,7 +56,7 @@ func NeedRestart(old, c Config) []string {
 	return keys
 }
 
-// at returns the value of a key that is in no list.
+// at returns the value of a key that is not in a list.
 func at(v reflect.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		fields, _ := fieldsOf(v.Type())

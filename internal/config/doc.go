@@ -1,4 +1,3 @@
-// Package config owns the agent's configuration: its shape, its defaults, its
-// strict loading and validation, and following a file as it changes. It does
-// not apply anything.
+// Package config owns the agent's configuration: its structure and defaults, strict loading and validation, and
+// watching a file for changes. It applies nothing.
 package config

@@ -66,11 +66,11 @@ type following struct {
 	reported string // the reason last reported, "" for none
 }
 
-// look reads the file and acts where its content is new.
+// look reads the file, and applies its content if that is new.
 func (r *following) look() {
 	data, err := Read(r.File)
 	if err != nil {
-		// Back with the same content, it must be found in force again.
+		// If the same content returns, the code below must find it in force.
 		r.read = false
 		r.report(fmt.Errorf("%w; the configuration in force stays", err))
 		return
@@ -111,7 +111,7 @@ func (r *following) look() {
 	r.report(nil)
 }
 
-// report tells a reason once, and its end.
+// report reports a reason once, and later that it no longer exists.
 func (r *following) report(err error) {
 	text := ""
 	if err != nil {
@@ -124,8 +124,7 @@ func (r *following) report(err error) {
 	r.Report(err)
 }
 
-// dirs are the file's directory and, where the file is a symbolic link, the
-// directory of what it points at.
+// dirs are the file's directory and, if the file is a symbolic link, the directory of its target.
 func (r *following) dirs() []string {
 	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {

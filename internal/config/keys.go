@@ -16,15 +16,15 @@ type Key struct {
 	Path    string   // e.g. hooks.cpuset.enabled
 	Type    string   // string, boolean, integer, list of strings, or section
 	Default string   // as JSON; "" for a section
-	Values  []string // all valid values, where they are few
-	Allowed string   // what else a value must be, for people
+	Values  []string // all valid values, if they are few
+	Allowed string   // further conditions for a value, for users
 	About   string
 }
 
-// Section reports whether the key only holds other keys.
+// Section reports whether the key has only other keys below it.
 func (k Key) Section() bool { return k.Type == "section" }
 
-// Keys returns all keys in the order of the file's own shape.
+// Keys returns all keys in the order of the struct's fields.
 func Keys() []Key {
 	var keys []Key
 	byPath := keyRules()
@@ -43,7 +43,7 @@ func Keys() []Key {
 	return keys
 }
 
-// shape is a configuration with a rule, so that all keys are seen.
+// shape is a configuration with one rule, so that it has all keys.
 func shape() reflect.Value {
 	c := Default()
 	c.Authorization = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
@@ -54,8 +54,8 @@ func shape() reflect.Value {
 	return reflect.ValueOf(c)
 }
 
-// each visits every field of a struct and of the structs in it, top down; of a
-// list of structs, those of every element.
+// each visits every field of a struct and of the structs in it, top down. In a list of structs, it visits the
+// fields of every element.
 func each(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
 	for f, fv := range v.Fields() {
 		at := join(path, f.Tag.Get("json"))

@@ -16,20 +16,18 @@ const (
 
 // Layer is one document of a configuration that is made of several.
 type Layer struct {
-	// Name stands for the document in messages and as a source of keys: a path, or
-	// "ConfigMap NAMESPACE/NAME".
+	// Name identifies the document in messages and as a source of keys: a path, or "ConfigMap NAMESPACE/NAME".
 	Name string
 	Data []byte
-	// Version distinguishes one content of the document from another; "" if nobody counts.
+	// Version distinguishes one content of the document from another; "" if nobody counts versions.
 	Version string
 	// Shared says that the document is for more than this machine. Keys that say how
 	// the agent finds the shared documents, and the copy of them, are refused there.
 	Shared bool
 }
 
-// Sources says for each key that a layer set (in full, such as
-// hooks.cpuset.enabled) which layer it was. Keys that are missing have their
-// default.
+// Sources has for each key that a layer set (its full path, such as hooks.cpuset.enabled) the name of that layer.
+// Missing keys have their default.
 type Sources map[string]string
 
 // Of returns the source of a key.
@@ -76,7 +74,7 @@ type place struct {
 	line  int
 }
 
-// merging is a Merge under way.
+// merging is the state of one Merge.
 type merging struct {
 	config   Config
 	set      map[string]place
@@ -85,7 +83,7 @@ type merging struct {
 	last     place
 }
 
-// add puts a layer above those before.
+// add adds a layer above the earlier ones.
 func (m *merging) add(l Layer) {
 	// A document must have apiVersion and kind: these have no default.
 	m.config.APIVersion, m.config.Kind = "", ""
@@ -115,8 +113,7 @@ func (m *merging) add(l Layer) {
 	}
 }
 
-// header checks that a layer says what it is. The last one's is checked with all
-// else.
+// header checks the apiVersion and kind of a layer. Those of the last layer are checked later, with all other keys.
 func (m *merging) header(layer string, line int, lines map[string]int) {
 	for _, p := range Validate(Config{APIVersion: m.config.APIVersion, Kind: m.config.Kind}) {
 		if p.Path != "apiVersion" && p.Path != "kind" {
@@ -131,8 +128,7 @@ func (m *merging) header(layer string, line int, lines map[string]int) {
 	m.config.APIVersion, m.config.Kind = APIVersion, Kind
 }
 
-// replace notes where a key was set last. A list that is set again has nothing of the
-// places of the one before.
+// replace notes where a key was set last. For a list that is set again, it removes the places of the earlier list.
 func (m *merging) replace(path string, at place) {
 	if !strings.HasSuffix(path, "]") {
 		for old, from := range m.set {
@@ -155,7 +151,7 @@ func (m *merging) placeOf(path string) place {
 	return m.last
 }
 
-// sources are the places of the keys that hold values.
+// sources returns the layers of the keys that have values.
 func (m *merging) sources() Sources {
 	s := Sources{}
 	each(reflect.ValueOf(m.config), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
@@ -169,7 +165,7 @@ func (m *merging) sources() Sources {
 	return s
 }
 
-// Changed adds the keys in which two configurations differ, as set by a source.
+// Changed marks the keys in which two configurations differ as set by a source.
 func (s Sources) Changed(before, after Config, source string) {
 	each(reflect.ValueOf(before), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {

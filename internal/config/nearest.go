@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// suggest returns the valid key that is nearest to an unknown one. A key that is
-// unlike its would-be siblings but valid elsewhere was put in the wrong place.
+// suggest returns the valid key that is nearest to an unknown one. If the key is unlike all its siblings but valid
+// elsewhere, it returns the place where it is valid.
 func suggest(parent, key string, siblings []string) string {
 	near, d := nearest.To(key, siblings)
 	switch {

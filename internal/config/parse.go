@@ -26,8 +26,8 @@ func Load(file string) (Config, error) {
 	return Parse(file, data)
 }
 
-// Read reads a configuration file, without looking at what it holds; of one that is
-// too large, the beginning.
+// Read reads a configuration file without a check of its content. If the file is too large, it returns only the
+// beginning.
 func Read(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -41,8 +41,8 @@ func Read(file string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse checks a configuration and completes it with the defaults. name stands
-// for the file in messages. What is wrong comes back as one *Error.
+// Parse checks a configuration and adds the defaults. name is the name of the file in messages. The error is one
+// *Error with all problems.
 func Parse(name string, data []byte) (Config, error) {
 	c, _, err := Merge(Layer{Name: name, Data: data})
 	return c, err
@@ -86,7 +86,7 @@ func syntax(name string, err error) Problem {
 		p.Line, _ = strconv.Atoi(m[1])
 		what = what[len(m[0]):]
 		if grammar.MatchString(what) {
-			p.Line++ // the library counts from 0 in these messages alone
+			p.Line++ // the library counts from 0 only in these messages
 		}
 	}
 	p.What = "not YAML: " + what

@@ -8,13 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print returns a configuration as a YAML file that Parse reads back to the
-// same, keys in the order of the docs.
+// Print returns a configuration as a YAML file, with keys in the order of the docs. Parse reads it back to the same
+// configuration.
 func Print(c Config) []byte {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	// Encoding into memory from nodes made here has nothing to fail on.
+	// Encoding nodes that we made into memory cannot fail.
 	_ = enc.Encode(node(reflect.ValueOf(c)))
 	_ = enc.Close()
 	return b.Bytes()
@@ -39,7 +39,7 @@ func node(v reflect.Value) *yaml.Node {
 		}
 		return n
 	}
-	tag := "!!str" // the encoder quotes what would read as something else
+	tag := "!!str" // the encoder quotes text that would otherwise have another type
 	switch v.Kind() {
 	case reflect.Bool:
 		tag = "!!bool"

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Problem is one thing wrong with a configuration, and where.
+// Problem is one error in a configuration, and its place.
 type Problem struct {
-	File string // "" where the configuration does not come from a file
-	Line int    // 0 where no line is to blame
+	File string // "" if the configuration does not come from a file
+	Line int    // 0 if the problem has no line
 	Path string // e.g. hooks.cpuset.unlabelled; "" for the whole file
 	What string
 }
@@ -32,7 +32,7 @@ func (p Problem) String() string {
 	return b.String() + p.What
 }
 
-// Error is a refused configuration with everything that is wrong with it.
+// Error is a refused configuration with all its problems.
 type Error struct{ Problems []Problem }
 
 // Error returns one line per problem.
@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// refuse returns nil where there is no problem.
+// refuse returns nil if there is no problem.
 func refuse(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func refuse(problems []Problem) error {
 	return &Error{Problems: problems}
 }
 
-// quoteShort quotes foreign text and keeps it within bounds.
+// quoteShort quotes foreign text and shortens it.
 func quoteShort(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// formerNames has the keys of a section by their former names, from the tag was of its fields.
+// formerNames returns the keys of a section by their former names, from the tag was of its fields.
 func formerNames(section reflect.Type) map[string]string {
 	var names map[string]string
 	for f := range section.Fields() {
@@ -22,7 +22,7 @@ func formerNames(section reflect.Type) map[string]string {
 	return names
 }
 
-// newName returns the name of a key, and notes it if the document has its former one.
+// newName returns the present name of a key, and notes the key if the document has its former name.
 func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) string {
 	now, was := formerNames(section)[key.Value]
 	if !was {
@@ -59,7 +59,7 @@ func Rename(document map[string]any) {
 	}
 }
 
-// RenameJSON is Rename for a document as JSON; what is no mapping is returned as it is.
+// RenameJSON does what Rename does for a document as JSON. It returns a document that is not a mapping unchanged.
 func RenameJSON(document []byte) []byte {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(document, &keys) != nil {

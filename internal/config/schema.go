@@ -9,9 +9,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Schema returns the JSON Schema of the configuration file: shape and types
-// from the structs, meaning from their comments, choices and bounds from the
-// rules Validate applies.
+// Schema returns the JSON Schema of the configuration file. Structure and types come from the structs, descriptions
+// from their comments, and choices and bounds from the rules that Validate applies.
 func Schema() ([]byte, error) {
 	root, err := jsonschema.For[Config](nil)
 	if err != nil {

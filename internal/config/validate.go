@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// maxSocketPath is what fits into the kernel's sockaddr_un next to its NUL.
+// maxSocketPath is the longest path in the kernel's sockaddr_un, without its NUL.
 const maxSocketPath = 107
 
 var socketPath = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
@@ -33,7 +33,7 @@ func (r rule) allowed() string {
 	return r.means
 }
 
-// orEmpty is a rule that empty text keeps, too.
+// orEmpty returns a rule that also accepts the empty text.
 func orEmpty(r rule) rule {
 	wrong := r.wrong
 	r.means += ", or empty"
@@ -46,8 +46,7 @@ func orEmpty(r rule) rule {
 	return r
 }
 
-// Validate returns everything wrong with the values of a configuration, with
-// field paths; files and lines are known to Parse only.
+// Validate returns all errors in the values of a configuration, with field paths. Only Parse knows files and lines.
 func Validate(c Config) []Problem {
 	var problems []Problem
 	byPath := keyRules()
@@ -93,8 +92,7 @@ func Validate(c Config) []Problem {
 	return append(problems, c.PodSpec.Kubelet.check()...)
 }
 
-// checkRules returns what is wrong with rules whose keys are right each by itself:
-// known are the problems so far.
+// checkRules returns the errors in rules whose keys are each valid. known are the problems found so far.
 func checkRules(c Config, known []Problem) []Problem {
 	if slices.ContainsFunc(known, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
 		return nil
@@ -110,8 +108,7 @@ func checkRules(c Config, known []Problem) []Problem {
 	return problems
 }
 
-// checkVariables returns what is wrong with variables that are right each by
-// itself.
+// checkVariables returns the errors in variables that are each valid.
 func checkVariables(variables []string) []Problem {
 	var problems []Problem
 	seen := map[string]string{}
@@ -127,7 +124,7 @@ func checkVariables(variables []string) []Problem {
 	return problems
 }
 
-// check returns what is wrong with keys that are right each by itself.
+// check returns the errors in combinations of keys that are each valid.
 func (k KubeletClient) check() []Problem {
 	var problems []Problem
 	report := func(key, what string) {
@@ -151,8 +148,7 @@ func (k KubeletClient) check() []Problem {
 	return problems
 }
 
-// check returns what is wrong with keys of a rule that are right each by
-// itself.
+// check returns the errors in combinations of keys of a rule that are each valid.
 func (a Rule) check(path string) []Problem {
 	var problems []Problem
 	cpus := slices.Contains(a.Kinds, string(intent.AssignedCPUs))
@@ -195,7 +191,7 @@ func (r rule) list(path string, v reflect.Value, report func(path, what string))
 	}
 }
 
-// text returns what is wrong with s, "" for nothing.
+// text returns what is wrong with s, or "".
 func (r rule) text(s string) string {
 	switch {
 	case r.choices != nil:
@@ -279,7 +275,7 @@ func socket(s string) string {
 	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
 }
 
-// check returns what is wrong with a socket that is right by itself.
+// check returns the errors of a socket path that is valid by itself.
 func (p PodResources) check(k KubeletClient) []Problem {
 	if p.Socket == "" || filepath.Clean(p.Socket) != filepath.Clean(k.PodResourcesSocket) {
 		return nil

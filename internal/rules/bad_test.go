@@ -54,7 +54,7 @@ func TestBadRules(t *testing.T) {
 		{"nothing to be asked for", RuleOptions{Name: "r", Match: "true", Set: set, UnlessAsked: true}, `rules[0].unlessAsked: is about class, pool and numa`},
 		{"a refusal that sets", RuleOptions{Name: "r", Match: "true", Set: set, Refuse: "no"}, `rules[0].refuse: stands alone`},
 		{"an unknown setting", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu"}}}, `rules[0].set[0].field: is "cpu", want the name of a field`},
-		{"CPUs", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpuset.cpus", Value: "0"}}}, `rules[0].set[0].field: is "cpuset.cpus", which no rule sets: who owns which CPUs`},
+		{"CPUs", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpuset.cpus", Value: "0"}}}, `rules[0].set[0].field: is "cpuset.cpus", which no rule sets: the agent decides for the whole node`},
 		{"a key too many", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu.shares", Key: "a", Value: "2"}}}, `rules[0].set[0].key: is "a", and cpu.shares has no entries`},
 		{"no key", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "env", Value: "2"}}}, `rules[0].set[0].key: is missing, want the name of the variable`},
 		{"a bad key", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "env", Key: "A=B", Value: "2"}}}, `rules[0].set[0].key: is "A=B", want the name of the variable`},

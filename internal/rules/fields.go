@@ -13,23 +13,23 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// elsewhere are the fields that rules do not set, and how their end is reached. All
-// others they set as a hook does.
+// elsewhere are the fields that rules do not set, each with the way to reach the same end. Rules set all other
+// fields as hooks do.
 var elsewhere = map[lifecycle.Field]string{
-	lifecycle.CPUSetCPUs:  "who owns which CPUs is decided for the whole node; set class, pool or numa",
-	lifecycle.CPUSetMems:  "memory nodes go with CPUs; set numa",
-	lifecycle.RDTGroup:    "groups of resctrl are made by the hook rdt; set rdt.class",
-	lifecycle.RDTSchemata: "groups of resctrl are made by the hook rdt; set rdt.class",
-	lifecycle.RDTMonitor:  "groups of resctrl are made by the hook rdt; set rdt.class",
-	lifecycle.CoreSched:   "cookies are made by the hook coreSched",
+	lifecycle.CPUSetCPUs:  "the agent decides for the whole node which container owns which CPUs; set class, pool or numa",
+	lifecycle.CPUSetMems:  "the agent chooses memory nodes together with CPUs; set numa",
+	lifecycle.RDTGroup:    "the hook rdt makes resctrl groups; set rdt.class",
+	lifecycle.RDTSchemata: "the hook rdt makes resctrl groups; set rdt.class",
+	lifecycle.RDTMonitor:  "the hook rdt makes resctrl groups; set rdt.class",
+	lifecycle.CoreSched:   "the hook coreSched makes cookies",
 }
 
 // Field is a field that rules may set.
 type Field struct {
 	lifecycle.FieldInfo
 
-	Key   string // what its key is; "" if it has none
-	Range string // of numbers, for people; "" for any
+	Key   string // what its key means; "" if it has no key
+	Range string // range of a number, for users; "" for any number
 }
 
 // Settable lists the fields that rules may set, in the order of the table of fields.
@@ -77,7 +77,7 @@ type bound struct {
 	unlimited bool
 }
 
-// String is the range for people.
+// String returns the range for users.
 func (b bound) String() string {
 	text := fmt.Sprintf("%d to %d", b.low, b.high)
 	if b.high == math.MaxInt64 {
@@ -89,7 +89,7 @@ func (b bound) String() string {
 	return text
 }
 
-// bounds are what the kernel and the OCI runtimes take.
+// bounds are the ranges that the kernel and the OCI runtimes accept.
 var bounds = map[lifecycle.Field]bound{
 	lifecycle.CPUShares:   {2, 262144, false},
 	lifecycle.CPUQuota:    {1000, math.MaxInt64, true},
@@ -100,7 +100,7 @@ var bounds = map[lifecycle.Field]bound{
 	lifecycle.IOLimit:     {1, math.MaxInt64, true},
 }
 
-// wrongNumber is what is wrong with a number of a field; "" for nothing.
+// wrongNumber returns what is wrong with a number of a field, or "".
 func wrongNumber(f lifecycle.Field, n int64) string {
 	b, has := bounds[f]
 	if !has || n >= b.low && n <= b.high || b.unlimited && n == -1 {
@@ -109,15 +109,15 @@ func wrongNumber(f lifecycle.Field, n int64) string {
 	return fmt.Sprintf("is %d, want %s", n, b)
 }
 
-// keyRule says what a key is.
+// keyRule says which keys are valid.
 type keyRule struct {
 	means   string
 	pattern *regexp.Regexp
-	wrong   func(string) string // beyond the pattern; nil for nothing
+	wrong   func(string) string // a check in addition to the pattern; nil for none
 }
 
-// keys are the rules of keys that the table of fields does not know. A field with
-// entries that is not here takes any key.
+// keys are the rules for keys that the table of fields does not have. A field with entries that is not in this map
+// accepts any key.
 var keys = map[lifecycle.Field]keyRule{
 	lifecycle.Env:        {"the name of the variable", regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,255}$`), nil},
 	lifecycle.MountPoint: {"the place in the container, an absolute path", regexp.MustCompile(`^/.`), uncleanPath},
@@ -153,11 +153,11 @@ var keys = map[lifecycle.Field]keyRule{
 	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
-// namespaced are the kernel parameters that a container may have of its own (runc 1.2,
+// namespaced are the kernel parameters that each container can have for itself (runc 1.2,
 // libcontainer/configs/validate, sysctl).
 var namespaced = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
 
-// texts are the fields whose texts have a form, with the form for people.
+// texts are the fields whose texts have a fixed form, each with a description of that form for users.
 var texts = map[lifecycle.Field]struct {
 	form  string
 	valid func(key, text string) bool
@@ -198,7 +198,7 @@ var texts = map[lifecycle.Field]struct {
 
 var interfaceName = regexp.MustCompile(`^[^/:\s]{1,15}$`)
 
-// wrongText is what is wrong with the text of a field; "" for nothing.
+// wrongText returns what is wrong with the text of a field, or "".
 func wrongText(f lifecycle.Field, key, text string) string {
 	if form, has := texts[f]; has && !form.valid(key, text) {
 		return fmt.Sprintf("is %q, want %s", printable(text), form.form)
@@ -206,7 +206,7 @@ func wrongText(f lifecycle.Field, key, text string) string {
 	return ""
 }
 
-// wrongKey is what is wrong with the key of a field; "" for nothing.
+// wrongKey returns what is wrong with the key of a field, or "".
 func wrongKey(f lifecycle.FieldInfo, key string) string {
 	rule, known := keys[f.Field]
 	switch {
@@ -237,7 +237,7 @@ func uncleanPath(p string) string {
 	return ""
 }
 
-// ownField are files of cgroup v2 that a field of its own sets.
+// ownField has the files of cgroup v2 that another field sets.
 var ownField = map[string]lifecycle.Field{
 	"cpu.max": lifecycle.CPUQuota, "cpu.weight": lifecycle.CPUShares, "cpu.weight.nice": lifecycle.CPUShares,
 	"memory.max": lifecycle.MemoryLimit, "io.max": lifecycle.IOLimit,
@@ -258,12 +258,12 @@ func unifiedOfAnother(file string) string {
 	return ""
 }
 
-// onPods are the fields that a pod's own cgroup has.
+// onPods are the fields that also exist in a pod's own cgroup.
 var onPods = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
 }
 
-// mountOptions are those that a rule may give a mount.
+// mountOptions are the options that a rule may give a mount.
 var mountOptions = []string{
 	"bind", "rbind", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "relatime", "noatime", "nodiratime",
 	"private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable",
@@ -272,8 +272,8 @@ var mountOptions = []string{
 // MountOptions are the options that a mount may have.
 func MountOptions() []string { return slices.Clone(mountOptions) }
 
-// usualOptions are those of a mount for which none are given: to read, without
-// devices and without more privileges.
+// usualOptions are the options of a mount for which the rule has none: read-only, without devices and without more
+// privileges.
 var usualOptions = []string{"bind", "ro", "nosuid", "nodev"}
 
 // printable shortens foreign text for messages.
