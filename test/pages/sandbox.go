@@ -46,7 +46,7 @@ func copied() []string {
 // NewSandbox makes a sandbox in an empty directory, with the programs of the directory bin. Close ends what it runs.
 func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 	s := &Sandbox{dir: dir, work: filepath.Join(dir, "trimtab")}
-	for _, d := range []string{"etc/trimtab", "etc/bash_completion.d", "usr/local/bin", "usr/local/share/man/man1", "var/lib", "var/run", "run", "opt", "tmp", "programs", "home"} {
+	for _, d := range []string{"etc/trimtab", "etc/bash_completion.d", "usr/local/bin", "usr/local/share/man/man1", "usr/local/share/man/man5", "var/lib", "var/run", "run", "opt", "tmp", "programs", "home"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
 		}

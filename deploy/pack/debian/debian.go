@@ -60,7 +60,7 @@ func fill(stage, root string, p program.Program) error {
 			return err
 		}
 	}
-	for _, from := range []string{"deploy/systemd/*", "docs/man/*.1", "deploy/deb/config.yaml", "LICENSE"} {
+	for _, from := range []string{"deploy/systemd/*", "docs/man/*.[15]", "deploy/deb/config.yaml", "LICENSE"} {
 		found, err := filepath.Glob(filepath.Join(root, from))
 		if err != nil {
 			return err

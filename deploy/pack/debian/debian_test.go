@@ -94,6 +94,7 @@ func TestPackage(t *testing.T) {
 	h.dpkg("--install", deb)
 	files := []string{
 		"usr/bin/trimtab", "usr/bin/trimtab-oci", "etc/trimtab/config.yaml", "usr/share/doc/trimtab/copyright", "usr/share/man/man1/trimtab.1",
+		"usr/share/man/man5/trimtab-config.5",
 		"usr/lib/systemd/system/trimtab-nri.service", "usr/lib/systemd/system/trimtab-bypass.service",
 		"usr/lib/systemd/system/trimtab.service", "usr/lib/systemd/system/trimtab.socket",
 	}

@@ -81,7 +81,7 @@ func archive(root, out string, p program.Program) error {
 		}
 		all = append(all, files.File{Path: name + "/" + filepath.Base(from), Mode: 0o755, Data: data})
 	}
-	for _, pattern := range []string{"LICENSE", "CHANGELOG.md", "deploy/systemd/*", "docs/man/*.1"} {
+	for _, pattern := range []string{"LICENSE", "CHANGELOG.md", "deploy/systemd/*", "docs/man/*.[15]"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return err

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -39,6 +41,7 @@ func pages() []page {
 		{"kinds.md", reflowed(kindsPage)},
 		{"events.md", reflowed(eventsPage)},
 		{"json.md", jsonPage},
+		{"man/trimtab-config.5", configMan},
 		{"scenarios.md", reflowed(scenariosPage)},
 		{"scenario.schema.json", scenarioSchema},
 	}
@@ -50,7 +53,13 @@ func writeAll(dir string) error {
 		if err != nil {
 			return fmt.Errorf("make %s: %w", p.name, err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, p.name), []byte(text), 0o644); err != nil {
+		file := filepath.Join(dir, p.name)
+		if filepath.Dir(p.name) == "man" {
+			if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("write %s: %w", p.name, err)
+			}
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", p.name, err)
 		}
 	}
