@@ -84,6 +84,11 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	if err == nil {
 		err = addRules(&p, c, n, labels)
 	}
+	if err == nil && c.Placement.Policy == "balloons" {
+		if wrong := balloons.CheckOn(m, p.Pools.Shared.Union(p.Pools.Reserved), c.Placement.Balloons); len(wrong) > 0 {
+			return p, fmt.Errorf("placement.balloons.%s: %s", wrong[0].Path, wrong[0].What)
+		}
+	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
 	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil, Balloons: c.Placement.Policy == "balloons"}
 	for _, h := range p.Hooks {

@@ -70,18 +70,18 @@ type policyType struct {
 	PreferPerNamespaceBalloon   bool                         `json:"preferPerNamespaceBalloon"`
 	PreferSpreadingPods         bool                         `json:"preferSpreadingPods"`
 	ShareIdleCPUsInSame         string                       `json:"shareIdleCPUsInSame"`
+	Components                  []balloons.ComponentOptions  `json:"components"`
+	ComponentCreation           string                       `json:"componentCreation" default:"all"`
+	PreferCloseToDevices        []string                     `json:"preferCloseToDevices"`
+	PreferIsolCPUs              bool                         `json:"preferIsolCpus"`
+	PreferCoreType              string                       `json:"preferCoreType"`
 	HideHyperthreads            bool                         `json:"hideHyperthreads"`
 	PinMemory                   anyNode                      `json:"pinMemory"`
 	PreferSpreadOnPhysicalCores anyNode                      `json:"preferSpreadOnPhysicalCores"`
 	AllocatorTopologyBalancing  anyNode                      `json:"allocatorTopologyBalancing"`
 
-	Components           anyNode `json:"components" none:"composite balloons"`
-	ComponentCreation    anyNode `json:"componentCreation" none:"composite balloons"`
 	CPUClass             anyNode `json:"cpuClass" none:"CPU classes"`
 	Loads                anyNode `json:"loads" none:"load classes"`
-	PreferCloseToDevices anyNode `json:"preferCloseToDevices" none:"balloons near devices"`
-	PreferIsolCpus       anyNode `json:"preferIsolCpus" none:"isolated CPUs of balloons"`
-	PreferCoreType       anyNode `json:"preferCoreType" none:"core types of balloons"`
 	SchedulingClass      anyNode `json:"schedulingClass" none:"scheduling classes"`
 	ShowContainersInNrt  anyNode `json:"showContainersInNrt" none:"zones for single containers"`
 	IRQClaim             anyNode `json:"irqClaim" none:"the affinity of interrupts"`
@@ -212,6 +212,15 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 		MinBalloons: t.MinBalloons, MaxBalloons: t.MaxBalloons, MemoryTypes: t.MemoryTypes, AllocatorPriority: t.AllocatorPriority,
 		PreferNewBalloons: t.PreferNewBalloons, PreferPerNamespaceBalloon: t.PreferPerNamespaceBalloon, PreferSpreadingPods: t.PreferSpreadingPods,
 		HideHyperthreads: t.HideHyperthreads, ShareIdleCPUsInSame: t.ShareIdleCPUsInSame,
+		Components: t.Components, ComponentCreation: t.ComponentCreation, PreferIsolCPUs: t.PreferIsolCPUs, PreferCoreType: t.PreferCoreType,
+		PreferCloseToDevices: []string{},
+	}
+	for i, device := range t.PreferCloseToDevices {
+		if strings.HasPrefix(device, "podresourceapi:") {
+			r.note(fmt.Sprintf("%s.preferCloseToDevices[%d]", path, i), "has no equivalent: paths below /sys/devices are read")
+			continue
+		}
+		o.PreferCloseToDevices = append(o.PreferCloseToDevices, device)
 	}
 	if v, set := r.truth(t.PinMemory, path+".pinMemory"); set {
 		o.PinMemory = map[bool]string{true: "always", false: "never"}[v]

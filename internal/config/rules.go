@@ -102,6 +102,7 @@ func checks() map[string]rule {
 		"mount options":       {choices: rules.MountOptions()},
 		"texts":               {pattern: `^[^\x00]*$`, means: "any texts", most: maxRuleText},
 		"memory types":        {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
+		"sysfs devices":       {pattern: `^/sys/devices/[^\x00]+$`, means: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0"`},
 		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, means: "a type's name: letters, digits, and - _ . inside"},
 		"balloon namespaces":  {pattern: namespacePattern, means: "names or patterns of namespaces", wrong: namespaces},
 		"text":                {pattern: `^[^\x00]*$`, means: "any text", most: maxRuleText},

@@ -141,8 +141,11 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
 	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
 	c.Placement.Balloons.BalloonTypes = []balloons.TypeOptions{{
-		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{},
+		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, ComponentCreation: "all", Components: []balloons.ComponentOptions{{BalloonType: "c"}},
 		MatchExpressions: []balloons.ExpressionOptions{{Key: "name", Operator: "In", Values: []string{"a", "b"}}},
+	}, {
+		Name: "c", Namespaces: []string{}, AllocatorPriority: "high", MemoryTypes: []string{}, PreferCloseToDevices: []string{}, ComponentCreation: "all",
+		Components: []balloons.ComponentOptions{}, MatchExpressions: []balloons.ExpressionOptions{},
 	}}
 	out := string(Print(c))
 	for _, k := range Keys() {

@@ -126,8 +126,8 @@ func (s *State) BalloonCPUs(name string) topology.Set {
 // Resized reports whether the last plan changed the CPUs of pools or balloons.
 func (s *State) Resized() bool { return s.resized }
 
-// Balloons returns the CPUs that each balloon has for itself, by name; nil if the policy makes
-// none.
+// Balloons returns the CPUs that each balloon, and each part of a composite one, has for itself, by
+// name; nil if the policy makes none.
 func (s *State) Balloons() map[string]topology.Set {
 	held := s.layout.Held()
 	if held == nil {

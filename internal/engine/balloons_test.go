@@ -25,6 +25,13 @@ func balloonTypes() []balloons.TypeOptions {
 		{Name: "spreads", Namespaces: []string{"spreads"}, MaxCPUs: 3, MaxBalloons: 3, PreferSpreadingPods: true, AllocatorPriority: "high"},
 		{Name: "apart", Namespaces: []string{"apart-*"}, PreferPerNamespaceBalloon: true, AllocatorPriority: "low"},
 		{Name: "grouped", Namespaces: []string{"grouped"}, GroupBy: "${pod/labels/app}", MaxCPUs: 4, AllocatorPriority: "none"},
+		{Name: "left", PreferCloseToDevices: []string{"/sys/devices/system/node/node0"}, MaxCPUs: 3, AllocatorPriority: "normal"},
+		{Name: "right", PreferCloseToDevices: []string{"/sys/devices/system/node/node2"}, AllocatorPriority: "normal"},
+		{Name: "both", Namespaces: []string{"both"}, AllocatorPriority: "normal", Components: []balloons.ComponentOptions{{BalloonType: "left"}, {BalloonType: "right"}}},
+		{
+			Name: "either", Namespaces: []string{"either"}, AllocatorPriority: "normal", PreferNewBalloons: true, MaxCPUs: 2,
+			Components: []balloons.ComponentOptions{{BalloonType: "left"}, {BalloonType: "right"}}, ComponentCreation: "balance-balloons",
+		},
 	}
 }
 
@@ -61,6 +68,10 @@ func wantedCPUs(s *State, name string) int {
 			milli, used = milli+sharesMilli(&c.Pristine), 1
 		}
 	}
+	if strings.HasPrefix(name, "both[") {
+		half := max(int(((milli+1)/2+999)/1000), used)
+		return min(half, 3) + half
+	}
 	n := max(int((milli+999)/1000), used)
 	for _, o := range balloonTypes() {
 		if strings.HasPrefix(name, o.Name+"[") {
@@ -78,6 +89,12 @@ func checkBalloons(t *rapid.T, s *State) {
 	var taken topology.Set
 	for _, name := range slices.Sorted(maps.Keys(s.Balloons())) {
 		cpus := s.Balloons()[name]
+		if of, _, is := strings.Cut(name, "/"); is { // a component
+			if !s.Balloons()[of].Contains(cpus) {
+				t.Fatalf("%s has CPUs that %s has not", name, of)
+			}
+			continue
+		}
 		if both := taken.And(cpus); !both.Empty() {
 			t.Fatalf("%s has CPUs %s of another balloon", name, s.Machine.Format(both))
 		}
@@ -117,7 +134,7 @@ func TestBalloons(t *testing.T) {
 				delete(live, i)
 				delete(pods, i)
 			} else {
-				space := rapid.SampledFrom([]string{"fixed", "grows", "spreads", "apart-1", "apart-2", "grouped", "other", "kube-system"}).Draw(t, "namespace")
+				space := rapid.SampledFrom([]string{"fixed", "grows", "spreads", "apart-1", "apart-2", "grouped", "both", "either", "other", "kube-system"}).Draw(t, "namespace")
 				pods[n], live[n] = balloonPod(n, space, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app"), rapid.SampledFrom([]int64{0, 100, 500, 1000, 1500, 2500}).Draw(t, "milli"))
 				pods[n].Annotations = drawnAnnotations(t)
 				ev = &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pods[n], Container: live[n]}

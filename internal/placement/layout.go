@@ -66,6 +66,8 @@ type Layout struct {
 	// Tree has the CPUs of each part of the node that nobody owns; nil if the policy does not
 	// place containers in parts of the node.
 	Tree map[Which]topology.Set
+	// Components are the CPUs of the parts of composite balloons.
+	Components map[Which]topology.Set
 }
 
 // Lay makes the layout of the pools as configured.
@@ -94,7 +96,8 @@ func (l *Layout) NamedPool() Pool {
 	return Balloon
 }
 
-// Held returns the CPUs that each balloon has for itself; nil if the policy makes none.
+// Held returns the CPUs that each balloon, and each part of a composite one, has for itself; nil if
+// the policy makes none.
 func (l *Layout) Held() map[Which]topology.Set {
 	if l.Balloons == nil {
 		return nil
@@ -103,6 +106,7 @@ func (l *Layout) Held() map[Which]topology.Set {
 	for w, b := range l.Balloons {
 		held[w] = b.Own
 	}
+	maps.Copy(held, l.Components)
 	return held
 }
 

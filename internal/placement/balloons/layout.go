@@ -13,18 +13,28 @@ import (
 // type has too few others.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	l := pools.Lay(d)
-	l.Balloons = map[placement.Which]placement.BalloonCPUs{}
+	l.Balloons, l.Components = map[placement.Which]placement.BalloonCPUs{}, map[placement.Which]topology.Set{}
 	all := p.sizes(l)
 	l.Idle = p.all(l)
 	for i := range all {
-		all[i].cpus = p.kept(l, &all[i])
-		l.Idle = l.Idle.Minus(all[i].cpus)
+		for n := range all[i].parts {
+			s := &all[i].parts[n]
+			s.cpus = p.kept(l, &all[i], s)
+			l.Idle = l.Idle.Minus(s.cpus)
+		}
 	}
 	for i := range all {
 		b := &all[i]
-		if more := b.size - b.cpus.Len(); more > 0 {
-			b.cpus = b.cpus.Union(p.grow(l, b, more))
-			l.Idle = l.Idle.Minus(b.cpus)
+		for n := range b.parts {
+			s := &b.parts[n]
+			if more := s.size - s.cpus.Len(); more > 0 {
+				s.cpus = s.cpus.Union(p.grow(l, s, more))
+				l.Idle = l.Idle.Minus(s.cpus)
+			}
+			b.cpus = b.cpus.Union(s.cpus)
+			if len(b.t.Components) > 0 {
+				l.Components[placement.Which{Name: s.name}] = s.cpus
+			}
 		}
 	}
 	for i := range all {
@@ -39,7 +49,7 @@ type sized struct {
 	which placement.Which
 	t     *TypeOptions
 	index int
-	size  int
+	parts []part
 	cpus  topology.Set
 }
 
@@ -60,11 +70,18 @@ func (p *Policy) sizes(l *placement.Layout) (all []sized) {
 		slices.Sort(exist)
 		for _, i := range exist {
 			w := placement.Which{Name: t.balloon(i)}
-			_, used := l.Demand.Needs[w]
-			all = append(all, sized{which: w, t: t, index: i, size: t.size(l.Demand.Needs[w], used)})
+			all = append(all, sized{which: w, t: t, index: i})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(rank(a.t), rank(b.t)) })
+	counts := map[string]int{}
+	for _, choosing := range []bool{false, true} { // those that choose a component count the others
+		for i := range all {
+			if b := &all[i]; p.chooses(b.which, b.t, &l.Demand) == choosing {
+				b.parts = p.partsOf(b.which, b.t, &l.Demand, counts)
+			}
+		}
+	}
 	return all
 }
 
@@ -95,46 +112,65 @@ func rank(t *TypeOptions) int {
 	return slices.Index([]string{"high", "normal", "low", "none"}, t.AllocatorPriority)
 }
 
-// all returns the CPUs that balloons may have. Isolated ones are none of them.
+// all returns the CPUs that balloons may have. Isolated ones are none of them, unless a type
+// prefers them.
 func (p *Policy) all(l *placement.Layout) topology.Set {
 	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.Owned)
+	if slices.ContainsFunc(p.types, func(t TypeOptions) bool { return t.PreferIsolCPUs }) {
+		return cpus
+	}
+	return p.ordinary(cpus)
+}
+
+// ordinary returns CPUs less the isolated ones, or all if there are no others.
+func (p *Policy) ordinary(cpus topology.Set) topology.Set {
 	if left := cpus.Minus(p.Machine.Isolated()); !left.Empty() {
 		return left
 	}
 	return cpus
 }
 
-// from returns the idle CPUs that a type may get: reserved ones only for the type reserved.
+// from returns the idle CPUs that a type may get: reserved ones only for the type reserved,
+// isolated ones only for types that prefer them.
 func (p *Policy) from(l *placement.Layout, t *TypeOptions) topology.Set {
-	if t.Name == reservedType {
-		return l.Idle
+	idle := l.Idle
+	if !t.PreferIsolCPUs {
+		idle = p.ordinary(idle)
 	}
-	return l.Idle.Minus(l.Pools.Reserved)
+	if t.Name == reservedType {
+		return idle
+	}
+	return idle.Minus(l.Pools.Reserved)
 }
 
-// kept returns the CPUs that a balloon keeps of those that it had and nobody else has.
-func (p *Policy) kept(l *placement.Layout, b *sized) topology.Set {
-	had := l.Demand.Held[b.which].And(l.Idle)
-	if b.t.Name != reservedType {
+// kept returns the CPUs that a part of a balloon keeps of those that it had and nobody else has. If
+// it is not known which part had which, those near its devices come first.
+func (p *Policy) kept(l *placement.Layout, b *sized, s *part) topology.Set {
+	had, known := l.Demand.Held[placement.Which{Name: s.name}]
+	if !known {
+		had = l.Demand.Held[b.which]
+	}
+	h := p.hints[s.t.Name]
+	if had = had.And(l.Idle); b.t.Name != reservedType {
 		had = had.Minus(l.Pools.Reserved)
 	}
-	if had.Len() <= b.size {
+	if had.Len() <= s.size {
 		return had
 	}
-	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= b.size {
-		return best.Union(p.Pick.Pick(b.size-best.Len(), had.Minus(best), best, p.preference(b.t)))
+	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= s.size {
+		return best.Union(p.Pick.Pick(s.size-best.Len(), had.Minus(best), best, p.preference(s.t)))
 	}
-	return p.Pick.Pick(b.size, had, topology.Set{}, Preference{})
+	return p.Pick.Pick(s.size, h.narrow(had, s.size), topology.Set{}, Preference{})
 }
 
-// grow returns n more CPUs for a balloon, or as many as there are.
-func (p *Policy) grow(l *placement.Layout, b *sized, n int) topology.Set {
-	from := p.from(l, b.t)
+// grow returns n more CPUs for a part of a balloon, or as many as there are.
+func (p *Policy) grow(l *placement.Layout, s *part, n int) topology.Set {
+	h, from := p.hints[s.t.Name], p.from(l, s.t)
 	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved has some
-		got := p.Pick.Pick(n, first, b.cpus, p.preference(b.t))
-		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), b.cpus.Union(got), p.preference(b.t)))
+		got := p.Pick.Pick(n, first, s.cpus, p.preference(s.t))
+		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), s.cpus.Union(got), p.preference(s.t)))
 	}
-	return p.Pick.Pick(n, from, b.cpus, p.preference(b.t))
+	return p.Pick.Pick(n, h.narrow(from, n), s.cpus, p.preference(s.t))
 }
 
 func (p *Policy) preference(t *TypeOptions) Preference {
@@ -151,7 +187,7 @@ func (p *Policy) runs(l *placement.Layout, b *sized) placement.BalloonCPUs {
 		return placement.BalloonCPUs{Own: b.cpus, CPUs: all, All: all, OneThread: all, Near: b.cpus}
 	}
 	cpus := b.cpus
-	if idle := l.Idle.Minus(l.Pools.Reserved); !cpus.Empty() {
+	if idle := l.Idle.Minus(l.Pools.Reserved).Minus(p.Machine.Isolated()); !cpus.Empty() {
 		cpus = cpus.Union(p.near(b.t.ShareIdleCPUsInSame, b.cpus).And(idle))
 	}
 	out := placement.BalloonCPUs{Own: b.cpus, CPUs: cpus, All: cpus, OneThread: p.oneThread(cpus), Near: cpus}

@@ -68,12 +68,33 @@ type TypeOptions struct {
 	// MemoryTypes are the kinds of memory nodes to which containers are bound: the nearest node
 	// of each kind. Empty is DRAM.
 	MemoryTypes []string `json:"memoryTypes" check:"memory types"`
+	// Components make each balloon of the type a composite: it consists of a balloon of each
+	// listed type, which get equal parts of the CPUs.
+	Components []ComponentOptions `json:"components"`
+	// ComponentCreation is "all", or "balance-balloons": then a composite has one component, of
+	// the type that has the fewest balloons.
+	ComponentCreation string `json:"componentCreation" default:"all" check:"all|balance-balloons"`
+	// PreferCloseToDevices are paths below /sys/devices of NUMA nodes, CPUs, caches of CPUs and
+	// PCI devices, the most important first. Balloons get CPUs near them; those of types that
+	// do not list them get others.
+	PreferCloseToDevices []string `json:"preferCloseToDevices" check:"sysfs devices"`
+	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Those of other types get none.
+	PreferIsolCPUs bool `json:"preferIsolCpus"`
+	// PreferCoreType is the kind of cores that balloons get: efficient, performance, or empty
+	// for any.
+	PreferCoreType string `json:"preferCoreType" check:"|efficient|performance"`
 	// HideHyperthreads lets containers run on one thread of each core. The balloon has the
 	// others, too.
 	HideHyperthreads bool `json:"hideHyperthreads"`
 	// ShareIdleCPUsInSame lets containers use CPUs of no balloon that are in the same part of
 	// the node as the balloon's; empty for none.
 	ShareIdleCPUsInSame string `json:"shareIdleCPUsInSame" check:"|system|package|die|numa|l2cache|core|thread"`
+}
+
+// ComponentOptions are one component of composite balloons.
+type ComponentOptions struct {
+	// BalloonType is the name of a type.
+	BalloonType string `json:"balloonType" check:"balloon type"`
 }
 
 // ExpressionOptions are a condition over a container.

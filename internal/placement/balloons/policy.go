@@ -23,6 +23,10 @@ type Policy struct {
 	Pick    Picker
 	Options PolicyOptions
 	types   []TypeOptions
+	// parts are the types of which balloons of each type consist, and hints where these get
+	// their CPUs.
+	parts map[string][]*TypeOptions
+	hints map[string]hints
 }
 
 // Picker chooses n CPUs out of from, near to the CPUs that they are used with. If from has
@@ -39,7 +43,12 @@ type Preference struct {
 
 // New returns the policy for a machine. The options are valid.
 func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
-	return &Policy{Machine: m, Pick: pick, Options: o, types: Types(o)}
+	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), parts: map[string][]*TypeOptions{}}
+	for i := range p.types {
+		p.parts[p.types[i].Name] = leavesOf(p.types, &p.types[i])
+	}
+	p.hints = hintsOf(m, p.types)
+	return p
 }
 
 // Terms lets containers own only CPUs that were assigned. The policy chooses memory nodes.
@@ -197,12 +206,12 @@ func (f *filling) idle() int { return f.p.from(f.v.Layout, f.t).Len() }
 
 // room returns the milli-CPUs that a balloon could have free. It counts CPUs that it can get.
 func (f *filling) room(b instance) int64 {
-	return int64(max(b.own, min(b.own+f.idle(), f.t.most())))*milliOfCPU - b.milli
+	return int64(max(b.own, min(b.own+f.idle(), f.p.mostOf(f.t))))*milliOfCPU - b.milli
 }
 
 // fits reports whether a balloon can take the container, perhaps by inflating.
 func (f *filling) fits(b instance) bool {
-	return f.room(b) >= f.milli && (b.own > 0 || f.t.most() > 0 && f.idle() > 0)
+	return f.room(b) >= f.milli && (b.own > 0 || f.p.mostOf(f.t) > 0 && f.idle() > 0)
 }
 
 // fitsNow reports whether it can without inflating.
@@ -234,7 +243,7 @@ func (f *filling) fresh() (string, string) {
 	if b, ok := f.find(func(b instance) bool { return b.members == 0 && f.fits(b) }); ok {
 		return b.name, "it was empty"
 	}
-	need := f.t.size(f.milli, true)
+	need := f.p.sizeOf(f.t, f.milli, true)
 	if f.t.MaxBalloons != 0 && len(f.all) >= f.t.MaxBalloons || f.idle() < need || int64(need)*milliOfCPU < f.milli {
 		return "", ""
 	}

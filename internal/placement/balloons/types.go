@@ -111,6 +111,7 @@ func Check(o PolicyOptions) (wrong []Wrong) {
 			report(at+"groupBy", "has the key %s, want pod/labels/KEY, %s", quote(key), strings.Join(keys(), ", "))
 		}
 	}
+	wrong = append(wrong, checkComponents(o.BalloonTypes)...)
 	return append(wrong, checkExpressions("preserve.matchExpressions", o.Preserve.MatchExpressions)...)
 }
 
