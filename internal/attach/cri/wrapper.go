@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// wrapper leaves decisions for the OCI runtime wrapper trimtab-oci, by the id that the
-// runtime gives a container. Runtimes call the OCI runtime when a container starts.
+// wrapper writes decisions for the OCI runtime wrapper trimtab-oci, under the id that the runtime gives a
+// container. Runtimes call the OCI runtime when a container starts.
 type wrapper struct {
 	dir string // "" without a wrapper
 	log *slog.Logger
@@ -109,7 +109,7 @@ func (w wrapper) decide(id string, values []lifecycle.Value) error {
 	return ociedit.Write(w.dir, d)
 }
 
-// check logs what became of the decision about a container that has started.
+// check logs how the wrapper applied the decision about a container that has started.
 func (w wrapper) check(id string, about []any) {
 	if w.dir == "" {
 		return
@@ -123,7 +123,7 @@ func (w wrapper) check(id string, about []any) {
 	}
 }
 
-// forget removes the decisions about containers that are gone.
+// forget removes the decisions about containers that no longer exist.
 func (w wrapper) forget(ids ...string) {
 	if w.dir == "" {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// processSettings are the rows of settings for what the first process of a container
-// starts with, and for its namespaces. NRI has them at creation alone.
+// processSettings are the rows of settings for what the first process of a container starts with, and for its
+// namespaces. NRI can set them only at creation.
 var processSettings = []setting{
 	{
 		field: lifecycle.ProcessLimit, proto: "rlimits[]", create: addRlimit,
@@ -93,7 +93,7 @@ func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.V
 	return true
 }
 
-// named are the numbers of names; all is false if one is unknown.
+// named returns the numbers of names. all is false if a name is unknown.
 func named[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
 	for _, name := range names {
 		n, known := values[name]
@@ -170,8 +170,8 @@ func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	return true
 }
 
-// namespaceOf is the namespace that a kernel parameter belongs to; "" if it belongs
-// to none. Source: runc 1.2, libcontainer/configs/validate, sysctl.
+// namespaceOf returns the namespace to which a kernel parameter belongs, or "" if it belongs to none. Source: runc
+// 1.2, libcontainer/configs/validate, sysctl.
 func namespaceOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "net."):
@@ -186,8 +186,8 @@ func namespaceOf(name string) string {
 	return ""
 }
 
-// ownsNamespace reports whether a container has a namespace of a kind that is not
-// the host's. A runtime that reports no namespaces is taken to give it one.
+// ownsNamespace reports whether a container has its own namespace of a kind. If the runtime reports no namespaces,
+// it assumes that the container has one.
 func ownsNamespace(had *api.Container, kind string) bool {
 	all := had.GetLinux().GetNamespaces()
 	return kind != "" && (len(all) == 0 || slices.ContainsFunc(all, func(n *api.LinuxNamespace) bool { return n.GetType() == kind }))
