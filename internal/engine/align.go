@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TopologyManager says how strictly the CPUs, memory and devices of an owner of CPUs come from the
-// same NUMA nodes. It is about owners that the agent chooses CPUs for.
+// TopologyManager says how strictly the CPUs, memory and devices of an owner of CPUs come from
+// the same NUMA nodes. It applies to owners for which the agent chooses CPUs.
 type TopologyManager struct {
 	Policy numahints.Policy
 	// Closest prefers NUMA nodes that are near each other.
@@ -23,8 +23,8 @@ type TopologyManager struct {
 	Align   []string // for the policy numeric
 	// Pod: the containers of a pod are on the same NUMA nodes.
 	Pod bool
-	// Refuse: a container that the policy does not admit is refused. Otherwise its CPUs are chosen
-	// as by the policy best-effort, and that is reported.
+	// Refuse rejects a container that the policy does not admit. Without Refuse, the agent
+	// chooses its CPUs as the policy best-effort does, and reports a problem.
 	Refuse bool
 }
 
@@ -36,21 +36,22 @@ func (t *TopologyManager) on(m *topology.Machine) bool {
 	return t.Policy != "" && t.Policy != numahints.None && len(m.Nodes) > 1 && len(m.Nodes) <= numahints.MaxNodes
 }
 
-// alignment is what the topology manager says of a new owner of CPUs.
+// alignment is the result of the topology manager for a new owner of CPUs.
 type alignment struct {
 	// bound: only the CPUs and memory nodes below may be chosen.
 	bound bool
 	cpus  topology.Set
 	nodes []int // ids, ascending
-	// preferred: the CPUs fit there as they are counted.
+	// preferred: the nodes have enough CPUs by the counts in the hints.
 	preferred bool
 	why       string // a clause for users; "" if the topology manager is off
-	// refused is why the policy does not admit it, as a sentence; "" if it does.
+	// refused is the reason why the policy does not admit the container, as a sentence; "" if it
+	// does.
 	refused string
 }
 
-// align merges the hints for a new owner of n CPUs out of free ones. A pod that says itself which
-// NUMA nodes it wants is left to that.
+// align merges the hints for a new owner of n CPUs out of the free CPUs. It returns no limits
+// for a pod that requests NUMA nodes itself.
 func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignment {
 	t, m := &s.n.policy.Topology, s.n.machine
 	if !t.on(m) || s.p.Intent.NUMA.IsSet() {
@@ -83,7 +84,7 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	return a
 }
 
-// hints are those of the resources of a new owner: its CPUs first, then memory, devices, and the
+// hints returns the hints for a new owner: first for its CPUs, then for memory, devices, and the
 // NUMA nodes that its pod has already.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
@@ -117,7 +118,8 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	if mem.Free = memory.Left; mem.Free != nil {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
-	// Cards that a scheduler allocated are found by their addresses, like device plugins' ids.
+	// A card that a scheduler allocated is found by its address, like a device that a device
+	// plugin reports by its id.
 	for _, g := range append(s.subject().Devices, lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
 		out = append(out, deviceHints(m, g)...)
 	}
@@ -127,8 +129,9 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	return append(out, pluginHints(m, s.c.decided.hints)...)
 }
 
-// ofPod returns what the containers of a pod have at one time: whole CPUs, and bytes by their
-// limits. Init containers run before the others. Sidecars run beside all of them.
+// ofPod returns the largest amounts that a pod's containers have at one time: whole CPUs, and
+// bytes by their limits. Init containers run before the other containers. Sidecars run beside
+// all of them.
 func (s *placer) ofPod() (cpus int, bytes uint64) {
 	if s.p.Spec == nil {
 		return 0, 0
@@ -153,8 +156,8 @@ func (s *placer) ofPod() (cpus int, bytes uint64) {
 	return int(max(together[0], before[0])), uint64(max(together[1], before[1])) //nolint:gosec // amounts are positive
 }
 
-// deviceHints are the hints of granted devices with a known place: at one of their NUMA nodes, or
-// at all of them if there are as many devices.
+// deviceHints returns the hints of granted devices whose NUMA nodes are known. A hint has one of
+// these nodes, or all of them if there are as many devices.
 func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.Resource) {
 	add := func(name string, need int, at numahints.Mask) {
 		if at == 0 {
@@ -205,7 +208,7 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
 	return at
 }
 
-// places says for users where each resource fits.
+// places describes for users on which NUMA nodes each resource fits.
 func places(m *topology.Machine, hints []numahints.Resource) string {
 	var parts []string
 	for _, r := range hints {
@@ -249,10 +252,11 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		s.aligned = a.nodes
 	case err == nil: // its memory may be on other nodes, too
 	case !a.preferred || s.n.policy.Topology.Policy == numahints.BestEffort:
-		// What the resources have in common may be too small, and our own choice is near all of them.
+		// The nodes that all resources share may have too few CPUs; the agent's own choice is
+		// near all resources.
 		a.why = ""
 		got, err = ask(free, passed)
-	default: // such as whole cores, which the hints do not count
+	default: // for example, the policy needs whole cores, which the hints do not count
 		reason := fmt.Sprintf("on NUMA nodes %s: %v", topology.FormatList(a.nodes), err)
 		if s.n.policy.Topology.Refuse {
 			return cpus, "", s.unalign(reason)
@@ -278,7 +282,7 @@ func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes 
 	return bytes
 }
 
-// unalign has the creation refused. The error is why, as a sentence.
+// unalign makes the plan refuse the creation. The error is the reason, as a sentence.
 func (s *placer) unalign(reason string) error {
 	s.c.decided.unaligned = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
 	return errors.New(reason)

@@ -42,12 +42,12 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 }
 
 var (
-	// ofPod are events about a pod, even if they name a container.
+	// ofPod lists the events that concern a pod, even if they name a container.
 	ofPod = []lifecycle.Kind{lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
-	// begins are events that may introduce an unknown container. Other events for an unknown
-	// container are ignored.
+	// begins lists the events that may introduce an unknown container. The engine ignores other
+	// events for an unknown container.
 	begins = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer}
-	// later are events that only confirm an earlier event.
+	// later lists the events that only confirm an earlier event.
 	later = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
 )
 
@@ -97,7 +97,8 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	case ev.Kind == lifecycle.UpdateContainer:
 		d.update(c, ev.Requested)
 	case ev.Kind == lifecycle.StartContainer && c == nil:
-		// It was created while no agent ran, so decide the values that can still be set.
+		// The container was created while no agent ran, so decide the values that can still be
+		// set.
 		d.create(ev.Container, lifecycle.StateRunning)
 	case ev.Kind == lifecycle.StartContainer && c.Undescribed.Why != "" && ev.Container.Undescribed == "":
 		d.describedAgain(c, ev.Container)
@@ -108,7 +109,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	}
 }
 
-// lives sets a container's state to the one that the event implies.
+// lives sets a container's state to the state that the event implies.
 func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	switch {
 	case k == lifecycle.StartContainer:
@@ -155,8 +156,8 @@ func (d *draft) name(ev *lifecycle.Event) {
 	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
-// dropFailed drops earlier attempts at this container that never started. Their creation failed
-// after the decision, and no event reports that.
+// dropFailed drops earlier attempts of this container that never started. Their creation failed
+// after the decision, and no event reports such a failure.
 func (d *draft) dropFailed(ev *lifecycle.Event) {
 	for _, id := range d.n.base.byPod[ev.Pod.ID] {
 		c := d.n.container(id)
@@ -168,8 +169,8 @@ func (d *draft) dropFailed(ev *lifecycle.Event) {
 	}
 }
 
-// repeated returns a pod that is reported again, with the sum of resources that is known,
-// because the event repeats the sum of the pod's creation.
+// repeated returns a pod that the runtime reports again, but keeps the known sum of resources,
+// because the event repeats the sum at the pod's creation.
 func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
 	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
@@ -259,7 +260,7 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 		c.decided.hints = d.facts.HookServers.Hints
 	}
 	if was := d.previousLarger(pod, c); was != nil && rec == nil {
-		_ = d.resize(was, c) // the container has the problem too, and its creation continues
+		_ = d.resize(was, c) // the container has this problem too, so report it there and continue the creation
 	} else {
 		d.decideContainer(c, rec, nil)
 	}
@@ -270,9 +271,9 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	}
 }
 
-// askedSince returns a container's request from its record. If the record is of the container's
-// creation, it takes fields that we never changed from the runtime's copy, because the kubelet
-// may have updated them.
+// askedSince returns a container's request from its record. If the record was written at the
+// container's creation, fields that the agent never changed come from the runtime's copy,
+// because the kubelet may have updated them.
 func askedSince(rec *Record, requested *lifecycle.Resources) lifecycle.Resources {
 	out := rec.Pristine
 	if rec.Late {
@@ -298,7 +299,7 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 // decideContainer gives a container its CPUs, asks the hooks and adds the result to the draft.
 // r is the resize in progress; nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.decided.proposed // it runs already, and no earlier decision is known
+	before := c.decided.proposed // the container runs already, and no earlier decision is known
 	if c.Undescribed.NoRequest {
 		before = nil // its original values are not known
 	}
@@ -335,8 +336,8 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	d.recomputePod(c.PodID)
 }
 
-// redecide asks the hooks again for the pod's own values, because its owned or exclusive CPUs
-// or its containers' bursts have changed. before are its earlier values.
+// redecide asks the hooks again for the pod's own values, because its owned or exclusive CPUs or
+// its containers' bursts have changed. before are the pod's earlier values.
 func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
 	n := *p
 	d.decidePod(&n)
@@ -354,8 +355,8 @@ func (d *draft) replace(p *Pod) {
 	}
 }
 
-// refuse rejects the plan if a hook failed that must not fail, if a hook or the topology manager
-// says no, or, in strict mode, if a request is malformed.
+// refuse rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the
+// topology manager refuses the container, or, in strict mode, if a request is malformed.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"

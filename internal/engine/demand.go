@@ -17,18 +17,19 @@ const (
 	defaultPeriod = 100000
 )
 
-// paidCPUs returns how many CPUs the resources of a pod or container pay for.
+// paidCPUs returns the number of whole CPUs that the requests and limits of a pod or container
+// cover ("pay for").
 func (p *Pod) paidCPUs(r *lifecycle.Resources) intent.PaidCPUs {
 	return intent.CountPaidCPUs(r, p.Intent.QoS)
 }
 
-// payingResources are the values that paidCPUs counts for a container.
+// payingResources returns the resources of a container that paidCPUs counts.
 func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.PayingResources {
 	return intent.PayingResources{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
 
-// needs returns the CPU requests of the shared pools' containers. more is one container that is
-// not in the state yet; nil for none.
+// needs returns the sum of CPU requests of each shared pool's containers. more is a container
+// that is not in the state yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
 	laid := cmp.Or(n.layoutCache, n.base.layout) // the last result, if it was computed under the current policy
 	if !laid.CountsRequests() {
@@ -40,7 +41,7 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 		maps.Copy(sums, n.base.needs)
 	}
 	replace := func(id string, c *Container) {
-		if base { // it counts in the state's needs under the layout of the state
+		if base { // the state's layout decides whether it counts in the state's needs
 			sums.add(n.base.layout, n.base.containers[id], -1)
 		}
 		sums.add(laid, c, 1)
@@ -64,7 +65,8 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 // poolNeeds are the needs of pools.
 type poolNeeds map[placement.Which]need
 
-// add counts a container in its pool, or takes it out, if the layout depends on its request.
+// add adds a container's request to its pool's need, or subtracts it, if the layout depends on
+// its request.
 func (s poolNeeds) add(l *placement.Layout, c *Container, sign int) {
 	if c == nil || !c.Alive() || !l.Counts(c.Assignment.Pool) {
 		return
@@ -84,7 +86,7 @@ func (n *view) layout(more *Container) *placement.Layout {
 		return n.base.layout
 	}
 	// A reserved CPU may be online: cgroup v1 removes a CPU that goes offline from all cgroups
-	// and never adds it again. It does not count for the size of pools, because their
+	// and never adds it again. Such a CPU does not count for the size of pools, because their
 	// containers could not use it.
 	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {

@@ -62,7 +62,7 @@ type slot struct {
 	key   string
 }
 
-// find returns the index of the value with the same slot; -1 if there is none.
+// find returns the index of the value with the same slot; -1 if no value has it.
 func (l *slotValues) find(v lifecycle.Value) int {
 	if l.at == nil {
 		l.at = make(map[slot]int, len(l.values))
@@ -73,7 +73,7 @@ func (l *slotValues) find(v lifecycle.Value) int {
 	return l.at[slot{v.Field, v.Scope, v.Key}] - 1
 }
 
-// set adds a value, or replaces the one with the same slot.
+// set adds a value, or replaces the value with the same slot.
 func (l *slotValues) set(v lifecycle.Value) {
 	if i := l.find(v); i >= 0 {
 		l.values[i] = v
@@ -83,8 +83,8 @@ func (l *slotValues) set(v lifecycle.Value) {
 	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// NotOverridden returns the earlier values of hook servers that an update does not request
-// anew. The update's request counts, unless a hook server answers again.
+// NotOverridden returns the earlier hook server values for resources that an update does not
+// request. For the others the update's request counts, unless a hook server answers again.
 func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -103,8 +103,8 @@ func (c *Container) deny(v lifecycle.Value, why, then string) {
 	}), lifecycle.MaxProblems)
 }
 
-// grantExternalCPUs returns which of a hook server's CPUs a container may use, as a kernel
-// list: those of this machine that its pod's cgroup allows and that have no owner.
+// grantExternalCPUs returns, as a kernel list, the CPUs of a hook server that a container may
+// use. They exist on this machine, are allowed in the pod's cgroup, and have no owner.
 func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
@@ -137,8 +137,9 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantExternalMemory returns which of a hook server's memory nodes a container may use: all,
-// or none if one of them has no memory or the kubelet bound the container to others.
+// grantExternalMemory returns the memory nodes of a hook server that a container may use. These
+// are all of them, or none if a node has no memory or the kubelet bound the container to other
+// nodes.
 func (s *placer) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).External.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "it keeps these")
@@ -172,15 +173,15 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// externalCPUs returns the CPUs of a hook server that a container was granted, and the value
-// that has them.
+// externalCPUs returns the hook server CPUs that a container was granted, and the value that
+// contains them.
 func (s *placer) externalCPUs() (topology.Set, lifecycle.Value) {
 	v := firstOf(s.c.HookServerValues, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
 // shareExternal limits a container in a pool to the hook server's CPUs that it was granted. A
-// later owner takes some of them, as from any pool.
+// later owner can take some of these CPUs, as it can from any pool.
 func (s *placer) shareExternal() {
 	cpus, v := s.externalCPUs()
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
@@ -188,7 +189,7 @@ func (s *placer) shareExternal() {
 	}
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Unclassified, Within: cpus}
 	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, externalWhy(v)
-	s.c.decided.narrowed = true // written even if these are all CPUs of the pool
+	s.c.decided.narrowed = true // write the list even if it has all CPUs of the pool
 }
 
 // externalWhy says who chose the CPUs of a value.
@@ -199,7 +200,7 @@ func externalWhy(v lifecycle.Value) string {
 	return "CPUs a hook server chose"
 }
 
-// ownNotExternal drops the CPUs that a hook server wants for a container that owns CPUs.
+// ownNotExternal drops the CPUs that a hook server requests for a container that owns CPUs.
 func (s *placer) ownNotExternal(owned topology.Set) {
 	cpus, v := s.externalCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
@@ -220,7 +221,7 @@ func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	for _, v := range o.c.HookServerValues {
 		if v.Field == lifecycle.CPUSetCPUs {
 			if o.c.Assignment.From != v.Why.Source || o.c.Assignment.Pool != placement.Unclassified {
-				continue // if none of its CPUs is left, the pool's CPUs count
+				continue // if the container can use none of these CPUs now, it uses the pool's CPUs
 			}
 			v.Text = o.n.cpuList(o.c.Assignment.CPUGroup)
 		}

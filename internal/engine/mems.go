@@ -13,10 +13,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// chooseMemory decides the memory nodes of a new container: those of its CPUs, if it owns these
-// or is bound to their nodes; otherwise all nodes that no other pod has exclusively. If its
-// nodes have no free memory, it may use others. It keeps the kubelet's choice. The decision is
-// final, because the kernel would have to move pages.
+// chooseMemory decides the memory nodes of a new container. A container that owns CPUs, or is
+// bound to NUMA nodes, gets the nodes of its CPUs. Any other container gets all nodes that no
+// other pod has exclusively. If its nodes have no free memory, it may use other nodes.
+// chooseMemory keeps the kubelet's choice. The decision is final, because a change would make
+// the kernel move pages.
 func (s *placer) chooseMemory() {
 	if s.c.Assignment.Memory.Keep {
 		return
@@ -94,8 +95,9 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 	return slices.Compact(ids)
 }
 
-// memoryNear returns the CPUs that a container's memory should be near: its own, or those of
-// the NUMA nodes that it is bound to. It is empty if the container may run on all CPUs.
+// memoryNear returns the CPUs that a container's memory should be near: the CPUs that it owns,
+// or the CPUs of the NUMA nodes that it is bound to. It is empty if the container may run on all
+// CPUs.
 func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
 	case c.Assignment.Pool == placement.Own:
@@ -114,8 +116,8 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 }
 
 // memoryNodes lists the nodes with memory that no other pod has exclusively. bounded reports
-// whether another pod has some exclusively. If other pods have all DRAM nodes exclusively, the
-// pod may use every node.
+// whether another pod has any node exclusively. If other pods have all DRAM nodes exclusively,
+// the pod may use every node.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	alone, ordinary := s.n.ledger.ExclusiveNodesOfOthers(s.p.Pod.UID), false
@@ -135,10 +137,10 @@ func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	return usable, len(usable) < len(all)
 }
 
-// freeMemory is the memory of each node that the limits of placed containers leave free, in
-// bytes; nil if the nodes' memory is not known. A container on several nodes uses the nearest
-// first. Only limits of Guaranteed pods count, since these are requests as well. Other limits
-// may be arbitrarily large, and would keep pods off a node for nothing.
+// freeMemory returns the memory of each node that the limits of placed containers leave free, in
+// bytes; nil if the nodes' memory is not known. A container on several nodes is assumed to fill
+// the nearest node first. Only limits of Guaranteed pods count, since these limits equal the
+// requests. Other limits may be arbitrarily large, and would needlessly keep pods off a node.
 func (s *placer) freeMemory() []uint64 {
 	free := make([]uint64, len(s.n.machine.Nodes))
 	known := false

@@ -11,9 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// assigned returns the CPUs that a scheduler assigned to the pod, if they can be granted to
-// key. requested are the resources of the container, nil for the pod itself. The error is a
-// sentence for users.
+// assigned returns the CPUs that a scheduler assigned to the pod, if key can own them. requested
+// are the resources of the container, nil for the pod itself. The error is a sentence for users.
 func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
 		return topology.Set{}, nil
@@ -46,8 +45,8 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	return cpus, n.grantable(p, key, cpus)
 }
 
-// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs. This holds for
-// CPUs that a scheduler assigned, the agent chose, or the kubelet gave.
+// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs, whether a
+// scheduler, the agent or the kubelet chose the CPUs.
 func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
@@ -79,7 +78,7 @@ type placer struct {
 	c *Container
 	// resize is the resize in progress; nil for none.
 	resize *resize
-	// aligned are the NUMA nodes, by id, that the topology manager chose; nil for none.
+	// aligned are the ids of the NUMA nodes that the topology manager chose; nil for none.
 	aligned []int
 }
 
@@ -87,7 +86,7 @@ func (d *draft) placer(c *Container, r *resize) placer {
 	return placer{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
 }
 
-// refused reports what a container asked for and did not get.
+// refused adds a problem for CPUs that a container requested and did not get.
 func (s *placer) refused(key, value string, err error) {
 	q := lifecycle.Problem{Key: key, Value: value, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
@@ -109,14 +108,14 @@ func (s *placer) place(rec *Record) {
 	}
 	cpus, err := s.n.assigned(s.p, s.c.Key, &s.c.Pristine)
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
-		// It was refused at its creation, and its record says so. If it got the CPUs now, the
-		// next restart would take them away.
+		// The CPUs were refused when the container was created, and its record has that refusal.
+		// If it got the CPUs now, the next restart would take them away.
 		err = errors.New("they could not be granted when the container was created; it can get them when it is created again")
 	}
 	switch {
 	case err != nil && isNew && s.waitOnCreate():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
-		if rec == nil { // otherwise it is reported already
+		if rec == nil { // otherwise the problem is reported already
 			s.waitFor(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
@@ -132,8 +131,8 @@ func (s *placer) place(rec *Record) {
 	s.placeInPool(isNew)
 }
 
-// placeRecorded gives a container the CPUs in its record, if that is still possible, so that a
-// running container does not move.
+// placeRecorded gives a container the CPUs in its record, if it can still own them. So a running
+// container does not move.
 func (s *placer) placeRecorded(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
@@ -175,9 +174,9 @@ func (s *placer) reportRefused() {
 	}
 }
 
-// placeChosen gives a container CPUs that the agent chooses, if it should own some. A container
-// that owned CPUs before and cannot have the same ones gets none, because its record has the
-// old ones.
+// placeChosen gives a container CPUs that the agent chooses, if the container should own CPUs. A
+// container that owned CPUs before and cannot have the same CPUs gets none, because its record
+// has the old CPUs.
 func (s *placer) placeChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
@@ -214,7 +213,8 @@ func (s *placer) placeChosen() bool {
 	return true
 }
 
-// ownedBy returns what an owner has. A resize changes the ledger before the containers.
+// ownedBy returns the CPUs that the ledger grants to an owner. During a resize the ledger
+// changes before the containers do.
 func (n *view) ownedBy(c *Container) topology.Set {
 	if g, owns := n.ledger.Of(c.Key); owns {
 		return g.CPUs
@@ -241,8 +241,8 @@ func (s *placer) placeInPool(isNew bool) {
 	}
 }
 
-// within returns the CPUs that limit a container in a pool: its pod's cgroup, and the runtime's
-// request if that counts.
+// within returns the CPUs to which a container in a pool is limited by its pod's cgroup and, in
+// some cases, by the runtime's request.
 func (n *view) within(p *Pod, c *Container) topology.Set {
 	if bound := cmp.Or(p.allowedOf(c.Undescribed.bound), c.Undescribed.bound); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
 		return bound

@@ -8,16 +8,17 @@ import (
 
 // ProblemSummary has the problems of a container, or of a pod itself.
 type ProblemSummary struct {
-	// Problems are as many as are kept of one pod. More is the number of the others.
+	// Problems are the problems that are kept, up to the limit for one pod. More is the number
+	// of dropped problems.
 	Problems []lifecycle.Problem
 	More     int
-	// Refused: it did not get something it asked for, even if Problems does not list it.
+	// Refused reports whether a requested value was refused, even if Problems does not list it.
 	Refused bool
 
 	malformed string // the problem for which strict mode refuses it; "" for none
 }
 
-// summarize keeps as many problems as there is room for, and counts the others.
+// summarize keeps as many problems as the limit allows, and counts the others.
 func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	if len(all) == 0 {
 		return f
@@ -28,8 +29,8 @@ func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	return f
 }
 
-// room returns how many problems can be kept of a container besides those of its pod and of the
-// pod's other containers.
+// room returns how many problems of a container can be kept, after the problems of its pod and
+// of the pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
@@ -51,12 +52,12 @@ func malformed(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// Problems returns the current problems of a container: those of its decision, and those that
-// others have caused since.
+// Problems returns the current problems of a container: the problems of its decision, and
+// problems that other containers have caused since.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // the fact that came too late is known now
+	over := func(q lifecycle.Problem) bool { // the missing fact is known now
 		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {

@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// This file has what hooks with a condition need beyond proposing values: they
-// change what a pod asks for, refuse containers, and are counted.
+// This file handles hooks with a condition. Besides proposing values, such hooks can change a
+// pod's intent and refuse containers, and the engine counts how often their conditions hold.
 
-// wish lets hooks change what a pod asks for. It reports what went wrong, and calls
-// ask for each hook that had a say.
+// wish lets hooks change a pod's intent. It calls ask with the output of each hook that was
+// asked.
 func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
 	for _, h := range p.Hooks {
 		if w, ok := h.(hook.Wisher); ok {
@@ -25,7 +25,8 @@ func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent
 	}
 }
 
-// wish completes what a pod asks for by what hooks say of it.
+// wish lets hooks change the intent of a new version of a pod, and notes their problems and
+// matches.
 func (d *draft) wish(np *Pod) {
 	d.n.policy.wish(np.Pod, np.Spec, np.Intent, func(h hook.Hook, out *hook.Output) {
 		np.specProblems = append(np.specProblems, out.Problems...)
@@ -33,8 +34,8 @@ func (d *draft) wish(np *Pod) {
 	})
 }
 
-// judge notes whether a hook's condition holds, and whether a hook failed that must
-// not fail.
+// judge notes whether a hook's condition holds, and whether a hook failed for which
+// failurePolicy.hooks refuses containers.
 func (n *view) judge(h hook.Hook, out *hook.Output, id string, isNew bool) {
 	if out.Failed != "" && n.policy.Fatal[h.Info().Name] && n.failed == "" {
 		n.failed = out.Failed
@@ -52,8 +53,8 @@ func (n *view) judge(h hook.Hook, out *hook.Output, id string, isNew bool) {
 	n.matched[name][id] = true
 }
 
-// matches are how many new pods and containers each condition holds for; nil for
-// none.
+// matches returns the number of new pods and containers that meet each hook's condition, by
+// hook; nil for none.
 func (n *view) matches() map[string]int {
 	if n.matched == nil {
 		return nil
@@ -65,8 +66,8 @@ func (n *view) matches() map[string]int {
 	return counts
 }
 
-// Count notes which conditions of hooks held in a decision, whether it refused or
-// not. It is called once for each decision.
+// Count adds the conditions that held in a decision to the totals, even if the decision refused
+// the container. Call it once for each decision.
 func (s *State) Count(p *Plan) {
 	if len(p.Matched) == 0 {
 		return
@@ -81,8 +82,8 @@ func (s *State) Count(p *Plan) {
 	s.matched = counts
 }
 
-// Condition is a hook with a condition, and how many pods and containers it has held
-// for since the start.
+// Condition is a hook with a condition, and the number of pods and containers that met the
+// condition since the agent's start.
 type Condition struct {
 	Hook, Condition string
 	Matched         uint64
@@ -100,12 +101,12 @@ func (s *State) Conditions() []Condition {
 	return all
 }
 
-// refusal makes of a hook's no the problem of a container that exists already.
+// refusal returns the problem for a container that a hook refuses but that exists already.
 func refusal(h, why string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "it exists already and stays"}
 }
 
-// aboutOf is what policies may know of a container.
+// aboutOf returns the properties of a container that policies may use.
 func aboutOf(c *lifecycle.Container) hook.About {
 	labels, annotations := intent.OfContainer(c)
 	a := hook.About{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.Binds)}
@@ -118,7 +119,7 @@ func aboutOf(c *lifecycle.Container) hook.About {
 	return a
 }
 
-// specMatters reports whether a spec that became known changes what hooks go by.
+// specMatters reports whether a spec that became known changes any input of the hooks.
 func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
 	reads := func(h hook.Hook) bool {
 		r, ok := h.(hook.SpecReader)
@@ -127,7 +128,7 @@ func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
 	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(amounts(old), amounts(now))
 }
 
-// amounts are the parts of a spec that conditions may look at.
+// amounts are the parts of a spec that conditions can read.
 func amounts(s *lifecycle.PodSpec) (all []any) {
 	if s != nil {
 		all = append(all, s.Containers, s.Requests)

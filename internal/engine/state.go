@@ -21,16 +21,17 @@ type Policy struct {
 	// Placement decides who owns CPUs that no scheduler assigned, and which CPUs the pools
 	// have.
 	Placement placement.Policy
-	// Topology says how strictly owners are on the same NUMA nodes as their memory and devices.
+	// Topology sets how strictly the CPUs of owners must be on the NUMA nodes of their memory
+	// and devices.
 	Topology TopologyManager
 	// Place switches placement on. Without it no container owns CPUs.
 	Place bool
 	// Fatal names hooks whose failure refuses the container, because it must not start without
 	// their values.
 	Fatal map[string]bool
-	// Rules say what pods may ask for. Without rules the safe defaults apply.
+	// Rules limit which keys pods may use. Without rules the safe defaults apply.
 	Rules intent.Rules
-	// Serving says which requests of pods this node serves; nil for all.
+	// Serving lists the requests of pods that this node serves; nil serves all.
 	Serving *intent.Serving
 	Hooks   []hook.Hook
 }
@@ -39,16 +40,18 @@ type Policy struct {
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what the runtime does not report about the pod; nil if no source has it.
+	// Spec has the parts of the pod's spec that the runtime does not report; nil if no source
+	// has them.
 	Spec *lifecycle.PodSpec
-	// Granted is what the kubelet gave its containers; nil if not known.
+	// Granted are the kubelet's grants to its containers; nil if not known.
 	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs that the pod's cgroup allows; empty if it allows all.
 	Within         topology.Set
 	Values         []lifecycle.Value // for the pod's own cgroup
 	ProblemSummary ProblemSummary
 	Stopped        bool
-	// bySpec: its resources come from its spec, because the runtime reported none.
+	// bySpec reports that the pod's resources come from its spec, because the runtime reported
+	// none.
 	bySpec bool
 	// bursts is the sum of its live containers' bursts, in µs, for which the pod's own values
 	// were decided.
@@ -58,8 +61,8 @@ type Pod struct {
 	// assigned are the CPUs that a scheduler assigned to it and that could be granted, for
 	// which the pod's own values were decided.
 	assigned topology.Set
-	// sumOld: a Synchronize reported its sum of resources, so the sum may be older than a
-	// resize. ended has the requests, by name, of containers that had ended by then.
+	// sumOld reports that the sum of resources comes from a Synchronize and may be older than a
+	// resize. ended has the requests, by name, of containers that had ended before it.
 	sumOld bool
 	ended  map[string]*lifecycle.Resources
 	// specProblems say what is wrong with the spec that a source sent for it.
@@ -78,13 +81,14 @@ type Container struct {
 	PodID       string
 	Life        lifecycle.State
 	CgroupsPath string
-	// RecordFields are those of its record, as written or as it would be written now.
+	// RecordFields are the fields of its record, as written or as the agent would write them
+	// now.
 	lifecycle.RecordFields
 	Assignment     Assignment
 	Stamp          Stamp
 	Undescribed    Undescribed
 	ProblemSummary ProblemSummary
-	// About is what the runtime reported of it.
+	// About has the labels, annotations and other properties that the runtime reported.
 	About hook.About
 	// RequestedDevices are the devices in the runtime's request.
 	RequestedDevices lifecycle.DeviceGrant
@@ -105,10 +109,11 @@ type Assignment struct {
 
 // Stamp compares a container's written record with the current state.
 type Stamp struct {
-	// CPUs are those that it owned at its creation.
+	// CPUs are the CPUs that it owned at its creation.
 	CPUs topology.Set
-	// Stale: the record lacks something that no other file has. Later values became ours, the
-	// container owns other CPUs now, or another container owns the CPUs in the record.
+	// Stale reports that the record lacks facts that are stored nowhere else. Either the agent
+	// decides more values now, the container owns other CPUs, or another container owns the CPUs
+	// in the record.
 	Stale bool
 
 	decidedBefore bool // it was decided before, so its record has the values that were ours then
@@ -119,8 +124,8 @@ type Undescribed struct {
 	// Why is the reason; "" if the runtime can describe it. The container keeps what it has
 	// until the runtime describes it.
 	Why string
-	// NoRequest: its request is in no record either. Then only the CPUs that keep containers
-	// apart are decided for it.
+	// NoRequest reports that no record has its request either. Then the agent decides only its
+	// CPUs, so that containers stay apart.
 	NoRequest bool
 
 	bound topology.Set // the CPUs that the kernel gave it; in a pool without a class it does not get more
@@ -133,14 +138,15 @@ type decision struct {
 	proposed []lifecycle.Value
 	// creation is set while a new container is decided, if a hook needs it.
 	creation *hook.Creation
-	// narrowed: we have narrowed the container's cpuset before, so its cpuset must also be
-	// written if its group has all CPUs again.
+	// narrowed reports that the agent has narrowed the container's cpuset before. Its cpuset
+	// must then also be written when its group has all CPUs again.
 	narrowed bool
-	// distrust says which of its records are not ours, and that the runtime cannot describe it.
+	// distrust are the problems of its records that are not trusted, and of a description that
+	// the runtime cannot give.
 	distrust []lifecycle.Problem
-	// refused is why a hook refuses the container; "" if none does.
+	// refused is the reason why a hook refuses the container; "" if no hook does.
 	refused string
-	// unaligned is why the topology manager refuses it; "" if it does not.
+	// unaligned is the reason why the topology manager refuses it; "" if it does not.
 	unaligned string
 	// hints are those of resource plugins, while a new container is decided.
 	hints []lifecycle.ResourceHints
@@ -173,7 +179,7 @@ type groupMembers struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
-	// complete: the group has all CPUs that it would have if no CPU had an owner.
+	// complete reports that the group has all CPUs that it would have if no CPU had an owner.
 	complete bool
 }
 
@@ -196,16 +202,17 @@ type State struct {
 	byPod      map[string][]string
 	groups     map[placement.CPUGroup]*groupMembers
 	needs      map[placement.Which]need
-	// marks counts the containers of balloons by namespace and by group.
+	// marks has the number of containers of each balloon, by namespace and by group.
 	marks map[placement.Mark]int
-	// listed is the number of containers whose request names CPUs. Only the kubelet's static
-	// CPU manager sets them.
+	// listed is the number of containers whose request has a list of CPUs. Only the kubelet's
+	// static CPU manager sends such lists.
 	listed int
 	layout *placement.Layout
 	// resized: the last plan changed the layout.
 	resized bool
 	ended   endedPods
-	// matched counts by hook what its condition held for. It is replaced, not changed.
+	// matched has the number of matches of each hook's condition. The map is replaced, never
+	// changed.
 	matched map[string]uint64
 }
 
@@ -287,8 +294,8 @@ func (s *State) Owners() []*Pod {
 	})
 }
 
-// Held returns the CPUs of each pod that owns some, by UID: those that its containers own, and
-// those reserved for them while they are offline.
+// Held returns the CPUs of each pod that owns CPUs, by UID: the CPUs that its containers own,
+// and offline CPUs that are reserved for them.
 func (s *State) Held() map[string]topology.Set {
 	held := map[string]topology.Set{}
 	for _, g := range append(s.ledger.Grants(), s.ledger.AllReserved()...) {
@@ -318,8 +325,8 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns the current decision for a container. A container that asked for nothing has a
-// cpuset value only if it must avoid owned CPUs, or had to before.
+// Values returns the current decision for a container. A container without any request has a
+// cpuset value only if it must avoid owned CPUs, or had to avoid them before.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
 	for i := range c.decided.proposed {
@@ -330,10 +337,10 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 	return out
 }
 
-// value completes one proposed value; ok is false if it has none.
+// value completes one proposed value; ok is false if the container has no such value.
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
-	// A value without a hook restores a request, and does not come from a pool.
+	// A value without a hook restores a request, so it does not come from a pool.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Assignment.Pool != placement.Own {
 		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
 			if c.Assignment.Pool == placement.Unclassified && b.complete && !c.decided.narrowed {

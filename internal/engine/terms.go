@@ -30,9 +30,9 @@ func (p *Policy) KubeletGives() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).DecidedElsewhere != nil
 }
 
-// GrantsMatter reports whether a pod's decision depends on the kubelet's device grants: because
-// it asks for devices, or because CPUs are chosen near them. in is the pod's intent, nil if it
-// was not read yet.
+// GrantsMatter reports whether a pod's decision depends on the kubelet's device grants, because
+// the pod requests devices or because the agent chooses CPUs near its devices. in is the pod's
+// intent, nil if it was not read yet.
 func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
@@ -60,8 +60,8 @@ func (n *view) chosenForPod(p *Pod) bool {
 	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).Pays == placement.Resources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
-// asks returns the request for CPUs of a container, by the resources in the runtime's request;
-// ok is false if there is none.
+// asks returns a container's request for CPUs, from the resources in the runtime's request; ok
+// is false if the container requests no CPUs of its own.
 func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
@@ -114,7 +114,7 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	}
 	sum := s.p.Pod.Resources
 	if a.pod {
-		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // it was refused, and resized since
+		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // its last resize was refused
 			a.n, sum = s.p.paidCPUs(&now).CPUs, &now
 		}
 	}
@@ -128,8 +128,8 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	return cpus, a.key, "chosen: " + why, err
 }
 
-// leastMemory is the memory in bytes that is assumed for a container without a memory limit, so
-// that it is not placed on a NUMA node without free memory.
+// leastMemory is the number of bytes that the agent assumes for a container without a memory
+// limit. So it does not place the container on a NUMA node without free memory.
 const leastMemory = 1 << 20
 
 // memory returns how much memory a container may use if its memory nodes follow from its CPUs,
@@ -188,8 +188,8 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownable returns the CPUs that a pod could own: those without an owner that are not reserved
-// and that the kubelet did not give away.
+// ownable returns the CPUs that a pod could own: CPUs that have no owner, are not reserved, and
+// that the kubelet did not grant to a container.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
 	for _, g := range n.ledger.AllReserved() {

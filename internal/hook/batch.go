@@ -64,7 +64,7 @@ func (Batch) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "batch", Source: cmp.Or(string(ask.From), in.Intent.Batch.Key)}
-	// The kubelet has already set what the spec says about the pod as a whole.
+	// The kubelet has already applied the pod-level resources of the spec.
 	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
 		out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"+sums))
 	}

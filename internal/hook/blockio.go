@@ -24,15 +24,16 @@ func (b ByClass[T]) Of(p *intent.Pod) T {
 	return none
 }
 
-// BlockIO divides the disks between pods: classes of the runtime's block I/O configuration,
-// weights by class, and limits that a pod requests. Limits: Koordinator 1.7, strategy BlkIO.
+// BlockIO divides disk bandwidth between pods. It uses classes of the runtime's block I/O
+// configuration, weights by class, and limits that a pod requests. Limits: Koordinator 1.7,
+// strategy BlkIO.
 type BlockIO struct {
 	Classes ByClass[string]
 	Weights ByClass[int] // as io.weight, 1 to 10000
 	// WeightFile is the file for weights, io.weight or io.bfq.weight.
 	WeightFile string
-	// PodWide says that a limit of the pod's cgroup covers everything in it, as in cgroup v2.
-	// Otherwise each container is limited.
+	// PodWide reports that a limit of the pod's cgroup also covers its containers, as in cgroup
+	// v2. Otherwise the hook limits each container.
 	PodWide bool
 	// Disks has the device numbers by name, as in lifecycle.Host.
 	Disks map[string]string
@@ -138,8 +139,8 @@ func (h BlockIO) weigh(in *Input, out *Output) {
 	out.file(in, h.WeightFile, strconv.Itoa(weight), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"})
 }
 
-// limit sets the limits of every disk that the pod names. If it names a disk twice, the first
-// limit counts.
+// limit sets the limits of every disk that the pod names. If the pod names a disk twice, the
+// first limit counts.
 func (h BlockIO) limit(in *Input, out *Output) {
 	for _, l := range in.Intent.Disks.V {
 		disk, err := h.disk(l.Disk)
@@ -161,7 +162,7 @@ func (h BlockIO) limit(in *Input, out *Output) {
 	}
 }
 
-// disk returns the device number of a disk, or why it has none.
+// disk returns the device number of a disk, or the reason why the disk is unknown.
 func (h BlockIO) disk(name string) (number, problem string) {
 	for disk, n := range h.Disks {
 		if name == disk || name == n {

@@ -12,7 +12,7 @@ import (
 // Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14, cpu.max.burst. The engine
 // keeps the burst within the final quota of all hooks.
 type Burst struct {
-	// KernelSupport says whether the kernel has the file.
+	// KernelSupport is whether the kernel has the file.
 	KernelSupport lifecycle.Finding
 }
 
@@ -80,7 +80,7 @@ func (h Burst) Propose(in *Input, out *Output) {
 		most = limit
 	}
 	if most == 0 && in.Container == "" && ask.V > 0 {
-		return // no container of the pod has one
+		return // no container of the pod has a burst
 	}
 	out.file(in, burstFile, strconv.FormatInt(most, 10), why)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// CoreSched decides which threads may share a core's hyperthreads: those of one group. Groups:
-// Koordinator 1.7, plugin CoreSched.
+// CoreSched decides which threads may share a core's hyperthreads: only threads of the same
+// group. Groups: Koordinator 1.7, plugin CoreSched.
 type CoreSched struct {
-	// KernelSupport says whether the kernel has core scheduling cookies.
+	// KernelSupport is whether the kernel has core scheduling cookies.
 	KernelSupport lifecycle.Finding
 }
 
@@ -53,7 +53,7 @@ func (CoreSched) Info() Info {
 	}
 }
 
-// expeller is the suffix of groups of classes that others must yield to.
+// expeller is the suffix of the groups of those classes to which other classes must yield.
 const expeller = "-expeller"
 
 // Propose sets a container's group.

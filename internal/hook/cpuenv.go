@@ -14,11 +14,11 @@ import (
 // CPUEnv sets environment variables with a container's CPUs, for programs that size thread
 // pools.
 type CPUEnv struct {
-	// Usual are the variables for a pod that names none.
+	// Usual are the variables for a pod that requests variables without names.
 	Usual []intent.CPUVariable
 }
 
-// AfterOthers marks the hook: it is asked when all quotas are final.
+// AfterOthers marks the hook, so that the engine asks it when all quotas are final.
 func (CPUEnv) AfterOthers() {}
 
 // CPUEnvOptions tunes the hook that sets environment variables with a container's CPUs, if its
@@ -144,7 +144,7 @@ func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 // longestPeriod is the kernel's longest CFS period, in µs.
 const longestPeriod = 1e6
 
-// sets reports whether a container has a variable in its request.
+// sets reports whether the request of a container has a variable.
 func (c *Creation) sets(name string) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool {
 		has, _, _ := strings.Cut(e, "=")
@@ -152,7 +152,7 @@ func (c *Creation) sets(name string) bool {
 	})
 }
 
-// sets reports whether a variable is decided already.
+// sets reports whether another hook has already decided a variable.
 func (o *Output) sets(name string) bool {
 	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Env && v.Key == name })
 }

@@ -9,8 +9,8 @@ import (
 // CPUSet turns a container's CPU group into its cpuset, and lifts the CFS quota of containers
 // that own their CPUs.
 type CPUSet struct {
-	// UnsetQuota lifts the quota of containers that own their CPUs, unless their pod says
-	// otherwise.
+	// UnsetQuota lifts the quota of containers that own their CPUs, unless their pod requests to
+	// keep it.
 	UnsetQuota bool
 }
 

@@ -23,8 +23,8 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
-// Undecided reports whether it is not known yet what the hook does, because it uses the first
-// of several alternative features that the node has.
+// Undecided reports whether the effect of the hook is not known yet. The hook uses the first of
+// several alternative features that the node has, and an earlier one is not probed yet.
 func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	for _, need := range i.Kernel {
 		for name := range strings.SplitSeq(need, "|") {

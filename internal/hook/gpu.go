@@ -26,7 +26,8 @@ const (
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" if there is none.
 	HAMiLibrary string
-	// HAMiLock is the host's directory for HAMi-core's lock. NoLock is why there is none.
+	// HAMiLock is the host's directory for HAMi-core's lock. NoLock is the reason why there is
+	// no such directory.
 	HAMiLock string
 	NoLock   string
 	Devices  GPUDevices
@@ -182,8 +183,9 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	return true
 }
 
-// granted decides about GPUs that must have been granted to the container. Only a device node
-// is a proof by itself; an index or UUID belongs to a minor number only by the annotation.
+// granted checks GPUs that a container gets only if Kubernetes granted them. Only a device node
+// proves a grant by itself; the pod's annotation alone connects an index or UUID with a minor
+// number.
 func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
 	if h.Devices == ByCDI {
 		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)
@@ -207,8 +209,8 @@ func (h GPU) names(g intent.GPU) ([]string, bool) {
 	return names, true
 }
 
-// nodes adds the device nodes of GPUs, and those that every GPU user needs, if the host has
-// them.
+// nodes adds the device nodes of GPUs, and the control nodes that every GPU user needs, if the
+// host has them.
 func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
 	for _, m := range minors {
 		out.device(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)

@@ -9,22 +9,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// How a container got a device, if not by this hook.
+// Texts for how a container got a device, if not through this hook.
 const (
 	byRuntime = "granted: it is in the runtime's request"
 	byKubelet = "granted by the kubelet as "
 )
 
-// Names of the resources of NVIDIA's device plugin (0.17). Ids of the first are UUIDs or
-// indexes of GPUs, those of the second UUIDs of MIG devices. Ids of shared ones have a suffix,
-// and equal no name.
+// Names of the resources of NVIDIA's device plugin (0.17). Ids of the first resource are UUIDs
+// or indexes of GPUs. Ids of the second are UUIDs of MIG devices. Ids of shared GPUs have a
+// suffix, so they equal no name.
 const (
 	resourceGPU = "nvidia.com/gpu"
 	resourceMIG = "nvidia.com/mig-"
 )
 
-// grantedGPU returns how a container got a GPU by CDI name; "" if it has not got it. Names must
-// be equal: a similar one is another device.
+// grantedGPU returns how a container got a GPU with a CDI name; "" if it did not get it. Names
+// must be equal: a similar name is another device.
 func (in *Input) grantedGPU(name string) string {
 	cdi := cdiGPU + name
 	switch {
@@ -47,9 +47,9 @@ func (in *Input) grantedGPU(name string) string {
 	return ""
 }
 
-// grantedNode returns how a container got a device node of the host; "" if it has not got it.
-// Major and minor number identify the device, not its path in the container, so an entry
-// without numbers, as in the CRI, does not count.
+// grantedNode returns how a container got a device node of the host; "" if it did not get it.
+// Major and minor number identify the device, not its path in the container, so an entry without
+// numbers, as in the CRI, does not count.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
@@ -61,8 +61,8 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 }
 
 // grantedFunction returns how a container got the function of a card at a PCI address; "" if it
-// has not got it. Device plugins of network cards use addresses as ids, each under its own
-// resources; an address is one function in all of them.
+// did not get it. Device plugins of network cards use addresses as ids, each plugin under its
+// own resource names. An address is the same function for all plugins.
 func (in *Input) grantedFunction(address string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.Granted.IDs)) {
 		if slices.Contains(in.Granted.IDs[resource], address) {
@@ -72,9 +72,9 @@ func (in *Input) grantedFunction(address string) string {
 	return ""
 }
 
-// granted decides about devices that are refused unless they have been granted to the
-// container: it returns how the container got all of them, or a problem. A request is granted
-// completely or not at all.
+// granted checks devices that the hook refuses unless Kubernetes granted them to the container.
+// It returns how the container got all of them, or a problem. A request is granted completely or
+// not at all.
 func (in *Input) granted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
 	rule := in.Intent.OnlyGranted
 	missing := ""

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Info describes a hook. `trimtab hooks`, the docs and the subscription at the runtime are made
-// from it.
+// Info describes a hook. `trimtab hooks`, the docs and the list of runtime events that the agent
+// subscribes to are made from it.
 type Info struct {
 	Name    string            `json:"name"`
 	About   string            `json:"about"`
@@ -18,48 +18,48 @@ type Info struct {
 	Kernel  []string          `json:"kernel,omitempty"` // required features; of "a|b" one
 	Compose string            `json:"compose"`          // how it combines with other hooks
 	Differs []string          `json:"differs,omitempty"`
-	// TestedOn says on what it was tested, if not on a real kernel and runtime.
+	// TestedOn names the test environment, if that was not a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`
 }
 
-// Input is what a hook knows. Container is empty if values for the pod itself are requested.
+// Input has all facts that a hook may use. Container is empty if values for the pod itself are
+// requested.
 type Input struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what the runtime does not report about the pod; nil if unknown. A container that
-	// it does not name is an app container.
+	// Spec has the facts about the pod that the runtime does not report; nil if unknown. A
+	// container that Spec does not name counts as an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
 	// About is what the container is, as the runtime reported it.
 	About About
 	// Pristine are the resources of the runtime's request, without our changes.
 	Pristine *lifecycle.Resources
-	// Pool is the container's pool. CPUs are those of its group, as a kernel list.
-	// AssignedBy is the key and AssignedWhy the clause that led to the assignment.
+	// Pool is the container's pool. CPUs are the CPUs of its group, as a kernel list. AssignedBy
+	// is the key that led to the assignment, and AssignedWhy a clause that explains it.
 	Pool        placement.Pool
 	CPUs        string
 	AssignedBy  string
 	AssignedWhy string
 	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
-	// Exclusive are, for a pod, the CPUs that its containers own and share with no other pod,
-	// as a kernel list; "" if one of them runs on other CPUs.
+	// Exclusive are, for a pod, the CPUs that its containers own and share with no other pod, as
+	// a kernel list; "" if a container of the pod runs on other CPUs.
 	Exclusive string
 	// Bursts is, for a pod, the sum of its live containers' bursts, in µs.
 	Bursts int64
-	// Granted are the devices that the kubelet gave the container, RequestedDevices those in
-	// the runtime's request.
+	// Granted are the devices that the kubelet gave the container. RequestedDevices are the
+	// devices in the runtime's request.
 	Granted          lifecycle.DeviceGrant
 	RequestedDevices lifecycle.DeviceGrant
-	// Creation has what is known only at the first decision about a container; nil later.
+	// Creation has facts that are known only at the first decision about a container; nil later.
 	Creation *Creation
 	// CPUEnv are the environment variables with its CPUs that the container was
 	// created with.
 	CPUEnv map[string]string
 }
 
-// About is what a container is, as far as policies look at it. It is not to be
-// changed.
+// About has the properties of a container that policies can read. Do not change it.
 type About struct {
 	Image       string // as the runtime names it; "" if it does not
 	Command     string // the first of its arguments; "" if the runtime does not report any
@@ -68,7 +68,7 @@ type About struct {
 	Annotations map[string]string // without ours
 }
 
-// Creation has what matters only when a container is created.
+// Creation has facts that hooks need only when a container is created.
 type Creation struct {
 	// Env is the environment in the runtime's request, NAME=value.
 	Env []string
@@ -76,7 +76,7 @@ type Creation struct {
 	Owned string
 	// CPUs is the number of CPUs that it may run on.
 	CPUs int
-	// PodValues are those decided for its pod.
+	// PodValues are the decided values of its pod.
 	PodValues []lifecycle.Value
 }
 
@@ -88,11 +88,11 @@ type Output struct {
 	// CPUEnv becomes Input.CPUEnv at later decisions about the container, also after
 	// a restart.
 	CPUEnv map[string]string
-	// Matched says that the hook's condition holds; of hooks that have one.
+	// Matched reports that the hook's condition holds. Only hooks with a condition set it.
 	Matched bool
-	// Refuse is why the container must not be created; "" if it may.
+	// Refuse is the reason why the container must not be created; "" if it may be created.
 	Refuse string
-	// Failed is why the hook could not propose all it has; "" if it could.
+	// Failed is the reason why the hook could not propose all of its values; "" if it could.
 	Failed string
 }
 
@@ -119,21 +119,22 @@ type AfterAll interface {
 	AfterOthers()
 }
 
-// Wisher is a hook that changes what a pod asks for, after its annotations and
-// labels were read and authorised. The input has no container.
+// Wisher is a hook that changes a pod's intent, after the annotations and labels were read and
+// authorised. The input has no container.
 type Wisher interface {
 	Hook
 	Wish(in *Input, asked *intent.Pod, out *Output)
 }
 
-// SpecReader is a hook that goes by what a pod's spec says of its containers, so that
-// these are decided again when it becomes known.
+// SpecReader is a hook that reads the spec of a pod's containers. The engine decides these
+// containers again when the spec becomes known.
 type SpecReader interface {
 	Hook
 	ReadsSpec() bool
 }
 
-// Conditional is a hook that counts where a condition of the administrator's holds.
+// Conditional is a hook with a condition from the configuration. The engine counts how often the
+// condition holds.
 type Conditional interface {
 	Hook
 	// Condition is its text.
@@ -170,13 +171,14 @@ func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
 // report adds a problem.
 func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
 
-// decline reports a part of a request that is not served.
+// decline reports a part of a request that the hook does not serve.
 func (o *Output) decline(key, value, reason string) {
 	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
 }
 
-// scoped returns what annotations with scopes ask for a container, and the reason for the values
-// that a hook makes of it. ok is false if they ask for nothing, and for a pod as a whole.
+// scoped returns the request that annotations with scopes make for a container, and the reason
+// for the values that a hook derives from it. ok is false if they request nothing for it, and if
+// the input is a pod itself.
 func scoped[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
 	asked = from.V.Of(in.Container)
 	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "its own"}, in.Container != "" && asked.IsSet()

@@ -13,8 +13,8 @@ import (
 type Hugepages struct {
 	// Sizes are the node's huge page sizes, such as "2MB".
 	Sizes []string
-	// Controller says whether the kernel limits huge pages by cgroup. If not, a runtime fails a
-	// container with such a limit.
+	// Controller reports whether the kernel limits huge pages by cgroup. Without that, a runtime
+	// fails the creation of a container with such a limit.
 	Controller lifecycle.Finding
 }
 

@@ -29,14 +29,14 @@ func FallbackOf(name string) Fallback {
 }
 
 // GroupIdentity gives pods the group identity of their class. On some kernels it decides which
-// pods the scheduler runs first, and which yield at once. Values: Koordinator 1.7, plugin
+// pods the scheduler runs first, and which pods yield at once. Values: Koordinator 1.7, plugin
 // GroupIdentity.
 type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
 	LSR, LS, BE int
 	Fallback    Fallback
-	// BVT says whether the kernel has group identities. Where this is unknown,
-	// they are written, and a refusal is reported.
+	// BVT is whether the kernel has group identities. If that is unknown, the hook sets them,
+	// and the agent reports a refusal.
 	BVT lifecycle.Support
 }
 

@@ -75,8 +75,8 @@ func (h DeviceNodes) Propose(in *Input, out *Output) {
 // CDIDevices gives containers the CDI devices that their pod names. Keys and values:
 // NRI 0.12, plugin device-injector.
 type CDIDevices struct {
-	// Allowed are the names that pods may have; one that ends with * stands for all that
-	// begin so.
+	// Allowed are the names that pods may have. A name that ends with * is a prefix of allowed
+	// names.
 	Allowed []string
 }
 

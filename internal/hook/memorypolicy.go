@@ -12,7 +12,7 @@ import (
 // MemoryPolicy gives the processes of containers the NUMA memory policy their pod
 // asks for. Keys and values: NRI 0.12, plugin device-injector.
 type MemoryPolicy struct {
-	// Nodes are the node's memory nodes; none where they are not known.
+	// Nodes are the node's memory nodes; empty if they are not known.
 	Nodes []int
 }
 
@@ -62,7 +62,7 @@ func (h MemoryPolicy) Propose(in *Input, out *Output) {
 	out.text(in, lifecycle.MemPolicy, "", asked.V.Text(), why)
 }
 
-// allowed are the memory nodes of the container; none where they are not known.
+// allowed returns the memory nodes of the container; empty if they are not known.
 func (h MemoryPolicy) allowed(in *Input) []int {
 	list := in.Mems
 	if in.Pristine != nil {
@@ -74,8 +74,8 @@ func (h MemoryPolicy) allowed(in *Input) []int {
 	return h.Nodes
 }
 
-// usable reports whether the kernel takes a policy: one of its nodes must be allowed.
-// Relative nodes are numbered among those that are.
+// usable reports whether the kernel accepts a policy: at least one of its nodes must be allowed.
+// Relative nodes are numbered within the allowed nodes.
 func (MemoryPolicy) usable(m lifecycle.MemoryPolicy, allowed []int) bool {
 	nodes, err := parseNodes(m.Nodes)
 	if err != nil || len(nodes) == 0 || len(allowed) == 0 || slices.Contains(m.Flags, "MPOL_F_RELATIVE_NODES") {

@@ -6,19 +6,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// access is what a container may do with a mounted file or directory of the host.
+// access is the kind of access that a container gets to a mounted file or directory of the host.
 type access int
 
-// A file to read may be a library, so it is not mounted noexec. Files in a directory to write
-// to cannot be executed.
+// A file for reading may be a library, so it is not mounted noexec. A directory for writing is
+// mounted noexec.
 const (
 	toRead access = iota
 	toWrite
 )
 
-// mount mounts a file or directory of the host in a container. Every mount of every hook is
-// made here. No mount allows device nodes, gains of privileges or host mounts below it; files
-// in writable mounts cannot be executed.
+// mount proposes a mount of a file or directory of the host in a container. Every mount of every
+// hook is made here. No mount allows device nodes, set-user-ID programs or host mounts below it.
+// Files in writable mounts cannot be executed.
 func (o *Output) mount(destination, source string, may access, why lifecycle.Reason) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
 	if may == toWrite {

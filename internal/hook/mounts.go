@@ -10,8 +10,8 @@ import (
 // Mounts mounts files and directories of the host in containers, as their pod asks.
 // Keys and values: NRI 0.12, plugin device-injector.
 type Mounts struct {
-	// Allowed are the paths of the host that pods may read, Writable those that they may
-	// also write to.
+	// Allowed are the paths of the host that pods may read. Writable are the paths that they may
+	// also write.
 	Allowed, Writable []string
 }
 

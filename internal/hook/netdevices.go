@@ -10,8 +10,8 @@ import (
 // NetworkDevices moves network interfaces of the host into containers, as their pod
 // asks. Keys and values: NRI 0.12, plugin device-injector.
 type NetworkDevices struct {
-	// Allowed are the interfaces that pods may have; one that ends with * stands for all
-	// that begin so.
+	// Allowed are the interfaces that pods may have. A name that ends with * is a prefix of
+	// allowed names.
 	Allowed []string
 }
 

@@ -29,7 +29,7 @@ func ParseRatio(text string) (Ratio, error) {
 	return Ratio(n), nil
 }
 
-// String writes the ratio as it is read.
+// String returns the ratio in the form that ParseRatio reads.
 func (r Ratio) String() string { return fmt.Sprintf("%d.%02d", r/100, r%100) }
 
 // Divide returns v / r, rounded up. Numbers too large for any quota stay unchanged.
@@ -40,11 +40,11 @@ func (r Ratio) Divide(v int64) int64 {
 	return (v*100 + int64(r) - 1) / int64(r)
 }
 
-// Normalization lowers CPU quotas on nodes whose CPUs are faster than those that the limits
-// were written for. Formula: Koordinator 1.7, plugin CPUNormalization, and for batch limits
+// Normalization lowers CPU quotas on nodes with faster CPUs than the CPUs that the limits were
+// written for. Formula: Koordinator 1.7, plugin CPUNormalization, and for batch limits
 // BatchResource.
 type Normalization struct {
-	// Ratio is how much faster this node's CPUs are. Up to 1 nothing is done.
+	// Ratio is how much faster this node's CPUs are. Up to 1 the hook does nothing.
 	Ratio Ratio
 }
 

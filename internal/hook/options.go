@@ -8,7 +8,7 @@ import (
 )
 
 // Options has the configuration of each hook, in the order in which hooks are asked. It is the
-// list of hooks: a new hook is its file and one field here.
+// list of hooks: a new hook needs its own file and one field here.
 type Options struct {
 	// CPUSet tunes the cpuset hook.
 	CPUSet CPUSetOptions `json:"cpuset"`
@@ -66,7 +66,7 @@ type Options struct {
 	CPUEnv CPUEnvOptions `json:"cpuEnv"`
 }
 
-// Node is the node that hooks are made for.
+// Node gives hooks the facts about the node that they need when they are made.
 type Node interface {
 	// Probe reports whether the node has a feature, by its name in Info.Kernel.
 	Probe(feature string) lifecycle.Finding
@@ -75,8 +75,8 @@ type Node interface {
 	// Device looks for one device of the node by its path below /dev.
 	Device(path string) (d lifecycle.Device, found bool)
 	HostFiles
-	// Unified reports whether cgroups are of version 2, which is also the answer if nothing is
-	// known.
+	// Unified reports whether cgroups are of version 2. It also returns true if the version is
+	// not known.
 	Unified() bool
 }
 
@@ -135,8 +135,9 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 	return hooks, nil
 }
 
-// Catalogue returns the Info of every hook, in the order in which status and docs list them:
-// the order in which they are asked, but gpu before oomScore. Each has everything switched on.
+// Catalogue returns the Info of every hook with everything switched on. The order is that of
+// status and docs: the order in which the engine asks hooks, except that gpu comes before
+// oomScore.
 func Catalogue() []Info {
 	var infos []Info
 	for _, s := range new(Options).listed() {
@@ -145,9 +146,9 @@ func Catalogue() []Info {
 	return infos
 }
 
-// Catalogue returns the same with the options in force, since what a hook needs from the kernel
-// depends on them. A hook that is switched off, or that cannot be made with these options, is
-// as in the function Catalogue.
+// Catalogue is the function Catalogue for the options in force, since the kernel features that a
+// hook needs depend on them. A hook that is switched off, or that cannot be made with these
+// options, has the Info of the function.
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.listed() {

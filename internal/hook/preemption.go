@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Yield is how a preemptable pod yields the CPU to others.
+// Yield is the way in which a preemptable pod yields the CPU to other pods.
 type Yield int
 
 // The ways.
@@ -27,8 +27,9 @@ func YieldOf(name string) Yield {
 // Linux instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
-	// Kernel says which of these files the kernel has, by name. If that is unknown, they are
-	// written, and a refusal is reported. Files that the kernel lacks are left out.
+	// Kernel reports, by name, whether the kernel has each of these files. If that is unknown,
+	// the hook sets the file, and the agent reports a refusal. The hook leaves out files that
+	// the kernel lacks.
 	Kernel map[string]lifecycle.Support
 	// High is the memory.high of preemptable pods. Low and Min are the protected memory of the
 	// others. All are in percent of the memory limit that the runtime reports; 0 sets none.
@@ -133,7 +134,7 @@ func (h Preemption) needs() []string {
 	return kernel
 }
 
-// Propose sets what a pod yields, or its memory protection.
+// Propose sets the yielding of a preemptable pod, or the memory protection of other pods.
 func (h Preemption) Propose(in *Input, out *Output) {
 	said := in.Intent.Preemptable
 	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "it may be preempted"}
@@ -163,7 +164,7 @@ func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
 }
 
 // keep protects memory of the pod and of its containers. The kernel protects a cgroup's memory
-// only as far as that of the cgroups above.
+// only as far as the memory of its parent cgroups is protected.
 func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 	for _, k := range []struct {
 		file    string

@@ -82,7 +82,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 }
 
-// granted returns how a container got a function of a card; "" if it has not got it.
+// granted returns how a container got a function of a card; "" if it did not get it.
 func (h RDMA) granted(in *Input, address string) string {
 	if by := in.grantedFunction(address); by != "" {
 		return by

@@ -12,12 +12,12 @@ import (
 // groups: one for each class, and one for each pod that requests its own shares. Annotation and
 // formulae: Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
 type RDT struct {
-	// Shares are those of the classes' groups, such as "L3 0-30, MB 50". A class without shares
-	// is in the kernel's root group.
+	// Shares are the shares of each class's group, such as "L3 0-30, MB 50". A class without
+	// shares stays in the kernel's root group.
 	Shares ByClass[string]
 	// Measure makes a monitoring group for each container.
 	Measure bool
-	// KernelSupport says whether the node has resctrl.
+	// KernelSupport is whether the node has resctrl.
 	KernelSupport lifecycle.Finding
 }
 
@@ -59,7 +59,7 @@ func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
 	}, nil
 }
 
-// sharesOf returns a class's shares; "" if it has everything.
+// sharesOf returns a class's shares; "" if the class has the whole cache and bandwidth.
 func sharesOf(cache string, bandwidth int) string {
 	var parts []string
 	if cache != "0-100" {
@@ -98,7 +98,7 @@ func (h RDT) Info() Info {
 	return i
 }
 
-// Propose sets the group of a pod, and puts containers there.
+// Propose sets the group of a pod, and puts the pod's containers into it.
 func (h RDT) Propose(in *Input, out *Output) {
 	group, shares, why := h.group(in)
 	own := in.Intent.RDT

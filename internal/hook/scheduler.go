@@ -8,7 +8,7 @@ import (
 // Scheduler gives the processes of containers the scheduling policy their pod asks
 // for. Keys and values: NRI 0.12, plugin device-injector.
 type Scheduler struct {
-	// Realtime lets pods have SCHED_FIFO and SCHED_RR, Deadline SCHED_DEADLINE.
+	// Realtime lets pods have SCHED_FIFO and SCHED_RR. Deadline lets pods have SCHED_DEADLINE.
 	Realtime, Deadline bool
 }
 

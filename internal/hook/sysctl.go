@@ -12,8 +12,8 @@ import (
 // Sysctl sets kernel parameters of a container's namespaces, as its pod asks. Keys
 // and values: NRI 0.12, plugin device-injector.
 type Sysctl struct {
-	// Allowed are the names that may be set; one that ends with * stands for all that
-	// begin so.
+	// Allowed are the parameters that pods may set. A name that ends with * is a prefix of
+	// allowed names.
 	Allowed []string
 }
 
@@ -77,8 +77,8 @@ func (h Sysctl) Propose(in *Input, out *Output) {
 	}
 }
 
-// refusal is why a parameter is not set; "" if it is. The namespaces are those that
-// OCI runtimes take (runc 1.2, libcontainer/configs/validate).
+// refusal returns the reason why a parameter is not set; "" if it is set. The namespaces are
+// those that OCI runtimes accept (runc 1.2, libcontainer/configs/validate).
 func (h Sysctl) refusal(in *Input, name string) string {
 	switch {
 	case !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }):

@@ -12,7 +12,8 @@ import (
 // Ulimits gives the processes of containers the limits their pod asks for. Keys and
 // values: NRI 0.12, plugin ulimit-adjuster.
 type Ulimits struct {
-	// Maximum are the highest limits by type, RLIMIT_NOFILE; other types have none.
+	// Maximum are the highest limits by type, such as RLIMIT_NOFILE. Types without an entry have
+	// no maximum.
 	Maximum map[string]uint64
 }
 

@@ -6,7 +6,8 @@ import (
 )
 
 // Compact returns a copy of the pod that keeps no memory of the runtime's message alive: its
-// strings are copied into one allocation. Of its namespaces it keeps which are the host's.
+// strings are copied into one allocation. Of its namespaces the copy keeps only whether they are
+// the host's.
 func (p *Pod) Compact() *Pod {
 	n := *p
 	if len(p.Namespaces) > 0 {

@@ -5,11 +5,11 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. NRI names all of them except those from Configure on, which are
+// The lifecycle steps. NRI names all steps before Configure. Configure and the later steps are
 // internal. Configure applies a new configuration to running pods. Inform reports a pod spec
 // that became known or changed. Repair, Copy and WhatIf decide nothing: Repair writes values
-// again, Copy updates the runtime's stored copy of a container, and WhatIf asks what would be
-// decided.
+// again, Copy updates the runtime's stored copy of a container, and WhatIf computes a decision
+// that is not applied.
 //
 // PostCreateContainer reports that the runtime knows a container. It carries the id and cgroup,
 // which CreateContainer may lack. PostUpdateContainer and PostStartContainer report that the
@@ -71,11 +71,11 @@ type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
-	// Former is the id that CreateContainer had for the container, if PostCreateContainer
-	// reports another id.
+	// Former is the id of the container in CreateContainer, if PostCreateContainer reports a
+	// different id.
 	Former string
-	// Requested are the resources in an UpdateContainer or UpdatePodSandbox;
-	// Overhead those of the pod's overhead in an UpdatePodSandbox.
+	// Requested are the resources in an UpdateContainer or UpdatePodSandbox. Overhead is the pod
+	// overhead in an UpdatePodSandbox.
 	Requested *Resources
 	Overhead  *Resources
 

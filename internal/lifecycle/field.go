@@ -40,7 +40,7 @@ const (
 	fields
 )
 
-// Scope says whether a field is a container's or a pod's.
+// Scope distinguishes values of a container from values of its pod.
 type Scope int
 
 // The scopes of a value.
@@ -60,7 +60,7 @@ const (
 	Once    Compose = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
 	Keyed                  // a map: set once per key
-	Scaled                 // one hook sets it; others may scale it, or the runtime's request if none sets it
+	Scaled                 // one hook sets it; others may scale this value or, without one, the runtime's request
 )
 
 // String returns the rule's name as the docs print it.
@@ -156,7 +156,7 @@ func (f *Field) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown field %q", b)
 }
 
-// Reason says where a value comes from.
+// Reason describes the source of a value.
 type Reason struct {
 	Hook   string `json:"hook"`             // the hook that proposed it
 	Source string `json:"source,omitempty"` // annotation or label key, or configuration path
@@ -216,27 +216,27 @@ func (v Value) String() string {
 	return v.Text
 }
 
-// SameSetting reports whether two values set the same thing to the same value,
-// whatever their reasons.
+// SameSetting reports whether two values have the same field, key and content. Their reasons may
+// differ.
 func (v Value) SameSetting(o Value) bool {
 	return v.Field == o.Field && v.Scope == o.Scope && v.Key == o.Key && v.String() == o.String()
 }
 
-// Problem is something wrong with a request, or a reason why it cannot be served. Only strict
-// mode refuses a pod for it.
+// Problem is a fault in a request, or a reason why the request cannot be served. Only strict
+// mode refuses a pod because of a problem.
 type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
-	// Then says what happens instead, in one clause. A strict refusal has none.
+	// Then describes in one clause what the agent does instead. A strict refusal has none.
 	Then string `json:"then,omitempty"`
 	// Warning marks a suspicion: the request is served, also in strict mode.
 	Warning bool `json:"warning,omitempty"`
-	// Refused marks a well-formed request that is not granted, because a rule forbids it or too
-	// little is free.
+	// Refused marks a well-formed request that the agent does not grant, because a rule forbids
+	// it or too little is free.
 	Refused bool `json:"refused,omitempty"`
-	// Rule names the authorisation rule that refused it; "" if none did.
+	// Rule names the authorisation rule that refused the request; "" if no rule did.
 	Rule string `json:"rule,omitempty"`
 	// More is the number of unlisted problems that this one replaces; 0 for an ordinary
 	// problem.

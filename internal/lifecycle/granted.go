@@ -1,6 +1,6 @@
 package lifecycle
 
-// Keys of problems that end when the late fact becomes known.
+// Keys of problems about a missing fact. The problem ends when the fact becomes known.
 const (
 	LateSpec   = "podspec.kubelet"
 	LateGrants = "podspec.kubelet.podResourcesSocket"
@@ -27,8 +27,8 @@ func (g *KubeletGrants) Of(container string) DeviceGrant {
 	return g.Containers[container]
 }
 
-// StaticOf returns what the static CPU and memory managers gave a container; nothing if that is
-// not known.
+// StaticOf returns the grant of the static CPU and memory managers to a container; empty if it
+// is not known.
 func (g *KubeletGrants) StaticOf(container string) StaticGrant {
 	if g == nil {
 		return StaticGrant{}
@@ -49,14 +49,13 @@ type DeviceGrant struct {
 	NUMA map[string][]int
 }
 
-// StaticGrant is what the kubelet's static CPU and memory managers gave one
-// container.
+// StaticGrant is the grant of the kubelet's static CPU and memory managers to one container.
 type StaticGrant struct {
 	// CPUs are the exclusive CPUs of its pod, as sorted kernel ids. Reported is false if the
-	// kubelet does not say whether there are any.
+	// kubelet reports no list of CPUs, not even an empty one.
 	CPUs     []int
 	Reported bool
-	// Mems are the memory nodes that it was bound to, as sorted kernel ids; empty if it was
-	// bound to none.
+	// Mems are the ids of the memory nodes to which the container was bound, sorted; empty if it
+	// was not bound.
 	Mems []int
 }

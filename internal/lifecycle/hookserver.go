@@ -1,13 +1,13 @@
 package lifecycle
 
-// HookServerAnswer is what hook servers answered for one container or pod. It is gathered
-// before the event is decided.
+// HookServerAnswer has the answers of hook servers for one container or pod. The conductor
+// gathers it before the engine decides the event.
 type HookServerAnswer struct {
 	// Values are for the event's container. The reason of each names its hook server.
 	Values []Value
 	// Problems describe errors in the answers.
 	Problems []Problem
-	// Labels and Annotations are added to those of the pod.
+	// Labels and Annotations are added to the pod's own.
 	Labels      map[string]string
 	Annotations map[string]string
 	// Hints are those of resource plugins for the event's container, sorted by resource.

@@ -3,10 +3,10 @@ package lifecycle
 import "math"
 
 // Sum returns the amount of a resource for the whole pod, as Kubernetes counts requests and
-// limits (1.36, component-helpers' PodRequests and PodLimits). It adds app containers and
-// sidecars. If an init container together with the sidecars before it needs more, that sum
-// counts. of returns the amount of one container; a negative amount counts as 0, and a sum that
-// overflows is math.MaxInt64.
+// limits (1.36, component-helpers' PodRequests and PodLimits). It adds the amounts of app
+// containers and sidecars. If an init container together with the sidecars before it needs more,
+// that larger sum counts. of returns the amount of one container; a negative amount counts as 0,
+// and a sum that overflows is math.MaxInt64.
 //
 // every reports whether each container has an amount; otherwise the kubelet sets no limit on
 // the pod's cgroup. An init container or sidecar may use the amount of the sidecars before it.

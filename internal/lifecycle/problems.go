@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MaxProblems limits the problems that are kept and logged for one pod, so that an author's
-// text cannot fill log, journal and status.
+// MaxProblems limits the problems that the agent keeps and logs for one pod. So the text of a
+// pod's author cannot fill log, journal and status.
 const MaxProblems = 20
 
 // rank orders problems by importance: refusals, problems that strict mode refuses, unserved
@@ -31,7 +31,7 @@ func (p Problem) count() int {
 	return 1
 }
 
-// MoreProblems returns a problem that stands for n unlisted ones.
+// MoreProblems returns a problem that stands for n unlisted problems.
 func MoreProblems(n int) Problem {
 	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
 }
@@ -58,7 +58,8 @@ func Worst(problems []Problem, most int) (kept []Problem, left int) {
 	return kept, more
 }
 
-// Bound shortens a list of problems. Its last problem then says how many were left out.
+// Bound shortens a list of problems. The last problem of a shortened list has the number of
+// problems that were left out.
 func Bound(problems []Problem, most int) []Problem {
 	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
 		return problems
@@ -73,8 +74,8 @@ func Bound(problems []Problem, most int) []Problem {
 	return append(kept, MoreProblems(left))
 }
 
-// ProblemList collects problems and keeps the worst: a few of each rank, however many are
-// added. The zero value is empty.
+// ProblemList collects problems and keeps the worst: at most a fixed number of each rank. The
+// zero value is empty.
 type ProblemList struct {
 	held [4]int // the number kept, by rank
 	list []Problem

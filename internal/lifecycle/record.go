@@ -9,11 +9,12 @@ import (
 // RecordFields are properties of a container that no runtime reports later. Records and
 // checkpoints are encoded by these tags, in this order. The engine's Container embeds the type.
 type RecordFields struct {
-	// Managed are the resources that a hook has ever decided for it. The runtime's copy may
-	// still hold our value of a resource that no hook decides any more.
+	// Managed are the resources that any hook has decided for the container since its creation.
+	// The runtime's copy may still have the agent's value of a resource that no hook decides any
+	// more.
 	Managed []Field `json:"ours,omitempty"`
-	// Unplaced: placement has always been off for it. So CPUs were never refused to it, and it
-	// may get them when placement is switched on.
+	// Unplaced reports that placement has been off for the container's whole life. So the agent
+	// never refused it CPUs, and it may get CPUs when placement is switched on.
 	Unplaced bool `json:"unplaced,omitempty"`
 	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
 	// the resize succeeded.
@@ -24,12 +25,12 @@ type RecordFields struct {
 	// balloon's own CPUs at the time of the record, as a kernel list.
 	Balloon     string `json:"balloon,omitempty"`
 	BalloonCPUs string `json:"balloonCPUs,omitempty"`
-	// Mems are the memory nodes that it was created with, as a kernel list; "" if none were
-	// decided. They never change, because the kernel would have to move pages.
+	// Mems are the memory nodes that the container was created with, as a kernel list; "" if the
+	// agent decided none. They never change, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`
-	// CPUEnv are the environment variables with its CPUs, as it was created with them.
+	// CPUEnv are the environment variables about its CPUs that the container was created with.
 	CPUEnv map[string]string `json:"exports,omitempty"`
-	// HookServerValues are the granted values of hook servers. They have priority over those of
+	// HookServerValues are the granted values of hook servers. They have priority over values of
 	// hooks.
 	HookServerValues []Value `json:"outside,omitempty"`
 	// Pristine are the resources of the runtime's request, without our changes. A record
@@ -42,10 +43,11 @@ type Record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // CPUs it owns, as a kernel list
-	// CreatedWith are values of its creation that no runtime reports.
+	// CreatedWith are values that the container was created with and that no runtime reports.
 	CreatedWith map[Field]string `json:"given,omitempty"`
 	RecordFields
-	// Late: the checkpoint has it, which is newer than the record of the container's creation.
+	// Late reports that the record comes from the checkpoint and is newer than the record of the
+	// container's creation.
 	Late bool `json:"-"`
 	// Stamped are the resources of the container's creation, if the record is Late and the
 	// container carries a record of its creation; otherwise nil.

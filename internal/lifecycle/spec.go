@@ -1,7 +1,7 @@
 package lifecycle
 
-// Source names where a fact about a pod comes from if the runtime does not report it. Sources
-// form a chain: an earlier one has priority.
+// Source names the origin of a fact about a pod that the runtime does not report. Sources form a
+// chain: an earlier source has priority.
 type Source string
 
 // The sources, most trusted first.
@@ -49,8 +49,8 @@ const (
 // Amounts are amounts of resources by name.
 type Amounts map[string]int64
 
-// PodSpec is what the runtime does not report about a pod. A value is never changed, only
-// replaced.
+// PodSpec has the facts about a pod that the runtime does not report. A value is never changed,
+// only replaced.
 type PodSpec struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -67,11 +67,11 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta are the labels and annotations that are read again while the pod runs; nil if no
+	// Meta are the labels and annotations that sources read again while the pod runs; nil if no
 	// source has them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// Remembered: the spec comes from an earlier agent on this node, and no source has
-	// confirmed it yet.
+	// Remembered reports that the spec comes from an earlier agent on this node, and that no
+	// source has confirmed it yet.
 	Remembered bool `json:"-"`
 }
 
@@ -79,13 +79,14 @@ type PodSpec struct {
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Whole: it has keys of every dialect. Older agents stored only rubik's keys.
+	// Whole reports that Meta has keys of every dialect. Older agents stored only rubik's keys.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// editable are the keys whose edits take effect while their pod runs. The value says whether
-// older agents stored the key. The list is fixed, so that an author cannot make the agent store
-// many keys. Package intent says what an edit of each does, and its tests compare both lists.
+// editable are the keys whose edits take effect while their pod runs. The value reports whether
+// older agents stored the key. The list is fixed, so that a pod's author cannot make the agent
+// store many keys. Package intent declares the effect of an edit of each key, and its tests
+// compare both lists.
 var editable = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
@@ -116,7 +117,7 @@ func (m *PodMeta) Has(key string) bool {
 	return m != nil && is && (m.Whole || early)
 }
 
-// ContainerSpec is what a pod's spec says about one container.
+// ContainerSpec has the spec of one container of a pod.
 type ContainerSpec struct {
 	Name     string        `json:"name"`
 	Kind     ContainerKind `json:"kind"`

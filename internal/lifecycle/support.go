@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Support says whether the node supports something: yes, no, or unknown.
+// Support is the answer to whether the node supports a feature: yes, no, or unknown.
 type Support int
 
 // The answers. The zero Support is Unknown.

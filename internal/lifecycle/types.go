@@ -24,15 +24,15 @@ type Pod struct {
 	// HostNetwork and HostIPC say that the pod shares these namespaces with the host,
 	// as far as its runtime reports namespaces.
 	HostNetwork, HostIPC bool
-	// Overhead is the pod overhead; Resources the sum that the kubelet computed for
-	// the pod; Sandbox the resources of the sandbox container itself.
+	// Overhead is the pod overhead. Resources is the sum that the kubelet computed for the pod.
+	// Sandbox has the resources of the sandbox container itself.
 	Overhead  *Resources
 	Resources *Resources
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
-	// Undescribed is why the runtime could not describe the pod; "" if it could. The other
-	// fields then come from the runtime's list.
+	// Undescribed is the reason why the runtime could not describe the pod; "" if it could. The
+	// other fields then come from the runtime's list.
 	Undescribed string
 }
 
@@ -86,8 +86,9 @@ type Container struct {
 	User         *User
 	Image        *Image
 	PID          uint32
-	// Undescribed is why the runtime could not describe the container or its pod; "" if it
-	// could. The other fields then come from the runtime's list, and Resources are unknown.
+	// Undescribed is the reason why the runtime could not describe the container or its pod; ""
+	// if it could. The other fields then come from the runtime's list, and Resources are
+	// unknown.
 	Undescribed string
 	CreatedAt   int64 // ns since the epoch, like the next three
 	StartedAt   int64

@@ -8,14 +8,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy decides which containers own CPUs that no scheduler assigned, and what all others
-// share. It answers from its arguments and keeps no state. The engine handles recovery,
-// resizes, init containers, offline CPUs and authorisation.
+// Policy decides which containers own CPUs that no scheduler assigned, and which CPUs all other
+// containers share. It answers from its arguments and keeps no state. The engine handles
+// recovery, resizes, init containers, offline CPUs and authorisation.
 type Policy interface {
 	// Terms returns the conditions under which a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms
-	// Choose chooses the CPUs of an owner: all of a new one, more in addition to those it has,
-	// or the ones that it keeps. The error is a sentence for users.
+	// Choose chooses the CPUs of an owner: all CPUs of a new owner, or the CPUs that an existing
+	// owner adds or keeps. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
 	// Share returns the pool of a container that owns no CPUs.
 	Share(v View, s Subject) Assignment
@@ -31,14 +31,14 @@ type View struct {
 	Layout *Layout
 	// Free are the CPUs that the subject's pod could own.
 	Free topology.Set
-	// PlacementOff: no container owns CPUs.
+	// PlacementOff reports that placement is off, so no container owns CPUs.
 	PlacementOff bool
-	// InBalloon counts the containers of a balloon that are of a namespace, or of a group of
+	// InBalloon returns how many containers of a balloon belong to a namespace, or to a group of
 	// its type.
 	InBalloon func(Mark) int
 }
 
-// Mark identifies the containers of a balloon that are of one namespace, or of one group.
+// Mark identifies the containers of a balloon that belong to one namespace, or to one group.
 type Mark struct {
 	Balloon   string
 	Namespace string // "" for a group
@@ -57,14 +57,14 @@ type Subject struct {
 	Devices []lifecycle.DeviceGrant
 	// Owned are the CPUs that its pod owns.
 	Owned topology.Set
-	// New: its pool was not decided before. RunsOn are the CPUs that it runs on, if another
-	// agent decided that and left no record; otherwise empty.
+	// New reports that its pool was not decided before. RunsOn are the CPUs that it runs on, if
+	// an earlier agent chose them and left no record; otherwise empty.
 	New    bool
 	RunsOn topology.Set
 	// Memory is the memory that should be near, if it is bound to NUMA nodes.
 	Memory Memory
-	// PoolNode is the NUMA node of its pool, and PodPoolNode that of the other containers of
-	// its pod. Only are the nodes that may be chosen; empty for all.
+	// PoolNode is the NUMA node of its pool, and PodPoolNode that of the other containers of its
+	// pod. Only are the NUMA nodes that may be chosen; empty allows all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	Only                  []int
 	// Pod is its pod, and Name its name. Balloon is the balloon that it is in; "" for none.
@@ -75,7 +75,7 @@ type Subject struct {
 	PodBalloons []string
 }
 
-// Payment says what pays for CPUs that a policy chooses.
+// Payment says which request determines how many CPUs a policy chooses.
 type Payment int
 
 // The payments.
@@ -87,16 +87,16 @@ const (
 
 // Terms are the conditions under which a container owns CPUs.
 type Terms struct {
-	// Chooses: the policy chooses CPUs and memory nodes for containers.
+	// Chooses reports that the policy chooses CPUs and memory nodes for containers.
 	Chooses bool
 	Pays    Payment
 	Key     string // the key that asks for owned CPUs
 	// Lent and ExclusiveNodes become those of the grant.
 	Lent, ExclusiveNodes bool
-	// NearDevices: devices affect the choice.
+	// NearDevices reports that the place of devices affects the choice.
 	NearDevices bool
-	// DecidedElsewhere is why the agent grants no CPUs: another program decides. It is nil if
-	// the agent decides.
+	// DecidedElsewhere is the reason why the agent grants no CPUs: another program decides. It
+	// is nil if the agent decides.
 	DecidedElsewhere error
 	// External is what that program gave the container.
 	External ExternalGrant
@@ -120,12 +120,12 @@ const ByKubelet = "the kubelet's static CPU manager"
 // CPURequest is how many CPUs an owner should have.
 type CPURequest struct {
 	N int
-	// Have are those it owns and can use. The policy adds to them, or chooses the best part of
-	// them. Held are Have and those that it owns and cannot use now.
+	// Have are the CPUs that the owner has and can use. The policy adds CPUs to them, or chooses
+	// the best part of them. Held are Have and the CPUs that the owner has but cannot use now.
 	Have, Held topology.Set
 	// TakenOver are CPUs of its pod that a new owner should get before all others.
 	TakenOver topology.Set
-	// AnyCPUs: any CPUs will do.
+	// AnyCPUs reports that the owner has no preference among CPUs.
 	AnyCPUs bool
 	// Memory is the memory that a new owner may use.
 	Memory Memory
@@ -144,7 +144,8 @@ type Assignment struct {
 	CPUs     topology.Set
 	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
-	// Marks are what its balloon's type distinguishes containers by.
+	// Marks are the namespace and group of the container, if its balloon's type distinguishes
+	// containers by these.
 	Marks []Mark
 	// Memory says which memory nodes it is bound to, if the policy chooses these.
 	Memory MemoryChoice
@@ -252,7 +253,7 @@ func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	return ids
 }
 
-// near narrows a pool to the NUMA nodes that a scheduler chose.
+// near narrows a pool to the CPUs of the NUMA nodes that a scheduler chose.
 func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
 	for _, id := range in.Nodes.V {
 		if n, ok := m.Node(id); ok {

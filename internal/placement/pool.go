@@ -39,11 +39,11 @@ type Pools struct {
 	Online, Reserved, Shared, Reclaimed topology.Set
 	// System is empty if containers of class system have no pool.
 	System topology.Set
-	// Hard keeps all containers except those of class system off reserved CPUs.
+	// Hard keeps all containers off reserved CPUs, except containers of class system.
 	Hard bool
 	// UnlabelledShared puts pods without a class into the shared pool.
 	UnlabelledShared bool
-	// ReclaimedByNUMA applies NUMA nodes chosen for reclaimed pods.
+	// ReclaimedByNUMA binds reclaimed pods to the NUMA nodes that a scheduler chose for them.
 	ReclaimedByNUMA bool
 }
 
@@ -124,8 +124,8 @@ const ReservedPool = "reserve"
 type CPUGroup struct {
 	Pool  Pool
 	Which Which
-	// Near narrows the pool to these CPUs, if any of them are left. Within limits it in any
-	// case, to the pod's cgroup or the runtime's request. Empty means no limit.
+	// Near narrows the pool to these CPUs, if any of them are left. Within always limits it, to
+	// the CPUs of the pod's cgroup or of the runtime's request. Empty means no limit.
 	Near, Within topology.Set
 	// Owned are the CPUs of a group in pool Own.
 	Owned topology.Set
