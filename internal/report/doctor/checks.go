@@ -89,5 +89,8 @@ func checks(ctx context.Context, o Options) []Check {
 			all = append(all, row.Check)
 		}
 	}
+	if len(c.Rules) > 0 {
+		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may be misspelt, and its pods go without what it sets"}, len(c.Rules), agent))
+	}
 	return append(all, checkHooks(g, c)...)
 }

@@ -1,0 +1,24 @@
+package doctor
+
+import (
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
+)
+
+// checkRules names the rules that have matched no container since the agent started. How many the configuration has is
+// configured; those that do not compile make it invalid, which checkConfig reports.
+func checkRules(c Check, configured int, agent *api.Node) Check {
+	if agent == nil {
+		return c.ok("%s compile; how often they match is known while the agent runs", term.Count(configured, "rule"))
+	}
+	var never []string
+	for _, r := range agent.Rules {
+		if r.Matched == 0 {
+			never = append(never, r.Name)
+		}
+	}
+	if len(never) > 0 {
+		return c.ok("%s compile; since the agent started, these have matched no container: %s", term.Count(configured, "rule"), join(never))
+	}
+	return c.ok("%s compile, and each has matched", term.Count(configured, "rule"))
+}
