@@ -24,28 +24,24 @@ func (s *State) mark(c *Container, sign int) {
 type occupants struct{ n *view }
 
 // marked counts the live containers with a mark.
-func (o occupants) marked(m placement.Mark) (count int) {
-	n := o.n
-	of := func(c *Container, sign int) {
-		if c == nil || !c.Alive() {
-			return
-		}
-		for _, has := range c.Assignment.Marks {
-			if has == m {
-				count += sign
-			}
-		}
+func (o occupants) marked(m placement.Mark) int {
+	if o.n.fresh {
+		return o.n.marks[m]
 	}
-	if !n.fresh {
-		count = n.base.marks[m]
+	return o.n.base.marks[m] + o.n.marks[m]
+}
+
+// recount counts a container that the view replaces or gets.
+func (n *view) recount(c *Container, sign int) {
+	if c == nil || !c.Alive() {
+		return
 	}
-	for id, c := range n.containers {
-		if !n.fresh {
-			of(n.base.containers[id], -1)
+	for _, m := range c.Assignment.Marks {
+		if n.marks == nil {
+			n.marks = map[placement.Mark]int{}
 		}
-		of(c, 1)
+		n.marks[m] += sign
 	}
-	return count
 }
 
 // ofPod returns the balloons of the other live containers of a container's pod.

@@ -141,6 +141,7 @@ func TestBalloons(t *testing.T) {
 			}
 			again := Decide(s.Copy(), ev, Facts{})
 			plan := Decide(s, ev, Facts{})
+			checkMarks(t, plan)
 			if a, b := fmt.Sprint(again.GroupChanges), fmt.Sprint(plan.GroupChanges); a != b {
 				t.Fatalf("decided %s, and %s", a, b)
 			}
@@ -161,6 +162,30 @@ func TestBalloons(t *testing.T) {
 		}
 		checkRecovered(t, s, pods, live)
 	})
+}
+
+// checkMarks counts the containers by mark, and compares.
+func checkMarks(t *rapid.T, plan *Plan) {
+	t.Helper()
+	if plan.draft == nil {
+		return
+	}
+	n := &plan.draft.n
+	counts := map[placement.Mark]int{}
+	for _, c := range n.changedContainers(true) {
+		if c.Alive() {
+			for _, m := range c.Assignment.Marks {
+				counts[m]++
+			}
+		}
+	}
+	for _, all := range []map[placement.Mark]int{counts, n.marks, n.base.marks} {
+		for m := range all {
+			if got := (occupants{n}).marked(m); got != counts[m] {
+				t.Fatalf("%d containers with %v, counted %d", got, m, counts[m])
+			}
+		}
+	}
 }
 
 // drawnAnnotations draws what a pod asks for.
@@ -226,7 +251,9 @@ func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[
 		f.Balloons[name] = s.Machine.Format(cpus)
 	}
 	now := NewState(s.Machine, s.Policy)
-	now.Commit(Decide(now, ev, f))
+	plan := Decide(now, ev, f)
+	checkMarks(t, plan)
+	now.Commit(plan)
 	if !maps.Equal(now.Balloons(), s.Balloons()) {
 		t.Fatalf("recovered %v, want %v", now.Balloons(), s.Balloons())
 	}
@@ -262,5 +289,21 @@ func BenchmarkBalloons(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkBalloonsSynchronize decides 1,000 containers of 50 namespaces that balloons keep apart,
+// without records.
+func BenchmarkBalloonsSynchronize(b *testing.B) {
+	types := []balloons.TypeOptions{{Name: "apart", Namespaces: []string{"apart-*"}, PreferPerNamespaceBalloon: true, MaxCPUs: 4}}
+	m, p := balloonsPolicy(b, "2s x 4n x 16c x 2t", balloons.PolicyOptions{BalloonTypes: types})
+	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
+	for i := range 1000 {
+		pod, c := balloonPod(i, fmt.Sprintf("apart-%d", i%50), "a", 100)
+		ev.Pods, ev.Containers = append(ev.Pods, pod), append(ev.Containers, c)
+	}
+	for b.Loop() {
+		s := NewState(m, p)
+		s.Commit(Decide(s, ev, Facts{}))
 	}
 }

@@ -32,6 +32,8 @@ type view struct {
 	// arrival.
 	containers map[string]*Container
 	order      []string
+	// marks counts what the changes above add to the marks of the state below, or take from it.
+	marks map[placement.Mark]int
 	// failed is the error of a hook for which failurePolicy.hooks refuses containers; "" for
 	// none.
 	failed string
@@ -74,6 +76,8 @@ func (n *view) put(id string, c *Container) {
 	if _, twice := n.containers[id]; !twice {
 		n.order = append(n.order, id)
 	}
+	n.recount(n.container(id), -1)
+	n.recount(c, 1)
 	n.containers[id] = c
 }
 

@@ -218,9 +218,10 @@ func (p *Policy) near(level string, cpus topology.Set) topology.Set {
 
 // oneThread returns the first thread of each core.
 func (p *Policy) oneThread(cpus topology.Set) (out topology.Set) {
-	for _, core := range p.Machine.Groups(topology.CoreLevel) {
-		if at := core.And(cpus); !at.Empty() {
-			out.Add(at.First())
+	cores := p.Machine.Groups(topology.CoreLevel)
+	for cpu := range cpus.All() {
+		if cores[p.Machine.GroupOf(topology.CoreLevel, cpu)].And(cpus).First() == cpu {
+			out.Add(cpu)
 		}
 	}
 	return out
