@@ -159,6 +159,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 		return Answer{Op: w.done.Op}, err
 	}
 	compact(&ev)
+	w.facts.Unstoppable = ev.Kind == lifecycle.CreateContainer && !w.can.Stamps()
 	w.done.Limit, w.done.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
 	return c.run(w)
 }

@@ -57,6 +57,7 @@ func alignShared(s *placer) {
 	case refused == "":
 	case s.n.policy.Topology.Refuse:
 		_ = s.unalign(refused)
+		s.misaligned(refused, "the container exists already, and cannot be refused")
 	default:
 		s.misaligned(refused, "resource plugins get what the policy best-effort chooses")
 	}

@@ -362,6 +362,9 @@ func (d *draft) refuse() {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"
 		return
 	}
+	if d.facts.Unstoppable { // it runs in the shared pool, which is reported
+		d.plan.Container.decided.unaligned = ""
+	}
 	if d.plan.Reject = cmp.Or(d.plan.Container.decided.refused, d.plan.Container.decided.unaligned); d.plan.Reject != "" || !d.n.policy.Strict {
 		return
 	}

@@ -46,6 +46,8 @@ type Facts struct {
 	// Allocated has what resource plugins have allocated now for containers of an Inform, by pod UID
 	// and container name.
 	Allocated map[string]map[string][]lifecycle.Value
+	// Unstoppable: the container exists, and its creation cannot be refused any more.
+	Unstoppable bool
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, if it changed.

@@ -91,6 +91,7 @@ type Facts struct {
 	Granted     map[string]*lifecycle.KubeletGrants
 	HookServers lifecycle.HookServerAnswer
 	Allocated   map[string]map[string][]lifecycle.Value `json:",omitempty"`
+	Unstoppable bool                                    `json:",omitempty"`
 }
 
 // Record is the record of a container, with the parts that a stored record leaves out.
@@ -189,7 +190,7 @@ func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 func factsOf(f *engine.Facts, same *Same) Facts {
 	out := Facts{
 		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable,
 	}
 	if len(same.Specs) > 0 {
 		out.Specs = nil
@@ -210,7 +211,7 @@ func factsOf(f *engine.Facts, same *Same) Facts {
 func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
 	out := engine.Facts{
 		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable,
 	}
 	for _, uid := range same.Specs {
 		for _, p := range s.PodsOf(uid) {
