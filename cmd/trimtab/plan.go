@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
 func newPlan() *cobra.Command {
@@ -38,9 +39,10 @@ configuration that --config names, or to the node of a scenario after its last s
 		Example: `  trimtab plan pods.yaml
   kubectl get pod db -o yaml | trimtab plan -
   helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
-  trimtab plan --node test/scenarios/demo.yaml pods.yaml`,
+  trimtab plan --node test/scenarios/demo.yaml pods.yaml
+  trimtab plan --node node-7.tar.gz pods.yaml`,
 	}, "PODS.yaml", (*status.Client).PlanPods)
-	node := cmd.Flags().String("node", "", "a `node` to plan for: CPUs such as \"2s x 4n x 8c x 2t\", or the file of a scenario")
+	node := cmd.Flags().String("node", "", "a `node`: CPUs as \"2s x 4n x 8c x 2t\", a scenario, or an archive of 'capture'")
 	ask, connect := cmd.RunE, cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if *node == "" {
@@ -59,7 +61,11 @@ configuration that --config names, or to the node of a scenario after its last s
 		if err != nil {
 			return &misuse{err}
 		}
-		return onNode(cmd.Context(), s, func(socket string) error {
+		from, err := capturedNode(*node)
+		if err != nil {
+			return err
+		}
+		return onNode(cmd.Context(), s, from, func(socket string) error {
 			if err := cmd.Flags().Set("socket", socket); err != nil {
 				return err
 			}
@@ -72,7 +78,9 @@ configuration that --config names, or to the node of a scenario after its last s
 // describedNode returns a scenario without steps: a node with these CPUs and the configuration in a file (the
 // defaults if file is ""). If node is a file, it returns the scenario in that file.
 func describedNode(node, file string) (*scenario.Scenario, error) {
-	if _, err := os.Stat(node); err == nil {
+	if isArchive(node) {
+		node = "1c" // the machine is that of the archive
+	} else if _, err := os.Stat(node); err == nil {
 		if file != "" {
 			return nil, errors.New("--config needs --cpus: a scenario has its own configuration")
 		}
@@ -102,10 +110,10 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 }
 
 // onNode plays a scenario with an agent and calls do with its status socket.
-func onNode(ctx context.Context, s *scenario.Scenario, do func(socket string) error) error {
+func onNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
 	var result error
 	err := play(ctx, s, io.Discard, func(o *sim.RunOptions) {
-		o.Out = nil
+		o.Out, o.Captured = nil, from
 		o.Stay = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
 			result = do(c.Paths.StatusSocket)
 			return nil

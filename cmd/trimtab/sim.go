@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -30,6 +31,7 @@ nothing of this machine is changed.`,
 
 func newSimRun() *cobra.Command {
 	var at ending
+	var node *string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Play a scenario with the agent and show the results",
@@ -48,10 +50,18 @@ says so and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return play(cmd.Context(), s, cmd.OutOrStdout(), drawn)
+			if *node != "" && !isArchive(*node) {
+				return &misuse{fmt.Errorf("--node %s: no file of 'trimtab capture'", *node)}
+			}
+			from, err := capturedNode(*node)
+			if err != nil {
+				return err
+			}
+			return play(cmd.Context(), s, cmd.OutOrStdout(), drawn, func(o *sim.RunOptions) { o.Captured = from })
 		},
 	}
 	at.add(cmd)
+	node = cmd.Flags().String("node", "", "play it on the node of this `archive` of 'trimtab capture'")
 	return cmd
 }
 
@@ -82,12 +92,14 @@ creates, changes and removes pods: those of the scenario, or a few of its own. I
 each event, the plugin's answer, and the result.
 
 With --agent it plays the scenario, or the demo, with Trimtab's own agent, and keeps
-that agent running on the described node. Then status, top, explain, plan, events and
-the web page work as on a real node. It prints what to type.
+that agent running on the described node. A file of 'trimtab capture' is an empty node.
+Then status, top, explain, plan, events and the web page work as on a real node. It
+prints what to type.
 
 Both continue until interrupted.`,
 		Example: `  trimtab sim serve --agent
   trimtab sim serve --agent test/scenarios/pools-dedicated.yaml
+  trimtab sim serve --agent node-7.tar.gz
   trimtab sim serve --socket /tmp/nri.sock
   my-plugin -idx 10 -socket-path /tmp/nri.sock`,
 		Args: cli.Arguments(0, "SCENARIO.yaml"),
@@ -106,6 +118,9 @@ Both continue until interrupted.`,
 			return &misuse{errors.New("--http and --dir are for --agent")}
 		}
 		var s *scenario.Scenario
+		if *withAgent && len(args) > 0 && isArchive(args[0]) {
+			return stayOnCaptured(cmd.Context(), args[0], cmd.OutOrStdout(), to)
+		}
 		if len(args) > 0 {
 			var err error
 			if s, err = scenario.Load(args[0]); err != nil {

@@ -6,8 +6,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/captured"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
+
+// machineFrom is the captured machine, else that of the scenario.
+func machineFrom(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
+	if from != nil {
+		return from.Machine, nil
+	}
+	return machineOf(n)
+}
 
 // machineOf makes a scenario's machine.
 func machineOf(n scenario.Node) (*topology.Machine, error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
 // RunOptions say through which connector a scenario runs, what it shows, and what the caller observes or changes.
@@ -30,7 +31,9 @@ type RunOptions struct {
 	Color bool
 	Width int // columns of the terminal; 0 means 100
 	Agent AgentFactory
-	Log   *slog.Logger
+	// Captured is the node to play on instead of the scenario's; nil for that one.
+	Captured *captured.Node
+	Log      *slog.Logger
 	// Patience is how long to wait for wants to hold; 0 means 5 s.
 	Patience time.Duration
 	// AtEnd is called with the agent's status of the node after the last step. The run returns its error.
@@ -150,7 +153,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		o.Connector = &nriConnector{}
 	}
 	p := &player{o: o, s: s, connector: o.Connector, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
-	parts, err := partsOf(s)
+	parts, err := partsOf(s, o.Captured)
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +201,22 @@ type parts struct {
 	version cgroup.Version
 }
 
-func partsOf(s *scenario.Scenario) (p parts, err error) {
-	if p.machine, p.kernel, p.version, err = node(s.Node); err != nil {
+func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
+	m, err := machineFrom(s.Node, from)
+	if err != nil {
 		return p, err
 	}
-	if p.host, err = hostOf(s.Node); err != nil {
+	n := s.Node
+	if from != nil {
+		n.HugePages, n.Disks = from.HugePages, from.Disks
+		if from.CgroupV1 {
+			n.Cgroup = "v1"
+		}
+	}
+	if p.machine, p.kernel, p.version, err = node(n, m); err != nil {
+		return p, err
+	}
+	if p.host, err = hostOf(n, m); err != nil {
 		return p, err
 	}
 	if s.Node.CoreSched {
@@ -223,16 +237,12 @@ func (p *parts) options() AgentOptions {
 
 // NodeOf makes a scenario's node again and returns the options of an agent on it, without configuration and log.
 func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
-	p, err := partsOf(s)
+	p, err := partsOf(s, nil)
 	return p.options(), err
 }
 
 // node makes a scenario's machine and its kernel.
-func node(n scenario.Node) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
-	m, err := machineOf(n)
-	if err != nil {
-		return nil, nil, 0, err
-	}
+func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
 	version := cgroup.V2
 	if n.Cgroup == "v1" {
 		version = cgroup.V1
@@ -252,11 +262,7 @@ func node(n scenario.Node) (*topology.Machine, *kernel.Cgroups, cgroup.Version, 
 }
 
 // hostOf makes a scenario's devices.
-func hostOf(n scenario.Node) (*lifecycle.Host, error) {
-	m, err := machineOf(n)
-	if err != nil {
-		return nil, err
-	}
+func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
 	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
 	for _, node := range m.Nodes {
 		h.MemoryNodes = append(h.MemoryNodes, node.ID)

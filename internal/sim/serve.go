@@ -43,7 +43,11 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			return fmt.Errorf("serve: %w", err)
 		}
 	}
-	machine, kernel, version, err := node(s.Node)
+	m, err := machineOf(s.Node)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	machine, kernel, version, err := node(s.Node, m)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology/captured"
+)
+
+func newCapture() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "capture [FILE.tar.gz]",
+		Short: "Pack what this node's kernel says of its CPUs and memory, to try things on it elsewhere",
+		Long: `Packs the files of /sys and /proc that say what the machine is: CPUs, cores, caches, NUMA
+nodes, memory, huge pages, and the NUMA nodes of PCI devices. 'plan --node', 'sim serve
+--agent' and 'sim run --node' take the archive as the described node; - is standard output.
+
+It has no names of hosts, users or pods, no serial numbers and no network addresses: only
+files of a fixed list are taken. No agent is needed.`,
+		Example: "  trimtab capture node-7.tar.gz\n  trimtab plan --node node-7.tar.gz pods.yaml\n  trimtab sim serve --agent node-7.tar.gz",
+		Args:    cli.Arguments(0, "FILE.tar.gz"),
+	}
+	host := cmd.Flags().String("host-root", "/", "where the node's root `directory` is mounted")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file := "trimtab-capture.tar.gz"
+		if len(args) > 0 {
+			file = args[0]
+		}
+		if file == "-" {
+			_, err := captured.Pack(cmd.OutOrStdout(), os.DirFS(*host))
+			return err
+		}
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return &misuse{fmt.Errorf("write the archive: %w", err)}
+		}
+		n, err := captured.Pack(f, os.DirFS(*host))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, os.Remove(file))
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files\n", file, n)
+		return nil
+	}
+	return cmd
+}
+
+// isArchive reports whether a file begins like one of 'trimtab capture'.
+func isArchive(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	_, err = io.ReadFull(f, head)
+	return err == nil && captured.Is(head)
+}
+
+// capturedNode is the node of an archive; nil if the file is none.
+func capturedNode(file string) (*captured.Node, error) {
+	if !isArchive(file) {
+		return nil, nil //nolint:nilnil // no archive is no error
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, &misuse{err}
+	}
+	defer f.Close()
+	n, err := captured.Open(f)
+	if err != nil {
+		return nil, &misuse{fmt.Errorf("%s: %w", file, err)}
+	}
+	return n, nil
+}
+
+// stayOnCaptured keeps an agent running on the empty node of an archive.
+func stayOnCaptured(ctx context.Context, file string, out io.Writer, to stay) error {
+	from, err := capturedNode(file)
+	if err != nil {
+		return err
+	}
+	s := &scenario.Scenario{Name: "captured node", Node: scenario.Node{CPUs: "1c", Cgroup: "v2", Driver: string(sim.Systemd)}}
+	return playAndStay(ctx, s, out, to, func(o *sim.RunOptions) { o.Captured = from })
+}

@@ -1,0 +1,219 @@
+// Package captured packs what the kernel says of a machine into an archive, and makes a machine of such an archive again.
+// It takes only the files that its list names, so that nothing of users, names or serial numbers gets in. Archives come
+// from anybody: reading one writes no file and is bounded.
+package captured
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/sysfs"
+)
+
+// root is the directory of all files in an archive.
+const root = "trimtab-capture"
+
+// Limits of an archive. A node with 1024 CPUs has about 20,000 files with 2 MiB of text.
+const (
+	maxFiles  = 200_000
+	maxFile   = 64 << 10
+	maxBytes  = 64 << 20
+	maxPacked = 32 << 20
+)
+
+// wanted are the files of an archive, as patterns below the root of the node. All of them say what the
+// machine is: none has names of users, pods or hosts, serial numbers, or network addresses.
+var wanted = []string{
+	"sys/devices/system/cpu/online", "sys/devices/system/cpu/present", "sys/devices/system/cpu/possible",
+	"sys/devices/system/cpu/offline", "sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full",
+	"sys/devices/system/cpu/cpu*/topology/*_id", "sys/devices/system/cpu/cpu*/topology/core_cpus_list",
+	"sys/devices/system/cpu/cpu*/topology/thread_siblings_list", "sys/devices/system/cpu/cpu*/cpu_capacity",
+	"sys/devices/system/cpu/cpu*/cpufreq/base_frequency", "sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq",
+	"sys/devices/system/cpu/cpu*/cache/index*/type", "sys/devices/system/cpu/cpu*/cache/index*/level",
+	"sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list",
+	"sys/devices/cpu_*/cpus",
+	"sys/devices/system/node/has_memory", "sys/devices/system/node/online",
+	"sys/devices/system/node/node*/cpulist", "sys/devices/system/node/node*/meminfo", "sys/devices/system/node/node*/distance",
+	"sys/devices/system/node/node*/hugepages/*/nr_hugepages",
+	"sys/devices/system/node/node*/access0/initiators/read_bandwidth",
+	"sys/devices/virtual/memory_tiering/*/nodelist",
+	"sys/kernel/mm/hugepages/*/nr_hugepages",
+	"sys/bus/pci/devices/*/class", "sys/bus/pci/devices/*/numa_node", "sys/bus/pci/devices/*/local_cpulist",
+	"sys/block/*/dev",
+	"sys/fs/cgroup/cgroup.controllers",
+	"proc/sys/kernel/osrelease", "proc/meminfo",
+}
+
+// Node is what an archive describes.
+type Node struct {
+	Machine *topology.Machine
+	// CgroupV1 reports that the node had no cgroup v2 hierarchy at /sys/fs/cgroup.
+	CgroupV1 bool
+	// HugePages are the node's sizes of huge pages, such as 2MB. Disks are numbers of disks by name.
+	HugePages []string
+	Disks     map[string]string
+}
+
+// Pack writes the archive of a node whose root directory is host, and returns how many files are in it. A file that
+// cannot be read is left out, as of a CPU that is offline. Errors: of writing, and a node whose list of CPUs cannot be
+// read.
+func Pack(w io.Writer, host fs.FS) (files int, err error) {
+	if _, err := fs.Stat(host, "sys/devices/system/cpu/online"); err != nil {
+		return 0, fmt.Errorf("capture: %w", err)
+	}
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	for _, pattern := range wanted {
+		names, err := fs.Glob(host, pattern)
+		if err != nil {
+			return files, fmt.Errorf("capture %s: %w", pattern, err)
+		}
+		for _, name := range names {
+			text, err := fs.ReadFile(host, name)
+			if err != nil || len(text) > maxFile {
+				continue
+			}
+			// The size is that of the text: files of /sys report a page.
+			h := &tar.Header{Name: path.Join(root, name), Mode: 0o444, Size: int64(len(text)), Format: tar.FormatPAX}
+			err = t.WriteHeader(h)
+			if err == nil {
+				_, err = t.Write(text)
+			}
+			if err != nil {
+				return files, fmt.Errorf("pack %s: %w", name, err)
+			}
+			files++
+		}
+	}
+	return files, errors.Join(t.Close(), z.Close())
+}
+
+// Is reports whether a text begins like an archive.
+func Is(text []byte) bool { return bytes.HasPrefix(text, []byte{0x1f, 0x8b}) } // RFC 1952, 2.3.1
+
+// Open reads an archive. Errors: one that is no archive of Pack, has a file that Pack does not take, or is too large, and
+// files from which no machine can be made.
+func Open(r io.Reader) (*Node, error) {
+	files, err := unpack(io.LimitReader(r, maxPacked))
+	if err != nil {
+		return nil, fmt.Errorf("captured node: %w", err)
+	}
+	host, err := inMemory(files)
+	if err != nil {
+		return nil, fmt.Errorf("captured node: %w", err)
+	}
+	sys, err := fs.Sub(host, "sys")
+	if err != nil {
+		return nil, fmt.Errorf("captured node: %w", err)
+	}
+	n := &Node{}
+	if n.Machine, err = sysfs.Read(sys); err != nil {
+		return nil, fmt.Errorf("captured node: %w", err)
+	}
+	var h lifecycle.Host
+	if h, err = sysfs.Host(none{}, sys); err != nil {
+		return nil, fmt.Errorf("captured node: %w", err)
+	}
+	n.HugePages, n.Disks = h.HugePages, h.Disks
+	_, v2 := files["sys/fs/cgroup/cgroup.controllers"]
+	n.CgroupV1 = !v2
+	return n, nil
+}
+
+// none is a directory without files: an archive has no device nodes.
+type none struct{}
+
+// Open finds nothing.
+func (none) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// unpack returns the files of an archive, by name below the node's root.
+func unpack(r io.Reader) (map[string][]byte, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("not a compressed archive: %w", err)
+	}
+	files, total := map[string][]byte{}, 0
+	for t := tar.NewReader(io.LimitReader(z, 3*maxBytes)); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the archive: %w", err)
+		}
+		name, err := nameOf(h)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := files[name]; twice {
+			return nil, fmt.Errorf("%q is in it twice", name)
+		}
+		total += int(h.Size)
+		if len(files) >= maxFiles || total > maxBytes {
+			return nil, fmt.Errorf("it has more than %d files or %d bytes", maxFiles, maxBytes)
+		}
+		text, err := io.ReadAll(t)
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", name, err)
+		}
+		files[name] = text
+	}
+	if len(files) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	return files, nil
+}
+
+// nameOf is the name of a file below the node's root, if an archive may have it.
+func nameOf(h *tar.Header) (string, error) {
+	shown := h.Name[:min(len(h.Name), 100)]
+	if h.Typeflag != tar.TypeReg {
+		return "", fmt.Errorf("%q is no regular file: trimtab capture packs only these", shown)
+	}
+	name, below := strings.CutPrefix(h.Name, root+"/")
+	known := below && fs.ValidPath(name) && slices.ContainsFunc(wanted, func(pattern string) bool {
+		is, err := path.Match(pattern, name)
+		return is && err == nil
+	})
+	switch {
+	case !known:
+		return "", fmt.Errorf("%q is no file that trimtab capture packs", shown)
+	case h.Size < 0 || h.Size > maxFile:
+		return "", fmt.Errorf("%q has %d bytes, at most %d are possible", shown, h.Size, maxFile)
+	}
+	return name, nil
+}
+
+// inMemory is a file system of these files: that of an archive that is not compressed, since the
+// standard library reads those in place.
+func inMemory(files map[string][]byte) (fs.FS, error) {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
+		if err == nil {
+			_, err = f.Write(files[name])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+}
