@@ -61,7 +61,7 @@ func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
 	return b, said
 }
 
-// sameBatch compares amounts above 0.
+// sameBatch reports whether all amounts above 0 are equal.
 func sameBatch(a, b Batch) bool {
 	return max(a.RequestCPU, 0) == max(b.RequestCPU, 0) && max(a.LimitCPU, 0) == max(b.LimitCPU, 0) &&
 		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)

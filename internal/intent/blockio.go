@@ -12,8 +12,8 @@ type DiskLimit struct {
 	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
 }
 
-// Limits of what is read: the disks of a pod, operations per second (the kernel stores 32 bits,
-// and the highest value means no limit), and the length of a class name.
+// Limits for values of a pod: the number of disks, operations per second (the kernel stores 32
+// bits, and the highest value means no limit), and the length of a class name.
 const (
 	maxDisks     = 64
 	maxIOPS      = 1<<32 - 2

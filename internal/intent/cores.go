@@ -1,10 +1,11 @@
 package intent
 
-// KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler reads it;
-// this node reads it if no scheduler assigned CPUs.
+// KoordResourceSpec is the key with a pod's preferences for its CPUs. Koordinator's scheduler
+// reads it. The agent reads it if no scheduler assigned CPUs.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse says how an owner wants to use cores. It takes effect if the agent chooses its CPUs.
+// CoreUse is an owner's request for how its CPUs use cores. It takes effect if the agent chooses
+// its CPUs.
 type CoreUse struct {
 	// Whole accepts only whole cores, PreferWhole prefers them; Spread takes threads of as many
 	// cores as possible.

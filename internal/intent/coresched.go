@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// CoreSchedAsk says with which pods a pod shares cores.
+// CoreSchedAsk is a pod's request for the pods with which it shares cores.
 type CoreSchedAsk struct {
-	Group     string // the group; "" for that of its class
-	Exclusive bool   // it shares cores with its own containers alone
+	Group     string // the group; "" for the group of its class
+	Exclusive bool   // its containers share cores only with each other
 	None      bool   // it shares cores with all pods
 }
 

@@ -13,14 +13,14 @@ type CPUVariable struct {
 	List bool
 }
 
-// CPUVariables are the variables that a pod asks for.
+// CPUVariables are the variables that a pod requests.
 type CPUVariables struct {
 	Variables []CPUVariable
 	// Usual asks for the variables in the node's configuration.
 	Usual bool
 }
 
-// Limits of what a pod may ask for.
+// Limits for the variables that a pod requests.
 const (
 	maxVariables    = 16
 	maxVariableName = 64

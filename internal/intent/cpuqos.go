@@ -4,10 +4,11 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 
 // CPUQoS is a pod's request that replaces its class's CPU scheduling.
 type CPUQoS struct {
-	// Malformed: it asks for something that makes no sense.
+	// Malformed reports that the request has an invalid value.
 	Malformed bool
 	Enabled   bool
-	// Identity is the group identity, -1 to 2; absent, that of the class.
+	// Identity is the group identity, -1 to 2. If it is absent, the group identity of the class
+	// counts.
 	Identity lifecycle.Opt[int]
 }
 

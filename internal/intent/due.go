@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// PayingResources are the resources that pay for the CPUs of a container.
+// PayingResources are the resources that determine how many CPUs a container may own.
 type PayingResources struct {
 	// Pod are the resources that the kubelet reported for the whole pod, Container
 	// those of the container; nil if there are none.
@@ -62,14 +62,15 @@ func unpaid(all ...*lifecycle.Resources) bool {
 	return false
 }
 
-// PaidCPUs is how many CPUs resources pay for, and which of them pay.
+// PaidCPUs is the number of CPUs that requests and limits pay for, and the request or limit that
+// determines it.
 type PaidCPUs struct {
-	CPUs  int    // whole CPUs; a fraction pays for none
+	CPUs  int    // whole CPUs; a fraction of a CPU does not count
 	Milli int64  // all of it, in milli-CPUs
 	By    string // "limit" or "request"; "" where no request was reported
 }
 
-// Known reports whether the runtime reported a limit or request to count by.
+// Known reports whether the runtime reported a limit or request.
 func (s PaidCPUs) Known() bool { return s.By != "" }
 
 // String formats it for users: "request of 0.5, which pays for 0".
@@ -96,9 +97,8 @@ const (
 	maxShares   = 262144
 )
 
-// CountPaidCPUs returns how many CPUs a pod or container may own: whole ones up to its request,
-// for which the scheduler reserved room on the node, and up to its limit if a quota is in
-// force.
+// CountPaidCPUs returns how many CPUs a pod or container may own: whole CPUs up to its request,
+// for which the scheduler reserved room on the node, and up to its limit if a quota is in force.
 //
 // A limit alone pays for nothing: the kubelet always reports a request, and authors may choose
 // any limit. In a Guaranteed pod both are equal, so the limit replaces a request that is

@@ -35,7 +35,8 @@ const (
 	Guaranteed QoS = iota
 	Burstable
 	BestEffort
-	// UnknownQoS is that of a pod without a cgroup parent whose spec nothing reports, such as one of crictl.
+	// UnknownQoS is the class of a pod without a cgroup parent and without a known spec, such as
+	// a pod that crictl created.
 	UnknownQoS
 )
 
@@ -66,8 +67,8 @@ type Batch struct {
 // GPU are the GPUs that a scheduler allocated.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
-	// UUIDs are those of the same devices, "" for a device without one; empty if no device has
-	// one.
+	// UUIDs are the UUIDs of the same devices, "" for a device without a UUID; empty if no
+	// device has one.
 	UUIDs  []string
 	Shared *GPUShare
 	// NodesRefused names the authorisation rule that refuses the device nodes; the environment
@@ -81,8 +82,8 @@ type GPUShare struct {
 	Core   int64 // percent of the multiprocessors; 0 if not given
 }
 
-// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its CPUs and memory
-// to the same nodes, as few as possible.
+// NUMABinding is a pod's request for NUMA nodes. The zero value binds its CPUs and memory to the
+// same nodes, as few as possible.
 type NUMABinding struct {
 	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
 	Exclusive bool
@@ -100,7 +101,7 @@ type NUMABinding struct {
 	ExcludeOthers bool
 }
 
-// Pod is what a pod asks for.
+// Pod is the intent of a pod: all requests of its labels and annotations.
 type Pod struct {
 	Class Sourced[Class]
 	Name  string // the dialect's own name of the class, for example LSR
@@ -115,18 +116,18 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores that it prefers for its own CPUs. Isolated says whether it
-	// prefers isolated CPUs (isolcpus).
+	// CoreKind is the kind of cores that the pod prefers for its own CPUs. Isolated reports
+	// whether it prefers isolated CPUs (isolcpus).
 	CoreKind Sourced[topology.CoreKind]
 	Isolated Sourced[bool]
 	Batch    Sourced[map[string]Batch] // by container name
 	GPU      Sourced[GPU]
-	// UnsetQuota says whether the CPU quota is lifted if the pod owns its CPUs.
+	// UnsetQuota reports whether the agent lifts the CPU quota if the pod owns its CPUs.
 	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards that a scheduler allocated.
 	RDMA   Sourced[[]string]
 	CPUQoS Sourced[CPUQoS]
-	// OOMScore is the oom_score_adj of the pod's containers. OOMScores has those of single
+	// OOMScore is the oom_score_adj of the pod's containers. OOMScores has the scores of single
 	// containers by name.
 	OOMScore  Sourced[int64]
 	OOMScores Sourced[map[string]int64]
@@ -140,11 +141,10 @@ type Pod struct {
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedAsk]
-	// Preemptable says whether the pod yields CPU and memory to others; false asks for memory
+	// Preemptable reports whether the pod yields CPU and memory to others; false requests memory
 	// protection.
 	Preemptable Sourced[bool]
-	// Unprotected names the rule that refuses memory protection to a pod that is not
-	// preemptable.
+	// Unprotected names the rule that refuses memory protection to the pod; "" if no rule does.
 	Unprotected string
 	// NoHooks names the rule that refuses a pod the OCI hooks whose condition is an
 	// annotation; "" if none does.
@@ -233,7 +233,7 @@ func Dialects() []string {
 	return names
 }
 
-// Systems returns the systems that have keys, and the title of each.
+// Systems returns the systems that have keys, with their titles.
 func Systems() [][2]string {
 	var all [][2]string
 	for _, d := range dialects() {
@@ -287,7 +287,7 @@ func (p *Pod) merge(o *Pod) {
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // it is the same text as the class that lost
+		o.Preemptable = Sourced[bool]{} // the key already has a problem, because it is also the key of the class that lost
 	}
 	takeFirst(&p.Cores, o.Cores)
 	for _, r := range requests {

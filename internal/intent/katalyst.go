@@ -159,7 +159,7 @@ func poolName(s string) bool {
 	return true
 }
 
-// numa reads how the pod is bound to NUMA nodes.
+// numa reads the pod's request for NUMA nodes.
 func (k *katalyst) numa() {
 	bound, from := k.flag("numa_binding", false)
 	var n NUMABinding
@@ -241,7 +241,7 @@ func (k *katalyst) contradictions(n *NUMABinding) {
 	}
 }
 
-// reportUnserved reports enhancements that nothing serves, and unknown ones.
+// reportUnserved reports unknown enhancements, and enhancements that the agent does not serve.
 func (k *katalyst) reportUnserved() {
 	for _, key := range sortedKeys(k.values) {
 		if slices.Contains(k.used, key) {

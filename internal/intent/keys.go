@@ -3,8 +3,8 @@ package intent
 // Handling is what the agent does with a key.
 type Handling int
 
-// The handlings. A key that is not supported asks for something that this agent does not do,
-// and the pod gets a problem. An ignored key asks a node agent for nothing.
+// The handlings. A key that is not supported makes a request that this agent does not serve, and
+// the pod gets a problem. An ignored key makes no request of a node agent.
 const (
 	KeyRead Handling = iota
 	KeyUnsupported
@@ -17,9 +17,9 @@ func (h Handling) String() string { return [...]string{"read", "not supported", 
 // Edit is the effect of a change of a label or annotation while its pod runs.
 type Edit int
 
-// The effects of an edit. Live: it takes effect at once, if the pod's spec is known (podspec).
-// Next: it counts for containers that are created later. Fixed: the value of the pod's creation
-// counts for its whole life.
+// The effects of an edit. Live: the edit takes effect at once, if the pod's spec is known
+// (podspec). Next: the edit affects containers that are created later. Fixed: the value at the
+// pod's creation counts for its whole life.
 const (
 	EditNone Edit = iota // nothing reads it
 	EditLive
@@ -63,7 +63,8 @@ type Key struct {
 	Edit     Edit
 	// Kinds are the kinds of request that the key can make, as in authorisation rules.
 	Kinds []Kind
-	// Why explains what is special about a key that is read, or why a key is not read.
+	// Why explains a special property of a key that is read, or the reason why a key is not
+	// read.
 	Why string
 }
 
@@ -75,8 +76,8 @@ func (k Key) Full() string {
 	return k.Name + ": " + k.Field
 }
 
-// Keys returns the table of all keys: those of other systems, and our own. docs/keys.md is made
-// from it.
+// Keys returns the table of all keys: keys of other systems, and keys of Trimtab itself.
+// docs/keys.md is made from it.
 func Keys() []Key {
 	var all []Key
 	for _, d := range dialects() {

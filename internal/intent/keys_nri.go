@@ -2,8 +2,8 @@ package intent
 
 import "slices"
 
-// otherPlugin is why keys of other NRI plugins are reported: they ask for
-// something, and this agent cannot know whether their plugin runs on the node.
+// otherPlugin is the reason for reporting keys of other NRI plugins. Such a key is a request,
+// and this agent cannot know whether the key's plugin runs on the node.
 func otherPlugin(name string) string {
 	return "this agent does not serve it; the NRI plugin " + name + " does, where it runs on the node"
 }

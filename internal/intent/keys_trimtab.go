@@ -1,6 +1,6 @@
 package intent
 
-// trimtabKeys are the keys of our own.
+// trimtabKeys are the keys that Trimtab itself defines.
 func trimtabKeys() []Key {
 	return []Key{
 		{Name: TrimtabUnsetQuota, Place: OnPod, Edit: EditLive, Kinds: []Kind{Quota}},

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Kind names one thing that a pod can ask for, as in authorisation rules.
+// Kind is a kind of request that a pod can make, as authorisation rules name it.
 type Kind string
 
 // The kinds.
@@ -65,13 +65,13 @@ type Default struct {
 	Decision   Decision
 	Asks       string // what a pod asks for
 	Why        string
-	// Cost is what other pods lose to a pod that is granted it and requests neither CPU nor
-	// memory.
+	// Cost describes what other pods lose if the request is granted to a pod that requests
+	// neither CPU nor memory.
 	Cost string
 }
 
 // declaration declares one kind: the text for users, the hooks that serve it (one of them is
-// enough), and the fields of a pod that ask for it.
+// enough), and the fields of a pod's intent that request it.
 type declaration struct {
 	Default
 
@@ -303,7 +303,7 @@ func requests(yield func(Kind, request) bool) {
 	}
 }
 
-// request is a part of a pod that asks for a kind.
+// request is a part of a pod's intent that makes a request of one kind.
 type request struct {
 	key   func(*Pod) string // "" if the pod does not ask for it
 	value func(*Pod) string // for people
@@ -337,7 +337,8 @@ func ofClass(class Class) request {
 	}
 }
 
-// yields is the request of a preemptable pod; a pod that is not preemptable asks for nothing.
+// yields is the request of a preemptable pod; a pod that is not preemptable makes no such
+// request.
 func yields(said request) request {
 	said.key = func(p *Pod) string {
 		if !p.Preemptable.V {
@@ -356,7 +357,7 @@ func exclusiveKey(p *Pod) string {
 	return p.NUMA.Key
 }
 
-// libraryKey returns the key that asks for HAMi-core: that of a part of a GPU.
+// libraryKey returns the key that requests HAMi-core: the key for a part of a GPU.
 func libraryKey(p *Pod) string {
 	if p.GPU.V.Shared == nil {
 		return ""
@@ -364,7 +365,7 @@ func libraryKey(p *Pod) string {
 	return KoordGPUIsolation
 }
 
-// perContainer is the pod's request, and those of single containers by name.
+// perContainer is a request of the pod together with the requests of single containers by name.
 func perContainer[T any](p PerContainer[T]) string {
 	var parts []string
 	if p.Pod.IsSet() {

@@ -36,8 +36,8 @@ const (
 // maxMinor limits a GPU's minor number, and so their number.
 const maxMinor = 255
 
-// suspiciousMilli is the largest batch-cpu amount that looks like cores instead of
-// milli-cores: nobody really asks for less than a tenth of a CPU.
+// suspiciousMilli is the largest batch-cpu amount that looks like cores instead of milli-cores:
+// a real request for less than a tenth of a CPU is unlikely.
 const suspiciousMilli = 100
 
 // koordClasses maps Koordinator's QoS classes, which are case sensitive.

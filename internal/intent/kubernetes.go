@@ -12,8 +12,8 @@ func readKubernetes(t *texts, spec *lifecycle.PodSpec, out *Pod) {
 	out.QoS = qosOf(t.parent, spec)
 }
 
-// qosOf is the class by the cgroup parent. Without one no kubelet made the pod's cgroup, and only
-// the spec can say the class.
+// qosOf returns the class from the cgroup parent. Without a cgroup parent, no kubelet made the
+// pod's cgroup, so only the spec has the class.
 func qosOf(parent string, spec *lifecycle.PodSpec) QoS {
 	switch {
 	case parent == "":

@@ -40,16 +40,16 @@ const (
 	nriOldNetDevices = "network-devices.nri.io"
 )
 
-// PerContainer is what annotations with scopes ask for: that of a container's own
-// annotation, or else that of the pod's.
+// PerContainer is a request by annotations with scopes: the request of a container's own
+// annotation, or else of the pod's annotation.
 type PerContainer[T any] struct {
-	// Own are those of single containers by name. A container whose annotation is
+	// Own has the requests of single containers by name. A container whose annotation is
 	// malformed has an entry without a key.
 	Own map[string]Sourced[T]
 	Pod Sourced[T]
 }
 
-// Of is what is asked for a container.
+// Of returns the request for a container.
 func (p PerContainer[T]) Of(container string) Sourced[T] {
 	if own, has := p.Own[container]; has {
 		return own
@@ -81,7 +81,7 @@ func (t *texts) scoped(out *Pod) scopes {
 	return found
 }
 
-// containers are those that one of the names has an annotation for, in order.
+// containers returns the containers for which one of the names has an annotation, in order.
 func (s scopes) containers(names ...string) []string {
 	var all []string
 	for _, name := range names {
@@ -110,10 +110,10 @@ func suffixed(names []string, scope string) []string {
 	return out
 }
 
-// readScoped reads one request in all its scopes. names are the annotation's, the
-// newest first. The order is that of NRI's device injector: of each scope the newer
-// name counts first, and a container's scope before the pod's. A malformed text
-// counts as one that asks for nothing: no other scope takes its place.
+// readScoped reads one request in all its scopes. names are the names of the annotation, the
+// newest first. The order is that of NRI's device injector: a container's scope counts before
+// the pod's, and within a scope the newer name counts first. A malformed text counts as an empty
+// request: no other scope replaces it.
 func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, error), names ...string) (all Sourced[PerContainer[T]]) {
 	one := func(key string) (said Sourced[T]) {
 		v, err := read(key)
@@ -140,12 +140,12 @@ func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, e
 	return all
 }
 
-// maxYAML limits what is read of one pod as YAML, which takes more time than JSON, and
-// maxMarks the signs in it that may begin a value.
+// maxYAML limits the bytes that are read as YAML from one pod, because YAML takes more time than
+// JSON. maxMarks limits the characters in it that may begin a value.
 const maxYAML, maxMarks = 2 << 10, 200
 
-// structured reads an annotation that is YAML, JSON included: case-sensitive, no key
-// twice, none that is unknown, no anchors. An error is for the pod's problems.
+// structured reads an annotation that is YAML, JSON included: case-sensitive, no key twice, none
+// that is unknown, no anchors. A returned error becomes a problem of the pod.
 func (t *texts) structured(key string, into any) error {
 	text := t.annotation(key)
 	if text == "" {
@@ -190,7 +190,7 @@ func (t *texts) fromYAML(text string) (string, error) {
 	return string(b), nil
 }
 
-// marks counts the signs that may begin a value in YAML.
+// marks counts the characters that may begin a value in YAML.
 func marks(text string) (n int) {
 	for i := range len(text) {
 		if strings.IndexByte("-[{:,?", text[i]) >= 0 {

@@ -16,7 +16,7 @@ type HostMount struct {
 // mountOptions are the options of a mount that are served, or that every mount has.
 var mountOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate"}
 
-// ownPlaces are directories of a container on which nothing is mounted.
+// ownPlaces are directories of a container on which no pod may mount.
 var ownPlaces = []string{"/dev", "/proc", "/sys"}
 
 // hostMounts reads bind mounts of the host's files.

@@ -73,14 +73,14 @@ func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
 	return lifecycle.IOPriority{Class: class, Priority: ask.Priority}, nil
 }
 
-// schedFlags are the flags of sched_setattr(2) that NRI can say whole: clamps of
-// utilisation need numbers that it has no field for.
+// schedFlags are the flags of sched_setattr(2) that NRI can express completely. Flags for
+// utilisation clamps need numbers for which NRI has no field.
 var schedFlags = []string{
 	"SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_RECLAIM", "SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_KEEP_POLICY", "SCHED_FLAG_KEEP_PARAMS",
 }
 
-// leastDeadline is the least runtime of SCHED_DEADLINE in ns, and mostDeadline the
-// most of all its times. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
+// leastDeadline is the smallest runtime of SCHED_DEADLINE in ns, and mostDeadline the largest
+// value of its times. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
 const leastDeadline, mostDeadline = 1 << 10, 1<<63 - 1
 
 // scheduler reads a policy of sched_setattr(2) and its numbers.

@@ -9,14 +9,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Serving says which requests of pods this node serves. A request that nothing serves has no
-// effect, and is reported.
+// Serving has the settings that determine which requests of pods this node serves. A request
+// that is not served has no effect, and the agent reports it.
 type Serving struct {
 	// Hooks are the names of the hooks that are on.
 	Hooks []string
-	// Chooses: the agent chooses CPUs and memory nodes (placement.policy: pools).
+	// Chooses reports that the agent chooses CPUs and memory nodes (placement.policy: pools).
 	Chooses bool
-	// KubeletOwns: the kubelet decides who owns CPUs (authority: kubelet).
+	// KubeletOwns reports that the kubelet decides who owns CPUs (authority: kubelet).
 	KubeletOwns bool
 	// Balloons: the placement policy is balloons.
 	Balloons bool
@@ -31,8 +31,8 @@ func ServersOf(kind Kind, key string) []string {
 	return declared(kind).hooks
 }
 
-// apply removes from one dialect's result what nothing serves, and reports it. A nil Serving
-// serves everything.
+// apply removes the requests that the node does not serve from one dialect's result, and reports
+// them. A nil Serving serves everything.
 func (s *Serving) apply(p *Pod) {
 	if s == nil {
 		return
@@ -80,7 +80,7 @@ func switches(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// placed removes requests that only a policy serves that chooses CPUs.
+// placed removes requests that need a policy that chooses CPUs.
 func (s *Serving) placed(p *Pod) {
 	if s.Chooses {
 		return
@@ -112,8 +112,8 @@ func (p *Pod) unserved(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
 }
 
-// unservedOnce is unserved for the first request of a key: a hook that is off is one problem,
-// however many things the key asks for.
+// unservedOnce is unserved for the first request of a key. If a hook is off, all requests of the
+// key together make one problem.
 func (p *Pod) unservedOnce(key, value, format string, args ...any) {
 	if !p.problems.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
 		p.unserved(key, value, format, args...)
@@ -127,7 +127,7 @@ type keyIndex struct {
 	read        []Key // each key of a dialect once
 }
 
-// indexed is made once, because a runtime waits while pods are read.
+// indexed is built once, because a runtime waits while the agent reads a pod.
 var indexed = indexOf(Keys())
 
 func indexOf(keys []Key) keyIndex {

@@ -13,10 +13,11 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Limits of what is read of one pod. The API server accepts 256 KiB of annotations, and the
-// agent decides one event at a time, so the largest pod must not delay the others. Schedulers
-// write far less: 3 KiB for the CPUs of a node with 1,024, 200 bytes for each container with
-// batch resources, 250 bytes for each device. One text has at most lifecycle.MaxText.
+// Limits for the texts that the agent reads from one pod. The API server accepts 256 KiB of
+// annotations, and the agent decides one event at a time, so the largest pod must not delay the
+// others. Schedulers write far less: 3 KiB for the CPUs of a node with 1,024, 200 bytes for each
+// container with batch resources, 250 bytes for each device. One text has at most
+// lifecycle.MaxText.
 const (
 	// maxTexts limits all labels and annotations of a pod that are read.
 	maxTexts = 32 << 10
@@ -51,7 +52,8 @@ func (e edited) of(key string) string {
 	return e.created[key]
 }
 
-// allowance is how much of a pod may still be read, and the problems with the rest.
+// allowance is the amount of a pod's text that may still be read, and the problems with texts
+// beyond it.
 type allowance struct {
 	bytes, values int
 	yaml, marks   int // bytes that may still be read as YAML, and signs in them that begin values
@@ -70,8 +72,8 @@ func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	return t
 }
 
-// AsksDevices reports whether a pod may ask for devices. The kubelet's grants do not matter to
-// other pods.
+// AsksDevices reports whether a pod may request devices. For other pods the kubelet's grants
+// have no effect.
 func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
 // LabelOf returns a label of a pod, as it was at the pod's creation; ok is false if the pod has
