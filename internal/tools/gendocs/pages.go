@@ -119,7 +119,7 @@ policy can set. "carried" says when the message can carry it: "create" at creati
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.Since), code(r.Lifecycle), code(r.Setting), carried(r.Adjust, r.Update))
 		notes += note(r.Proto, r.Note)
 	}
-	b.WriteString("\n## Notes on NRI fields\n\n" + notes + `
+	b.WriteString("\n## Notes on NRI fields\n\n" + notes + notSet() + `
 # CRI fields
 
 The same for the CRI proxy: every field of the requests that make pods and containers. All fields reach the runtime, also
@@ -183,3 +183,13 @@ func codes(list []string) string {
 func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ") }
 
 func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }
+
+// notSet lists the fields of NRI's adjustments that no policy sets.
+func notSet() string {
+	text := "\n## Adjustments of NRI that no policy sets\n\n" +
+		"Hooks, rules and hook servers of Trimtab set none of these. A container keeps what it was requested with.\n\n"
+	for _, n := range nri.NotSets() {
+		text += note(n.Proto, n.Why)
+	}
+	return text
+}

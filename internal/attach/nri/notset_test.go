@@ -1,0 +1,57 @@
+package nri
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// TestEveryAdjustment: each field of the library's adjustments is one that policies set, or
+// is listed with a reason, and not both. A newer library with a new field fails it.
+func TestEveryAdjustment(t *testing.T) {
+	t.Parallel()
+	set := map[string]bool{}
+	for _, s := range settings {
+		set[s.proto] = true
+	}
+	reasons := map[string]bool{}
+	for _, n := range NotSets() {
+		if set[n.Proto] || reasons[n.Proto] || n.Why == "" {
+			t.Errorf("%s is set, there twice, or has no reason", n.Proto)
+		}
+		reasons[n.Proto] = true
+	}
+	found := adjustments((*api.ContainerAdjustment)(nil).ProtoReflect().Descriptor(), "")
+	for _, proto := range found {
+		if !set[proto] && !reasons[proto] {
+			t.Errorf("%s is neither set nor listed with a reason", proto)
+		}
+	}
+	for proto := range reasons {
+		if !slices.Contains(found, proto) {
+			t.Errorf("%s is listed and not in the library", proto)
+		}
+	}
+}
+
+// adjustments lists the fields of a message, with those of the messages that only group fields.
+func adjustments(m protoreflect.MessageDescriptor, within string) (all []string) {
+	groups := []protoreflect.Name{"linux", "resources", "cpu", "memory", "pids"}
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		name := within + string(f.Name())
+		switch {
+		case slices.Contains(groups, f.Name()):
+			all = append(all, adjustments(f.Message(), name+".")...)
+		case f.IsMap():
+			all = append(all, name+"{}")
+		case f.IsList():
+			all = append(all, name+"[]")
+		default:
+			all = append(all, name)
+		}
+	}
+	return all
+}
