@@ -162,9 +162,6 @@ func (m *Manager) snapshot() saved {
 	for resource := range m.removals {
 		out.Removals[resource] = m.unreleased(resource)
 	}
-	for r := range m.removing { // it may fail
-		out.Removals[r.resource] = append(out.Removals[r.resource], r.uid)
-	}
 	return out
 }
 
@@ -265,11 +262,6 @@ func (m *Manager) States() (plugins []State, refused []Refused, err string) {
 		for _, of := range m.pods {
 			if of.asked[name] {
 				s.Pods++
-			}
-		}
-		for r := range m.removing {
-			if r.resource == name {
-				s.Removals++
 			}
 		}
 		p.mu.Lock()
