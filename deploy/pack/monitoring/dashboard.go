@@ -74,7 +74,7 @@ func cpus() []Panel {
 func work() []Panel {
 	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + of + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
 	return []Panel{
-		series("Events", "What runtimes and kubelets asked, a second.", "ops", Query{"Events from runtimes and kubelets, a second." + of + `}[$__rate_interval]))`, "{{kind}}"}),
+		series("Events", "Events from runtimes and kubelets, a second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
 		series("Time for an answer", "99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
 		series("Time for a decision", "The part of it that is deciding.", "s",
 			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "median"},
@@ -95,6 +95,10 @@ func others() []Panel {
 		series("NRI plugins of the CRI proxy: time", "The 99th percentile of a call.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "{{plugin}}"}),
 		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + of + `}`, "{{plugin}}"}),
 		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + of + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
+		series("Resource plugins", "Calls a second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + of + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
+		series("Resource plugins: not answering", "Plugins whose last call had no answer, and pods that plugins must still release.", "short",
+			Query{`sum by (resource) (1 - trimtab_resourceplugin_up{` + of + `})`, "{{resource}} not answering"},
+			Query{`sum by (resource) (trimtab_resourceplugin_pending_removals{` + of + `})`, "{{resource}} to release"}),
 		series("Writes to the API server", "By part and result, a second.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + of + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
 		series("Events of Kubernetes", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
 		series("Configurations from the API server", "Nodes that start with the copy of their own, and refusals a second.", "short",

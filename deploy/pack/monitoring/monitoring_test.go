@@ -192,7 +192,7 @@ func TestPanels(t *testing.T) {
 	}
 	aside := []string{
 		"trimtab_connection_state", "trimtab_last_sync_timestamp_seconds", "trimtab_pods", "trimtab_config_generation", "trimtab_attachment_ignored_events_total",
-		"trimtab_config_layer_version", "trimtab_hookserver_call_duration_seconds", "trimtab_cluster_last_contact_timestamp_seconds",
+		"trimtab_config_layer_version", "trimtab_hookserver_call_duration_seconds", "trimtab_resourceplugin_call_duration_seconds", "trimtab_cluster_last_contact_timestamp_seconds",
 	}
 	for _, r := range metrics.Rows() {
 		if !strings.Contains(text.String(), r.Name) && !slices.Contains(aside, r.Name) {
