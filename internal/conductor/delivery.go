@@ -30,9 +30,10 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
-// unreported reports whether no runtime reports the field for an existing container.
+// unreported reports whether some runtime does not report the field for an existing container:
+// none reports the first three, CRI-O no CDI devices over the CRI.
 func unreported(f lifecycle.Field) bool {
-	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy
+	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy || f == lifecycle.CDIDevice
 }
 
 func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {

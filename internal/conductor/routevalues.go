@@ -42,7 +42,7 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
 	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
-	k.Given = reported != nil && present(reported, v) || unreported(v.Field) && t.given[v.Field] == v.Text
+	k.Given = reported != nil && present(reported, v) || t.wasGiven(v)
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }

@@ -1,6 +1,8 @@
 package conductor
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/engine"
@@ -60,16 +62,35 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	return t.sent.of(v)
 }
 
-// give remembers a value that a container is created with and that no runtime reports later. The
-// container's record has the value, too.
+// give remembers a value that a container is created with and that some runtime does not report
+// later. The container's record has the value, too: of a keyed field all keys, separated by commas.
 func (t *track) give(v lifecycle.Value) {
-	if !unreported(v.Field) {
+	if !unreported(v.Field) || t.wasGiven(v) {
 		return
 	}
 	if t.given == nil {
 		t.given = map[lifecycle.Field]string{}
 	}
-	t.given[v.Field] = v.Text
+	text := v.Text
+	if v.Key != "" {
+		text = v.Key
+		if had := t.given[v.Field]; had != "" {
+			text = had + "," + v.Key
+		}
+	}
+	t.given[v.Field] = text
+}
+
+// wasGiven reports whether a container was created with a value that some runtime does not report.
+func (t *track) wasGiven(v lifecycle.Value) bool {
+	given := t.given[v.Field]
+	switch {
+	case given == "" || !unreported(v.Field):
+		return false
+	case v.Key != "":
+		return slices.Contains(strings.Split(given, ","), v.Key)
+	}
+	return given == v.Text
 }
 
 // deliver notes the result for a value.

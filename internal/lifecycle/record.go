@@ -43,7 +43,7 @@ type Record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // CPUs it owns, as a kernel list
-	// CreatedWith are values that the container was created with and that no runtime reports.
+	// CreatedWith are values that the container was created with and that some runtime does not report.
 	CreatedWith map[Field]string `json:"given,omitempty"`
 	RecordFields
 	// Late reports that the record comes from the checkpoint and is newer than the record of the
