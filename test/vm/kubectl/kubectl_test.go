@@ -37,9 +37,9 @@ func (c *cluster) at(t *testing.T) *cluster {
 func (c *cluster) nodes() {
 	a := c.run("nodes")
 	c.want(a, 0, "NODE   VERSION", "n1     v0.1.0    nri connected   yes", "n3     -", "no agent", "this plugin is devel")
-	var rows []map[string]any
-	if err := json.Unmarshal([]byte(c.run("nodes", "-o", "json").out), &rows); err != nil || len(rows) != 3 || rows[1]["node"] != "n2" {
-		c.Errorf("nodes as JSON: %v, %v", rows, err)
+	var list struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(c.run("nodes", "-o", "json").out), &list); err != nil || len(list.Items) != 3 || list.Items[1]["node"] != "n2" {
+		c.Errorf("nodes as JSON: %v, %v", list.Items, err)
 	}
 	c.want(c.run("nodes", "-o", "yaml", "--agent-namespace", "kube-system"), 0, "attachment: nri connected")
 	c.want(c.run("nodes", "--agent-namespace", "default"), 1, "in namespace default: is the chart installed?")
