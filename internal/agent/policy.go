@@ -90,7 +90,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		}
 	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
-	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.DecidedElsewhere != nil, Balloons: c.Placement.Policy == "balloons"}
+	p.Serving = &intent.Serving{Policy: c.Placement.Policy, KubeletOwns: terms.DecidedElsewhere != nil}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}

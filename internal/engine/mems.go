@@ -22,7 +22,7 @@ func (s *placer) chooseMemory() {
 	if s.c.Assignment.Memory.Keep {
 		return
 	}
-	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
+	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || t.KeepsMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
 	usable, bounded := s.memoryNodes()

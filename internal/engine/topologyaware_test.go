@@ -175,3 +175,19 @@ func BenchmarkTopologyAware(b *testing.B) {
 		}
 	}
 }
+
+// TestTopologyAwareMemory: pinMemory binds owners and others to the memory nodes of their CPUs; without it both keep
+// what the runtime requests.
+func TestTopologyAwareMemory(t *testing.T) {
+	t.Parallel()
+	for _, pin := range []bool{true, false} {
+		m, p := topologyAwarePolicy(t, "1s x 2n x 2c x 2t", topologyaware.Options{PinMemory: pin})
+		for _, milli := range []int64{2000, 500} {
+			pod, ctr := treePod(0, "a", milli, milli)
+			plan := Decide(NewState(m, p), &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, Facts{})
+			if got, want := plan.Container.Mems, map[bool]string{true: "1"}[pin]; got != want {
+				t.Errorf("pinMemory %v, %dm: memory nodes %q, want %q", pin, milli, got, want)
+			}
+		}
+	}
+}

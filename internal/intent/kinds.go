@@ -246,7 +246,7 @@ var kinds = []declaration{
 		"what the paths of `hooks.mounts.allowed` and `hooks.mounts.writable` hold",
 	}, []string{"mounts"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]HostMount]] { return &p.Mounts }, perContainer)}},
 	{Default{
-		BalloonKind, "*", Refuse, "a balloon of a type that it names", "a type gives CPUs to whoever is in it, also more than the pod requests; namespaces and expressions of types say who that is",
+		BalloonKind, "*", Refuse, "a balloon of a type that it names", "a type gives its CPUs to every container in its balloons, also more than the pod requests; namespaces and expressions of types say who that is",
 		"what a balloon of the type has: the CPUs of `minCPUs`, and memory of `memoryTypes`",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
 	{Default{

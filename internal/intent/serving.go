@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,12 +15,10 @@ import (
 type Serving struct {
 	// Hooks are the names of the hooks that are on.
 	Hooks []string
-	// Chooses reports that the agent chooses CPUs and memory nodes (placement.policy: pools).
-	Chooses bool
+	// Policy is placement.policy; "" is none.
+	Policy string
 	// KubeletOwns reports that the kubelet decides who owns CPUs (authority: kubelet).
 	KubeletOwns bool
-	// Balloons: the placement policy is balloons.
-	Balloons bool
 }
 
 // ServersOf returns the hooks that serve a kind of request made by a key; one of them is
@@ -51,7 +50,7 @@ func (s *Serving) apply(p *Pod) {
 		}
 	}
 	s.placed(p)
-	if !s.Balloons {
+	if s.Policy != "balloons" {
 		for _, r := range balloonRequests() {
 			if key := r.key(p); key != "" {
 				p.unserved(key, r.value(p), "only placement.policy: balloons serves it")
@@ -80,12 +79,12 @@ func switches(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// placed removes requests that need a policy that chooses CPUs.
+// placed removes requests that only the policy pools serves.
 func (s *Serving) placed(p *Pod) {
-	if s.Chooses {
+	if s.Policy == "pools" {
 		return
 	}
-	const none = "the node's placement policy is none; placement.policy: pools would serve it"
+	none := "the node's placement policy is " + cmp.Or(s.Policy, "none") + "; placement.policy: pools would serve it"
 	if p.NUMA.IsSet() {
 		p.unserved(p.NUMA.Key, fmt.Sprintf("%+v", p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
 		p.NUMA = Sourced[NUMABinding]{}

@@ -89,8 +89,10 @@ const (
 type Terms struct {
 	// Chooses reports that the policy chooses CPUs and memory nodes for containers.
 	Chooses bool
-	Pays    Payment
-	Key     string // the key that asks for owned CPUs
+	// KeepsMemory: it leaves the memory nodes as the runtime requests them.
+	KeepsMemory bool
+	Pays        Payment
+	Key         string // the key that asks for owned CPUs
 	// Lent and ExclusiveNodes become those of the grant.
 	Lent, ExclusiveNodes bool
 	// NearDevices reports that the place of devices affects the choice.

@@ -40,9 +40,9 @@ const Key = "placement.topologyAware"
 
 // Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
-	t := placement.Terms{Chooses: p.o.PinMemory}
+	t := placement.Terms{Chooses: true, KeepsMemory: !p.o.PinMemory}
 	if s.Intent.QoS == intent.Guaranteed && !p.o.PreferSharedCPUs && !p.reserved(s) {
-		t.Chooses, t.Pays, t.Key = true, placement.WholeCPUs, Key
+		t.Pays, t.Key = placement.WholeCPUs, Key
 	}
 	return t
 }
