@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/placement/choose":  {"internal/topology"},
 	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
 	"internal/rules":             {"internal/hook", "internal/intent", "internal/lifecycle", "internal/topology"},
-	"internal/rules/rulestest":   {"internal/config", "internal/hook", "internal/intent", "internal/jsonwords", "internal/lifecycle", "internal/podspec", "internal/rules", "internal/topology"},
+	"internal/rules/rulestest":   {"internal/config", "internal/engine", "internal/intent", "internal/jsonwords", "internal/lifecycle", "internal/podspec", "internal/rules", "internal/topology"},
 	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/placement/choose", "internal/placement/numahints", "internal/topology"},
 	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},
 	"internal/runtimes":          {"internal/lifecycle"},

@@ -72,10 +72,11 @@ or a pod is malformed.`,
 		if err != nil {
 			return &misuse{err}
 		}
-		report, err := f.Run(agent.Authorisation(f.Config, f.NamespaceLabels))
+		node, err := agent.RulesNode(f.Config, f.NamespaceLabels)
 		if err != nil {
 			return &misuse{err}
 		}
+		report := f.Run(node)
 		w := cmd.OutOrStdout()
 		if err := out.Print(w, report, func() error { return renderRulesTest(w, &report) }); err != nil {
 			return err

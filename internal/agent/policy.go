@@ -82,7 +82,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	}
 	p.Hooks, err = c.Hooks.Hooks(n)
 	if err == nil {
-		err = addRules(&p, c, n, labels)
+		err = addRules(&p, c, labels, factsForRules(n))
 	}
 	if err == nil && c.Placement.Policy == "balloons" {
 		if wrong := balloons.CheckOn(m, p.Pools.Shared.Union(p.Pools.Reserved), c.Placement.Balloons); len(wrong) > 0 {

@@ -8,15 +8,17 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
-	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/rules"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // addRules adds the configuration's rules to a policy. They are asked after the hooks,
-// and before hooks that go by what all others decided.
-func addRules(p *engine.Policy, c config.Config, n hook.Node, labels namespaces.Labels) error {
+// and before hooks that go by what all others decided. node returns the node's facts for rules.
+func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node func(*rules.Set) rules.Facts) error {
 	if len(c.Rules) == 0 {
 		return nil
 	}
@@ -24,7 +26,7 @@ func addRules(p *engine.Policy, c config.Config, n hook.Node, labels namespaces.
 	if problems != nil {
 		return errors.New(problems[0].String()) // a valid configuration has none
 	}
-	f := rules.Facts{Devices: devicesAt(n, set.Devices())}
+	f := node(set)
 	if set.ReadsNamespaces() {
 		f.Namespaces = labels
 	}
@@ -35,10 +37,39 @@ func addRules(p *engine.Policy, c config.Config, n hook.Node, labels namespaces.
 	return nil
 }
 
-// Authorisation returns what pods may ask for under a configuration, with these labels
-// of namespaces.
-func Authorisation(c config.Config, labels map[string]map[string]string) func(*intent.Pod, string) *intent.Pod {
-	return rulesOf(c.Authorization, labels).Authorise
+// RulesNode makes empty nodes whose policy has the rules and authorisation rules of a
+// configuration, and no hooks and no placement. The nodes have every device
+// and kernel feature.
+func RulesNode(c config.Config, labels map[string]map[string]string) (func() *engine.State, error) {
+	m, err := topology.New([]topology.CPU{{ID: 0}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := engine.Policy{
+		Strict: c.Strict, Dialects: c.Dialects, Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+		Placement: none.Policy{}, Rules: rulesOf(c.Authorization, labels), Fatal: map[string]bool{},
+	}
+	err = addRules(&p, c, labels, func(set *rules.Set) rules.Facts {
+		f := rules.Facts{Devices: map[string]lifecycle.Device{}}
+		for _, path := range set.Devices() {
+			f.Devices[path] = lifecycle.Device{Path: path, Type: "c"}
+		}
+		return f
+	})
+	return func() *engine.State { return engine.NewState(m, p) }, err
+}
+
+// factsForRules are the facts of a node for rules.
+func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
+	return func(set *rules.Set) rules.Facts {
+		f := rules.Facts{Devices: devicesAt(n, set.Devices()), Unsupported: map[lifecycle.Field]string{}}
+		for field, feature := range rules.Features() {
+			if found := n.Probe(feature); found.Support == lifecycle.NotSupported {
+				f.Unsupported[field] = found.Why
+			}
+		}
+		return f
+	}
 }
 
 // readsNamespaces reports whether rules read labels of namespaces.

@@ -209,6 +209,8 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 		if s.value.Scope, env = lifecycle.OfPod, c.langs.pods; !slices.Contains(onPods, field.Field) {
 			c.problem(path+".scope", "is pod, and %s is a container's", field.Name)
 		}
+	} else if slices.Contains(onlyPods, field.Field) {
+		c.problem(path+".scope", "is %q, and %s is a pod's; want pod", o.Scope, field.Name)
 	}
 	if len(o.Options) > 0 && field.Field != lifecycle.MountPoint {
 		c.problem(path+".options", "are those of a mount, and %s is none", field.Name)

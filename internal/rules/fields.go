@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -13,15 +14,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// elsewhere are the fields that rules do not set, each with the way to reach the same end. Rules set all other
-// fields as hooks do.
+// elsewhere are the fields that no rule and no hook decides: the hook cpuset only passes on what placement chose. Each
+// has the way in which a rule reaches the same end. Rules set all other fields as hooks do.
 var elsewhere = map[lifecycle.Field]string{
-	lifecycle.CPUSetCPUs:  "the agent decides for the whole node which container owns which CPUs; set class, pool or numa",
-	lifecycle.CPUSetMems:  "the agent chooses memory nodes together with CPUs; set numa",
-	lifecycle.RDTGroup:    "the hook rdt makes resctrl groups; set rdt.class",
-	lifecycle.RDTSchemata: "the hook rdt makes resctrl groups; set rdt.class",
-	lifecycle.RDTMonitor:  "the hook rdt makes resctrl groups; set rdt.class",
-	lifecycle.CoreSched:   "the hook coreSched makes cookies",
+	lifecycle.CPUSetCPUs: "the agent decides for the whole node which container owns which CPUs; set class, pool or numa",
+	lifecycle.CPUSetMems: "the agent chooses memory nodes together with CPUs; set numa",
 }
 
 // Field is a field that rules may set.
@@ -149,8 +146,9 @@ var keys = map[lifecycle.Field]keyRule{
 		"the stage and a name, such as createRuntime audit",
 		regexp.MustCompile(`^(prestart|createRuntime|createContainer|startContainer|poststart|poststop) [A-Za-z0-9][A-Za-z0-9._-]{0,127}$`), nil,
 	},
-	lifecycle.IntelRDT:  {"closid, schemata or monitoring", regexp.MustCompile(`^(closid|schemata|monitoring)$`), nil},
-	lifecycle.CDIDevice: {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
+	lifecycle.RDTSchemata: {"the resctrl group, a name that begins with trimtab-", groupName, nil},
+	lifecycle.IntelRDT:    {"closid, schemata or monitoring", regexp.MustCompile(`^(closid|schemata|monitoring)$`), nil},
+	lifecycle.CDIDevice:   {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
 // namespaced are the kernel parameters that each container can have for itself (runc 1.2,
@@ -193,7 +191,32 @@ var texts = map[lifecycle.Field]struct {
 		}
 		return text == "true"
 	}},
-	lifecycle.NetDevice: {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
+	lifecycle.RDTSchemata: {"shares of caches and memory bandwidth in percent, as L3 0-30, MB 50", func(_, text string) bool { return !slices.ContainsFunc(strings.Split(text, ", "), notShare) }},
+	lifecycle.RDTGroup:    {"a resctrl group, a name that begins with trimtab-", func(_, text string) bool { return groupName.MatchString(text) }},
+	lifecycle.RDTMonitor:  {"a group that measures, as trimtab-GROUP/trimtab-NAME, or /trimtab-NAME below the root group", func(_, text string) bool { return monitorName.MatchString(text) }},
+	lifecycle.CoreSched:   {"the name of a group", func(_, text string) bool { return cookieName.MatchString(text) }},
+	lifecycle.NetDevice:   {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
+}
+
+// The names of resctrl groups of ours, as package resctrl accepts them, and of groups with one core scheduling cookie.
+var (
+	groupName   = regexp.MustCompile(`^trimtab-[A-Za-z0-9-]{1,72}$`)
+	monitorName = regexp.MustCompile(`^(trimtab-[A-Za-z0-9-]{1,72})?/trimtab-[A-Za-z0-9-]{1,72}$`)
+	cookieName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+)
+
+// sharePattern is one share of a resctrl group in percent: ways of a cache as a range, or bandwidth.
+var sharePattern = regexp.MustCompile(`^(?:L3(?:@[0-9]{1,5})? ([0-9]{1,3})-([0-9]{1,3})|MB(?:@[0-9]{1,5})? ([0-9]{1,3}))$`)
+
+// notShare reports whether a text is not a share of a resctrl group, as package resctrl reads it.
+func notShare(text string) bool {
+	found := sharePattern.FindStringSubmatch(text)
+	if found == nil {
+		return true
+	}
+	low, _ := strconv.Atoi(found[1]) // "" is 0
+	high, _ := strconv.Atoi(found[2] + found[3])
+	return low >= high || high > 100
 }
 
 var interfaceName = regexp.MustCompile(`^[^/:\s]{1,15}$`)
@@ -258,10 +281,21 @@ func unifiedOfAnother(file string) string {
 	return ""
 }
 
+// Features are the fields that need a feature of the kernel, by the names of Info.Kernel of hooks.
+func Features() map[lifecycle.Field]string {
+	return map[lifecycle.Field]string{
+		lifecycle.RDTSchemata: "resctrl", lifecycle.RDTGroup: "resctrl", lifecycle.RDTMonitor: "resctrl", lifecycle.CoreSched: "coreSched",
+	}
+}
+
 // onPods are the fields that also exist in a pod's own cgroup.
 var onPods = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
+	lifecycle.RDTSchemata,
 }
+
+// onlyPods are the fields that only pods have.
+var onlyPods = []lifecycle.Field{lifecycle.RDTSchemata}
 
 // mountOptions are the options that a rule may give a mount.
 var mountOptions = []string{

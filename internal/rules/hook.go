@@ -15,6 +15,8 @@ type Facts struct {
 	Namespaces map[string]map[string]string
 	// Devices are the node's devices by path.
 	Devices map[string]lifecycle.Device
+	// Unsupported are the fields that this node's kernel cannot set, with the reasons.
+	Unsupported map[lifecycle.Field]string
 }
 
 // Hooks returns the rules as hooks, in their order.
@@ -162,6 +164,10 @@ const notSet = "it is not set"
 // set proposes one value.
 func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
 	now := *set
+	if why, missing := h.facts.Unsupported[now.value.Field]; missing {
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+": "+why, notSet))
+		return
+	}
 	if wrong, err := now.evaluate(s); err != nil {
 		h.failed("valueExpression for "+now.value.Setting(), err, notSet, out)
 		return

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
 // subjectOf is a pod of a web shop with one container.
@@ -41,8 +43,9 @@ func one(t testing.TB, o RuleOptions) *Hook {
 		t.Fatal(problems)
 	}
 	return set.Hooks(Facts{
-		Namespaces: map[string]map[string]string{"shop": {"team": "retail"}},
-		Devices:    map[string]lifecycle.Device{"/dev/fuse": {Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}},
+		Namespaces:  map[string]map[string]string{"shop": {"team": "retail"}},
+		Devices:     map[string]lifecycle.Device{"/dev/fuse": {Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}},
+		Unsupported: map[lifecycle.Field]string{lifecycle.CoreSched: "no cookies here"},
 	})[0].(*Hook)
 }
 
@@ -101,6 +104,8 @@ func TestValues(t *testing.T) {
 		{SettingOptions{Field: "mount", Key: "/data", ValueExpression: `"/srv/" + pod.namespace`}, "/srv/shop -> /data", "/data"},
 		{SettingOptions{Field: "device", Key: "/dev/fuse"}, "/dev/fuse c 10:229", "/dev/fuse"},
 		{SettingOptions{Field: "oom.score", Value: "-5"}, "-5", ""},
+		{SettingOptions{Field: "rdt.group", ValueExpression: `"trimtab-" + pod.namespace`}, "trimtab-shop", ""},
+		{SettingOptions{Field: "rdt.monitor", Value: "/trimtab-web"}, "/trimtab-web", ""},
 		{SettingOptions{Field: "cdi", Key: "vendor.example/gpu=0"}, "", "vendor.example/gpu=0"},
 	} {
 		out := &hook.Output{}
@@ -167,6 +172,9 @@ func TestFailures(t *testing.T) {
 		"a mount of no path": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "mount", Key: "/a", ValueExpression: `"../" + pod.name`}}},
 			`its mount /a is "../web-1", want an absolute path of the node`, false,
+		},
+		"a field that the kernel lacks": {
+			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "core.sched", Value: "web"}}}, "its core.sched: no cookies here", false,
 		},
 		"a device that is missing": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "device", Key: "/dev/none"}}}, "this node has no device /dev/none", false,
@@ -265,6 +273,44 @@ func TestEveryFieldIsJudged(t *testing.T) {
 	for _, v := range Variables() {
 		if v.About == "" || v.Type == "" {
 			t.Errorf("%s is not described", v.Name)
+		}
+	}
+}
+
+// TestRulesSetWhatHooksSet: a rule can set every field that a hook sets, on a container and on a pod. The two lists of a
+// cpuset are the exception: no hook decides them, and a rule reaches them by class, pool and numa.
+func TestRulesSetWhatHooksSet(t *testing.T) {
+	settable := map[string]bool{lifecycle.CPUSetCPUs.String(): true, lifecycle.CPUSetMems.String(): true}
+	for _, name := range FieldNames() {
+		if settable[name] {
+			t.Errorf("%s can be set, and is an exception here", name)
+		}
+		settable[name] = true
+	}
+	seen := 0
+	for _, h := range hook.Catalogue() {
+		for _, f := range h.Sets {
+			if seen++; !settable[f.String()] || slices.Contains(onlyPods, f) {
+				t.Errorf("the hook %s sets %s of a container, and no rule can", h.Name, f)
+			}
+		}
+		for _, f := range h.Pod {
+			if seen++; !settable[f.String()] || !slices.Contains(onPods, f) {
+				t.Errorf("the hook %s sets %s of a pod, and no rule can", h.Name, f)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d fields of hooks were compared", seen)
+	}
+}
+
+// TestShares: rules accept the shares of a group that package resctrl accepts.
+func TestShares(t *testing.T) {
+	for _, text := range []string{"L3 0-30", "L3 0-30, MB 50", "L3@1 20-60, MB@0 100", "MB 0", "MB 101", "L3 30-30", "L3 40-20", "L3 5", "MB 0-5", "L2 0-10", "MB@x 5", "", "MB 5,MB 6", "MB 5, "} {
+		_, err := resctrl.ParseAllocation(text)
+		if wrong := wrongText(lifecycle.RDTSchemata, "trimtab-a", text); (wrong == "") != (err == nil) {
+			t.Errorf("%q: rules say %q, resctrl says %v", text, wrong, err)
 		}
 	}
 }

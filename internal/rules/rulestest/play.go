@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -106,40 +107,42 @@ func cgroupOf(qos string) string {
 	return "/kubepods/" + strings.ToLower(qos) + "/podtested"
 }
 
-// play lets rules decide about a subject, in their order.
-func play(hooks []hook.Hook, s subject, asked *intent.Pod) outcome {
+// play decides about the subject as the agent does when the pod and then the container come to an
+// empty node.
+func play(state *engine.State, s subject) outcome {
 	o := outcome{set: map[string]string{}, setPod: map[string]string{}}
-	resources := podspec.Resources(s.container)
-	ofPod := &hook.Input{Pod: s.pod, Intent: asked, Spec: s.spec}
-	ofContainer := &hook.Input{
-		Pod: s.pod, Intent: asked, Spec: s.spec, Container: s.container.Name, About: hook.About{Image: s.image}, Pristine: &resources,
-	}
 	matched := map[string]bool{}
-	for _, h := range hooks {
-		if w, ok := h.(hook.Wisher); ok {
-			var out hook.Output
-			w.Wish(ofPod, asked, &out)
-			o.note(h, &out, matched, nil)
+	decide := func(ev lifecycle.Event) *engine.Plan {
+		plan := engine.Decide(state, &ev, engine.Facts{Specs: map[string]*lifecycle.PodSpec{s.pod.UID: s.spec}})
+		for name := range plan.Matched {
+			matched[name] = true
 		}
+		state.Commit(plan)
+		return plan
 	}
-	for _, h := range hooks {
-		for _, part := range []struct {
-			in  *hook.Input
-			set map[string]string
-		}{{ofPod, o.setPod}, {ofContainer, o.set}} {
-			var out hook.Output
-			h.Propose(part.in, &out)
-			o.note(h, &out, matched, part.set)
-		}
-	}
-	for _, h := range hooks {
+	decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: s.pod})
+	created := decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: s.pod, Container: &lifecycle.Container{
+		ID: "tested-container", PodID: s.pod.ID, Name: s.container.Name, State: lifecycle.StateCreated,
+		Image: &lifecycle.Image{Name: s.image}, Resources: podspec.Resources(s.container),
+	}})
+	o.refused = created.Reject
+	for _, h := range state.Policy.Hooks {
 		if name := h.Info().Name; matched[name] {
 			o.matched = append(o.matched, strings.TrimPrefix(name, rules.Prefix))
 		}
 	}
-	o.class, o.pool = asked.Class.V.String(), asked.Pool.V
-	if asked.NUMA.IsSet() {
-		o.numa = numaText(asked.NUMA.V)
+	pod := state.Pod(s.pod.ID)
+	note(o.setPod, pod.Values)
+	o.report(pod.Intent.Problems, pod.ProblemSummary.Problems)
+	if c := created.Container; c != nil {
+		if o.refused == "" {
+			note(o.set, state.Values(c))
+		}
+		o.report(c.ProblemSummary.Problems)
+	}
+	o.class, o.pool = pod.Intent.Class.V.String(), pod.Intent.Pool.V
+	if pod.Intent.NUMA.IsSet() {
+		o.numa = numaText(pod.Intent.NUMA.V)
 	}
 	return o
 }
@@ -164,23 +167,16 @@ func numaText(b intent.NUMABinding) string {
 	return strings.Join(words, " ")
 }
 
-// note adds the effect of one rule. Values that an earlier rule set stay.
-func (o *outcome) note(h hook.Hook, out *hook.Output, matched map[string]bool, set map[string]string) {
-	name := h.Info().Name
-	matched[name] = matched[name] || out.Matched
-	if o.refused == "" {
-		o.refused = out.Refuse
+// note adds the values that a decision sets.
+func note(set map[string]string, values []lifecycle.Value) {
+	for _, v := range values {
+		set[v.Setting()] = v.String()
 	}
-	for _, p := range out.Problems {
+}
+
+// report adds what is reported on the pod or container.
+func (o *outcome) report(lists ...[]lifecycle.Problem) {
+	for _, p := range slices.Concat(lists...) {
 		o.problems = append(o.problems, p.Reason)
-	}
-	for _, v := range out.Values {
-		earlier, has := set[v.Setting()]
-		switch {
-		case !has:
-			set[v.Setting()] = v.String()
-		case earlier != v.String():
-			o.problems = append(o.problems, fmt.Sprintf("%s: its %s is %s, and an earlier rule sets %s", name, v.Setting(), v.String(), earlier))
-		}
 	}
 }

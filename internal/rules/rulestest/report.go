@@ -1,14 +1,11 @@
 package rulestest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/trimtab/trimtab/internal/intent"
-	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/rules"
+	"github.com/trimtab/trimtab/internal/engine"
 )
 
 // Result is the result of one case.
@@ -44,20 +41,8 @@ type Count struct {
 	Cases int    `json:"cases"`
 }
 
-// Authorise returns those of a pod's requests that the rules of its namespace allow.
-type Authorise func(asked *intent.Pod, namespace string) *intent.Pod
-
-// Run plays all cases.
-func (f *File) Run(authorise Authorise) (Report, error) {
-	set, problems := rules.Compile(f.Config.Rules)
-	if problems != nil {
-		return Report{}, fmt.Errorf("%s", problems[0]) // a valid configuration has none
-	}
-	devices := map[string]lifecycle.Device{}
-	for _, path := range set.Devices() {
-		devices[path] = lifecycle.Device{Path: path, Type: "c"}
-	}
-	hooks := set.Hooks(rules.Facts{Namespaces: f.NamespaceLabels, Devices: devices})
+// Run plays each case on an empty node. The policy of that node has the rules of f.Config.
+func (f *File) Run(node func() *engine.State) Report {
 	var report Report
 	count := map[string]int{}
 	for i := range f.Cases {
@@ -70,8 +55,7 @@ func (f *File) Run(authorise Authorise) (Report, error) {
 			report.Cases = append(report.Cases, result)
 			continue
 		}
-		asked := authorise(intent.Read(s.pod, s.spec, f.Config.Dialects), s.pod.Namespace)
-		got := play(hooks, s, asked)
+		got := play(node(), s)
 		for _, name := range got.matched {
 			count[name]++
 		}
@@ -83,7 +67,7 @@ func (f *File) Run(authorise Authorise) (Report, error) {
 	for _, r := range f.Config.Rules {
 		report.Rules = append(report.Rules, Count{r.Name, count[r.Name]})
 	}
-	return report, nil
+	return report
 }
 
 // compare returns the differences from the expected result.

@@ -2,22 +2,19 @@ package rulestest_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/rules/rulestest"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
 const head = "apiVersion: trimtab.io/v1alpha1\nkind: RulesTest\n"
-
-func all(asked *intent.Pod, _ string) *intent.Pod { return asked }
 
 func none(path string) (config.Config, error) { return config.Config{}, errors.New("no " + path) }
 
@@ -27,11 +24,11 @@ func play(t *testing.T, text string, load func(string) (config.Config, error)) r
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := f.Run(all)
+	node, err := agent.RulesNode(f.Config, f.NamespaceLabels)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return f.Run(node)
 }
 
 // TestExample: the example's cases hold.
@@ -80,7 +77,7 @@ cases:
   want: {matched: [two], set: {env A: "2", env B: ""}, setPod: {}, class: none, pool: x, numa: "", refused: because, problems: [absent]}
 - name: none differs
   pod: *pod
-  want: {matched: [one, two], set: {env A: "1", env E: ""}, setPod: {cpu.shares: "9"}, class: shared, pool: "", numa: "bind nodes=0-1 even", problems: [an earlier rule sets 1]}
+  want: {matched: [one, two], set: {env A: "1", env E: ""}, setPod: {cpu.shares: "9"}, class: shared, pool: "", numa: "bind nodes=0-1 even", problems: [rules.one and rules.two disagree on env]}
 - {name: no such container, pod: *pod, container: x, want: {matched: []}}
 - {name: two containers, pod: {metadata: {name: p}, spec: {containers: [{name: c}, {name: d}]}}, want: {matched: []}}
 - {name: no pod, pod: {kind: Service}, want: {matched: []}}
@@ -90,7 +87,7 @@ cases:
 			{Name: "all differ", Differences: []rulestest.Difference{
 				{What: "matched", Want: "two", Got: "one, two"}, {What: "set env A", Want: "2", Got: "1"}, {What: "set env B", Want: `""`}, {What: "set env E", Got: `""`},
 				{What: "setPod cpu.shares", Got: "9"}, {What: "class", Want: "none", Got: "shared"}, {What: "pool", Want: "x"}, {What: "numa", Got: "bind nodes=0-1 even"},
-				{What: "refused", Want: "because"}, {What: "problems", Want: "absent"}, {What: "problems", Got: "rules.two: its env A is 2, and an earlier rule sets 1"},
+				{What: "refused", Want: "because"}, {What: "problems", Want: "absent"}, {What: "problems", Got: "hooks rules.one and rules.two disagree on env: 1 is used, not 2"},
 			}},
 			{Name: "none differs"},
 			{Name: "no such container", Error: `container: the pod has none named "x"`},
@@ -137,9 +134,11 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		defer clock.Watch(t, len(text))()
 		if file, err := rulestest.Parse("t.yaml", []byte(text), none); err == nil {
-			if _, err := file.Run(all); err != nil {
-				t.Error(fmt.Errorf("%q: %w", text, err))
+			node, err := agent.RulesNode(file.Config, file.NamespaceLabels)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
 			}
+			file.Run(node)
 		}
 	})
 }
