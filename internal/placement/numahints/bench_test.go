@@ -37,6 +37,8 @@ func eight(seed uint64, plugins bool) (out []Resource) {
 	return out
 }
 
+// BenchmarkMerge64Nodes8Resources reports the 99th percentile of all runs, and the time of the slowest of the 64 inputs,
+// for each the fastest of its runs, which other programs change less.
 func BenchmarkMerge64Nodes8Resources(b *testing.B) {
 	for name, plugins := range map[string]bool{"own": false, "4 plugins of 64 hints": true} {
 		for _, o := range []Options{
@@ -57,7 +59,12 @@ func BenchmarkMerge64Nodes8Resources(b *testing.B) {
 					}
 					took = append(took, time.Since(at))
 				}
+				best := slices.Clone(took[:min(len(took), len(inputs))])
+				for i, t := range took {
+					best[i%len(inputs)] = min(best[i%len(inputs)], t)
+				}
 				slices.Sort(took)
+				b.ReportMetric(float64(slices.Max(best).Microseconds()), "slowest-µs")
 				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 				b.ReportMetric(float64(inexact)*100/float64(len(took)), "%-cut")
 			})

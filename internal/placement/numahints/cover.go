@@ -5,7 +5,12 @@ import "math/bits"
 // cover returns the best set of a size that has enough of everything; ok is false if none was
 // found. It chooses from the highest node down, so that the first set found has the lowest value.
 func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
-	c := covering{search: s, counts: counts, need: make([]uint64, len(counts)), most: mostOf(counts, s.n, size)}
+	return s.coverWithin(size, counts, mostOf(counts, s.n, size))
+}
+
+// coverWithin is cover with the amounts that mostOf returned for this or a larger size.
+func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (best Mask, ok bool) {
+	c := covering{search: s, counts: counts, need: make([]uint64, len(counts)), most: most}
 	for i, r := range counts {
 		c.need[i] = r.Need
 	}

@@ -2,6 +2,7 @@ package numahints
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -35,6 +36,10 @@ func (s *search) numeric(resources []Resource) Result {
 	if len(aligned) > 0 {
 		c.items = append(c.items, item{resources: aligned, sets: alignedSets(c.options, aligned, free), aligned: true})
 	}
+	if len(c.items) > maxItems {
+		s.cut = true
+		return Result{Any: true}
+	}
 	if !c.choose() {
 		return Result{Any: true}
 	}
@@ -46,6 +51,9 @@ func (s *search) numeric(resources []Resource) Result {
 	}
 	return out
 }
+
+// maxItems limits the resources with a preference, so that a number can have a bit for each.
+const maxItems = 63
 
 // item is a unit that gets one set of nodes: a resource, or all aligned resources together.
 type item struct {
@@ -88,11 +96,16 @@ func (c *chains) optionsOf(resources []Resource) [][]Hint {
 	return out
 }
 
-// smallSets returns the best set with enough of each resource, for each of a few small sizes.
+// maxSmall is the largest size of the sets that are tried for counts that are not expanded.
+const maxSmall = 4
+
+// smallSets returns the best set with enough of a resource, for each of a few small sizes.
 func (c *chains) smallSets(counts *Counts) (out []Mask) {
 	c.cut = true // these are not all
-	for size := range min(c.n, 4) {
-		if m, ok := c.cover(size+1, []*Counts{counts}); ok {
+	one, largest := []*Counts{counts}, min(c.n, maxSmall)
+	most := mostOf(one, c.n, largest)
+	for size := 1; size <= largest; size++ {
+		if m, ok := c.coverWithin(size, one, most); ok {
 			out = append(out, m)
 		}
 	}
@@ -147,91 +160,109 @@ func alignedSets(options [][]Hint, aligned []int, free bool) (out []Hint) {
 	return out
 }
 
-// step is a chain of sets that places some items. It places one item more than the previous
-// step.
-type step struct {
-	preferred int    // the number of its preferred hints outside of Options.Align
-	from      int    // the step before; -1 for none
-	set       int    // its last set
-	item      int    // the item that it placed there
-	placed    uint64 // the items that are placed
+// set is one set of nodes, and the items that may have it.
+type set struct {
+	nodes Mask
+	may   uint64 // the items with a hint for it
+	// wanted are the items outside of Options.Align that prefer it.
+	wanted uint64
 }
 
-// choose places all items on a chain of sets; false if no chain exists.
-func (c *chains) choose() bool {
-	var sets []Mask
-	for _, it := range c.items {
+// setsOf lists the sets of all items, the best first.
+func (c *chains) setsOf() []set {
+	at := map[Mask]int{}
+	var out []set
+	for j, it := range c.items {
 		for _, h := range it.sets {
-			sets = append(sets, h.Nodes)
+			k, known := at[h.Nodes]
+			if !known {
+				k, at[h.Nodes] = len(out), len(out)
+				out = append(out, set{nodes: h.Nodes})
+			}
+			out[k].may |= 1 << j
+			if h.Preferred && !it.aligned {
+				out[k].wanted |= 1 << j
+			}
 		}
 	}
-	slices.SortFunc(sets, func(a, b Mask) int {
-		switch {
-		case a == b:
-			return 0
-		case c.narrower(a, b):
+	slices.SortFunc(out, func(a, b set) int {
+		if c.narrower(a.nodes, b.nodes) {
 			return -1
 		}
 		return 1
 	})
-	sets = slices.Compact(sets)
+	return out
+}
+
+// step is a chain of sets. It has one set more than the step that it continues.
+type step struct {
+	from      int    // the step before; -1 for none
+	set       int    // its last set
+	placed    uint64 // the items that some set of the chain has a hint for
+	preferred uint64 // of these, the items that prefer a set of the chain
+}
+
+// covers reports whether a step places no less than another does.
+func (s *step) covers(o *step) bool { return o.placed&^s.placed|o.preferred&^s.preferred == 0 }
+
+// choose places all items on a chain of sets; false if no chain exists.
+func (c *chains) choose() bool {
+	sets := c.setsOf()
 	all := uint64(1)<<len(c.items) - 1
-	steps := []step{{from: -1, set: -1, item: -1}}
+	steps := []step{{from: -1, set: -1}}
 	best := -1
 	if all == 0 {
 		best = 0
 	}
 	for at := range sets {
-		var ends map[uint64]int
-		steps, ends = c.extend(steps, sets, at)
-		if k, ok := ends[all]; ok && (best < 0 || steps[k].preferred > steps[best].preferred) {
-			best = k
+		first := len(steps)
+		steps = c.extend(steps, sets, at)
+		for k := first; k < len(steps); k++ {
+			if steps[k].placed == all && (best < 0 || bits.OnesCount64(steps[k].preferred) > bits.OnesCount64(steps[best].preferred)) {
+				best = k
+			}
 		}
 	}
 	if best < 0 {
 		return false
 	}
+	// An item gets the first set that it prefers, or else the first set that it may have.
 	for k := best; steps[k].from >= 0; k = steps[k].from {
-		for _, i := range c.items[steps[k].item].resources {
-			at := slices.IndexFunc(c.options[i], func(h Hint) bool { return h.Nodes == sets[steps[k].set] })
-			c.each[i] = c.options[i][at]
+		here, before := sets[steps[k].set], steps[steps[k].from]
+		for j, it := range c.items {
+			if (here.wanted&^before.preferred|here.may&^before.placed&^steps[best].preferred)>>j&1 != 0 {
+				c.give(it, here.nodes)
+			}
 		}
 	}
 	return true
 }
 
-// extend adds the steps whose last set is sets[at]. ends has the best such step for each
-// combination of placed items.
-func (c *chains) extend(steps []step, sets []Mask, at int) (all []step, ends map[uint64]int) {
-	ends = map[uint64]int{}
-	for i := 0; i < len(steps) && c.work(1); i++ { // it grows
-		was := steps[i]
-		if was.set >= 0 && sets[was.set]&^sets[at] != 0 {
-			continue
-		}
-		for j, it := range c.items {
-			h, has := it.at(sets[at])
-			if !has || was.placed>>j&1 != 0 {
-				continue
-			}
-			now := step{preferred: was.preferred, from: i, set: at, item: j, placed: was.placed | 1<<j}
-			if h.Preferred && !it.aligned {
-				now.preferred++
-			}
-			if k, known := ends[now.placed]; !known || steps[k].preferred < now.preferred {
-				steps = append(steps, now)
-				ends[now.placed] = len(steps) - 1
-			}
-		}
+// give gives the resources of an item a set.
+func (c *chains) give(it item, nodes Mask) {
+	for _, i := range it.resources {
+		at := slices.IndexFunc(c.options[i], func(h Hint) bool { return h.Nodes == nodes })
+		c.each[i] = c.options[i][at]
 	}
-	return steps, ends
 }
 
-// at returns the hint for a set.
-func (it *item) at(m Mask) (Hint, bool) {
-	i := slices.IndexFunc(it.sets, func(h Hint) bool { return h.Nodes == m })
-	if i < 0 {
-		return Hint{}, false
+// extend adds the steps whose last set is sets[at]: those that place more by it, and less than no
+// other such step.
+func (c *chains) extend(steps []step, sets []set, at int) []step {
+	here, first := sets[at], len(steps)
+	for i := 0; i < first && c.work(1); i++ {
+		was := steps[i]
+		if was.set >= 0 && sets[was.set].nodes&^here.nodes != 0 {
+			continue
+		}
+		now := step{from: i, set: at, placed: was.placed | here.may, preferred: was.preferred | here.wanted}
+		if was.covers(&now) {
+			continue
+		}
+		if others := steps[first:]; !slices.ContainsFunc(others, func(o step) bool { return o.covers(&now) }) {
+			others = slices.DeleteFunc(others, func(o step) bool { return now.covers(&o) })
+			steps = append(steps[:first+len(others)], now)
+		}
 	}
-	return it.sets[i], true
+	return steps
 }

@@ -1,6 +1,8 @@
 package numahints
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,20 +23,42 @@ func res(name string, hints ...Hint) Resource {
 	return Resource{Name: name, Hints: hints}
 }
 
-// TestMergeTable: tables of Katalyst's and the kubelet's unit tests, on 4 nodes (policy_test.go of each, cases by the
-// names of our reference). A want with Any false and no nodes is a case that the table leaves out.
+// mergeRows are the rows of the merge table of Katalyst's and the kubelet's unit tests, by the names of our reference.
+const mergeRows = "P1 P2 P3 P4 P5 P6 P7 P8 P10 P12 P14 P15 P16 P18 P20 P22"
+
+// missing returns the rows of a table that no name starts with, and names that start with no row.
+func missing(rows string, names []string) (out []string) {
+	played := map[string]bool{}
+	for _, name := range names {
+		row, _, _ := strings.Cut(name, " ")
+		played[row] = true
+		if !slices.Contains(strings.Fields(rows), row) {
+			out = append(out, "unknown "+row)
+		}
+	}
+	for _, row := range strings.Fields(rows) {
+		if !played[row] {
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// TestMergeTable: tables of Katalyst's and the kubelet's unit tests, on 4 nodes (policy_test.go of each). A want with
+// Any false and no nodes is a case that the table leaves out. A row that is missing fails.
 func TestMergeTable(t *testing.T) {
 	all := t0(0, 1, 2, 3)
 	allF := f0(0, 1, 2, 3)
 	none := Hint{}
-	for _, tc := range []struct {
+	type row struct {
 		name                      string
 		in                        []Resource
 		best, restricted, one     Hint
 		admitRestricted, admitOne bool
 		numeric                   []Hint // nil: refused
 		skipNumeric               bool
-	}{
+	}
+	rows := []row{
 		{"P1 nothing", nil, all, all, nilT, true, true, []Hint{}, false},
 		{"P2 one without hints", []Resource{{Name: "*"}, res("r", t0(0))}, t0(0), t0(0), t0(0), true, true, []Hint{nilT, t0(0)}, false},
 		{"P3 nil list", []Resource{{Name: "r"}}, all, all, nilT, true, true, []Hint{nilT}, false},
@@ -47,12 +71,21 @@ func TestMergeTable(t *testing.T) {
 		{"P8", []Resource{res("r1", t0(0)), res("r2", f0(0))}, f0(0), f0(0), nilF, false, false, []Hint{t0(0), f0(0)}, false},
 		{"P10", []Resource{res("r1", t0(1), f0(0, 1)), res("r2", t0(0), t0(1), f0(0, 1))}, t0(1), t0(1), t0(1), true, true, []Hint{t0(1), t0(1)}, false},
 		{"P12", []Resource{res("r1", t0(0, 1)), res("r2", t0(0), t0(1), f0(0, 1))}, f0(0, 1), f0(0, 1), nilF, false, false, []Hint{t0(0, 1), t0(0)}, false},
+		{"P14", []Resource{res("r1", f0(0, 1, 2, 3), f0(0, 1)), res("r2", f0(1, 2), f0(2, 3))}, f0(1, 2), f0(1, 2), nilF, false, false, nil, true},
 		{"P15", []Resource{res("r", t0(0, 1))}, t0(0, 1), t0(0, 1), nilF, true, false, []Hint{t0(0, 1)}, false},
 		{"P16", []Resource{res("cpu", t0(0, 1)), res("memory", t0(0), t0(1), f0(0, 1)), res("gpu", t0(0))}, none, none, none, false, false, []Hint{t0(0, 1), f0(0, 1), t0(0)}, false},
 		{"P18", []Resource{res("cpu", f0(0, 1)), res("gpu", t0(0))}, none, none, none, false, false, nil, false},
 		{"P20", []Resource{res("cpu", t0(0)), res("gpu", f0(0, 1), t0(0))}, none, none, none, false, false, []Hint{t0(0), t0(0)}, false},
 		{"P22", []Resource{{Name: "*"}, {Name: "*"}, res("cpu", t0(0), t0(1)), res("memory", t0(0), t0(1))}, none, none, none, false, false, []Hint{nilT, nilT, t0(0), t0(0)}, false},
-	} {
+	}
+	var names []string
+	for _, tc := range rows {
+		names = append(names, tc.name)
+	}
+	if lost := missing(mergeRows, names); len(lost) > 0 {
+		t.Errorf("rows %v are not played", lost)
+	}
+	for _, tc := range rows {
 		t.Run(tc.name, func(t *testing.T) {
 			play := func(p Policy) Result { return Merge(4, tc.in, Options{Policy: p, Align: []string{"cpu", "memory"}}) }
 			if tc.best != none {
@@ -67,7 +100,7 @@ func TestMergeTable(t *testing.T) {
 				}
 			}
 			r := play(Numeric)
-			if r.Admitted != (tc.numeric != nil) || r.Admitted && len(r.Each)+len(tc.numeric) > 0 && !cmp.Equal(r.Each, tc.numeric) {
+			if !tc.skipNumeric && (r.Admitted != (tc.numeric != nil) || r.Admitted && len(r.Each)+len(tc.numeric) > 0 && !cmp.Equal(r.Each, tc.numeric)) {
 				t.Errorf("numeric: %+v, want %+v", r, tc.numeric)
 			}
 			if r := play(None); !r.Admitted || !r.Any {
@@ -85,6 +118,7 @@ func TestTarget(t *testing.T) {
 		in   []Resource
 	}{
 		{0, nil},
+		{0, []Resource{res("a", f0())}},
 		{1, []Resource{res("a", f0(0))}},
 		{2, []Resource{res("a", f0(0, 1))}},
 		{2, []Resource{res("a", f0(0, 1), f0(0, 1, 2))}},
@@ -94,6 +128,28 @@ func TestTarget(t *testing.T) {
 		if got := s.target(tc.in); got != tc.want {
 			t.Errorf("%v: %d, want %d", tc.in, got, tc.want)
 		}
+	}
+}
+
+// TestSingles: the filter of single-numa-node.
+func TestSingles(t *testing.T) {
+	s := &search{n: 4, all: All(4)}
+	for _, tc := range []struct {
+		name     string
+		in, want []Hint
+	}{
+		{"no preference", []Hint{nilT}, []Hint{nilT}},
+		{"not available", []Hint{nilF}, nil},
+		{"one node", []Hint{t0(0), f0(1)}, []Hint{t0(0)}},
+		{"several nodes", []Hint{t0(0, 1), f0(0, 1), t0(2)}, []Hint{t0(2)}},
+		{"nothing is left", []Hint{f0(0), t0(0, 1)}, nil},
+	} {
+		if got := s.singles(Resource{Name: "r", Hints: tc.in}); !cmp.Equal(got, tc.want) {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+	if h := s.single([]Resource{{Name: "r", Hints: []Hint{f0(0)}}}); h.Preferred {
+		t.Errorf("a resource with no hint left: %+v", h)
 	}
 }
 
@@ -136,8 +192,7 @@ func TestBetter(t *testing.T) {
 }
 
 // TestCPUHints: rows of Katalyst's table of CPU hints that counts can say: 4 nodes of 4 CPUs, and 12 of 32. Katalyst
-// also leaves out sets across sockets (H2), which the kubelet keeps, and reads hints out of annotations, which package
-// intent does.
+// also leaves out sets across sockets (H2), which the kubelet keeps. TestKatalystHints of package engine has all rows.
 func TestCPUHints(t *testing.T) {
 	same := func(n int, each uint64) []uint64 {
 		out := make([]uint64, n)
@@ -167,6 +222,38 @@ func TestCPUHints(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestNodeCount: Katalyst's helpers that count the NUMA nodes of a request for CPUs (in thousandths) and for memory. They
+// also divide the request evenly among the nodes; here the nodes' own amounts count, so that no division is needed.
+func TestNodeCount(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		nodes []uint64
+		need  uint64
+		want  int // 0: it does not fit
+	}{
+		{"4 CPUs of 2 nodes, 1.5", []uint64{2000, 2000}, 1500, 1},
+		{"8 CPUs of 4 nodes, 3", []uint64{2000, 2000, 2000, 2000}, 3000, 2},
+		{"0.1 CPUs", []uint64{2000, 2000}, 100, 1},
+		{"0 CPUs", []uint64{2000, 2000}, 0, 1},
+		{"10 of 4 CPUs", []uint64{2000, 2000}, 10000, 0},
+		{"5 CPUs of 3 nodes, 1", []uint64{2000, 2000, 1000}, 1000, 1},
+		{"no node", nil, 1000, 0},
+		{"50 bytes", []uint64{100, 100, 100, 100}, 50, 1},
+		{"100 bytes", []uint64{100, 100, 100, 100}, 100, 1},
+		{"150 bytes", []uint64{100, 100, 100, 100}, 150, 2},
+		{"250 bytes", []uint64{100, 100, 100, 100}, 250, 3},
+		{"400 bytes", []uint64{100, 100, 100, 100}, 400, 4},
+		{"500 bytes", []uint64{100, 100, 100, 100}, 500, 0},
+		{"0 bytes", []uint64{100, 100, 100, 100}, 0, 1},
+		{"101 bytes of 2 nodes", []uint64{100, 100}, 101, 2},
+		{"nodes without memory", []uint64{0, 0}, 1, 0},
+	} {
+		if got := smallest(tc.nodes, tc.need, len(tc.nodes)); got != tc.want {
+			t.Errorf("%s: %d NUMA nodes, want %d", tc.name, got, tc.want)
 		}
 	}
 }
