@@ -19,6 +19,7 @@ type book struct {
 // pod is a sandbox. A change replaces msg and does not modify it.
 type pod struct {
 	msg     *api.PodSandbox
+	ending  bool // a caller stops or removes it, so nothing is created in it any more
 	stopped bool // plugins were told
 	removed bool
 }
@@ -137,6 +138,23 @@ func (b *book) changePod(id string, change func(p *api.PodSandbox)) {
 	}
 }
 
+// end notes that a caller stops or removes a pod.
+func (b *book) end(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[id]; p != nil {
+		p.ending = true
+	}
+}
+
+// ends reports whether a pod has stopped, or is about to.
+func (b *book) ends(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[id]
+	return p != nil && (p.ending || p.stopped)
+}
+
 // once reports whether an end still has to be reported to plugins, and notes that the caller reports it now.
 func (b *book) once(id string, flag func(c *ctr, p *pod) *bool) bool {
 	b.mu.Lock()
@@ -181,18 +199,18 @@ func (b *book) drop(id string) {
 	}
 }
 
-// listed returns what Synchronize sends to a plugin: pods that have not stopped, and their containers that have not
-// ended, by id.
+// listed returns what Synchronize sends to a plugin: pods that have not stopped, and their containers that have
+// neither ended nor been removed, by id. Plugins that are told of an end later must have seen the object.
 func (b *book) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.pods {
-		if !p.stopped {
+		if !p.stopped && !p.removed {
 			pods = append(pods, clone(p.msg))
 		}
 	}
 	for _, c := range b.ctrs {
-		if p := b.pods[c.msg.GetPodSandboxId()]; p != nil && !p.stopped && !c.stopped {
+		if p := b.pods[c.msg.GetPodSandboxId()]; p != nil && !p.stopped && !p.removed && !c.stopped && !c.removed {
 			ctrs = append(ctrs, clone(c.msg))
 		}
 	}

@@ -33,6 +33,9 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates container %s of pod sandbox %s is running already", m.GetName(), id)
 	}
 	defer reveal()
+	if h.book.ends(id) {
+		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create it in another sandbox", m.GetName(), id)
+	}
 	if h.specs == nil {
 		return h.adjustFirst(ctx, method, req, p, named)
 	}

@@ -147,3 +147,22 @@ func FuzzOverlay(f *testing.F) {
 		}
 	})
 }
+
+// TestListed: what has stopped, or was removed and is still in the book, is not shown to new plugins.
+func TestListed(t *testing.T) {
+	b := newBook()
+	b.addPod(&api.PodSandbox{Id: "p"}, false)
+	for _, id := range []string{"stays", "stops", "goes"} {
+		b.addContainer(&api.Container{Id: id, PodSandboxId: "p"})
+	}
+	b.once("stops", stoppedFlag)
+	b.once("goes", removedFlag)
+	pods, ctrs := b.listed()
+	if len(pods) != 1 || len(ctrs) != 1 || ctrs[0].GetId() != "stays" {
+		t.Errorf("pods %v, containers %v", pods, ctrs)
+	}
+	b.once("p", removedFlag)
+	if pods, ctrs = b.listed(); len(pods)+len(ctrs) > 0 {
+		t.Errorf("of a removed pod: %v, %v", pods, ctrs)
+	}
+}

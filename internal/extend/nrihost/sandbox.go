@@ -77,6 +77,9 @@ func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 	}
 }
 
+// mostCreating bounds how long the stop of a pod waits for creations of its containers.
+const mostCreating = 30 * time.Second
+
 // mostUndone and undoPause bound the attempts to remove what a plugin refused.
 const (
 	mostUndone = 5
@@ -94,7 +97,13 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
+// endPod stops a pod's containers and reports all to plugins. From then on no container can be created in the pod;
+// endPod waits for creations that have begun, so that plugins see their events before the pod's.
 func (h *Host) endPod(ctx context.Context, id string) {
+	h.book.end(id)
+	created, cancel := context.WithTimeout(ctx, mostCreating)
+	h.veil.awaitContainers(created, id)
+	cancel()
 	for _, c := range h.book.running(h.book.containersOf(id)) {
 		if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
 			h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)

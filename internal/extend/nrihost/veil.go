@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -29,8 +30,11 @@ func podKey(m *cri.PodSandboxMetadata) string {
 }
 
 func containerKey(pod string, m *cri.ContainerMetadata) string {
-	return fmt.Sprintf("container %s/%s/%d", pod, m.GetName(), m.GetAttempt())
+	return fmt.Sprintf("%s%s/%d", containersOf(pod), m.GetName(), m.GetAttempt())
 }
+
+// containersOf is what the keys of all containers of a pod begin with.
+func containersOf(pod string) string { return "container " + pod + "/" }
 
 // hide hides the object with a key. named adds its id, and reveal ends the hiding. ok is false if the object is
 // hidden already: a caller has made the same call twice.
@@ -81,6 +85,21 @@ func (v *veil) await(ctx context.Context, key string) {
 	select {
 	case <-one.done:
 	case <-ctx.Done():
+	}
+}
+
+// awaitContainers returns when no container of a pod is hidden any more.
+func (v *veil) awaitContainers(ctx context.Context, pod string) {
+	v.mu.Lock()
+	var keys []string
+	for k := range v.hidden {
+		if strings.HasPrefix(k, containersOf(pod)) {
+			keys = append(keys, k)
+		}
+	}
+	v.mu.Unlock()
+	for _, k := range keys {
+		v.await(ctx, k)
 	}
 }
 
