@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"cmp"
-
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -58,37 +56,27 @@ func (o occupants) ofPod(c *Container) (all []string) {
 // those that the balloon gets with it.
 func (o occupants) cpus(c *Container) topology.Set {
 	n := o.n
-	laid := cmp.Or(n.layoutCache, n.base.layout)
+	laid := n.laid()
 	if n.container(c.ID) == nil {
 		laid = n.layout(c)
 	}
 	cpus, _ := laid.CPUs(c.Assignment.CPUGroup)
-	if near := laid.Balloons[c.Assignment.Which].Near; !near.Empty() {
-		return near
+	if b := laid.Balloons.Of(c.Assignment.Which.Name); b != nil && !b.Near.Empty() {
+		return b.Near
 	}
 	return cpus
-}
-
-// addTo adds to a demand what balloons had before, and how many containers they have.
-func (o occupants) addTo(d *placement.Demand, needs map[placement.Which]need) {
-	if d.Held = o.n.held; d.Held == nil {
-		d.Held = o.n.base.layout.Held()
-	}
-	d.Members = make(map[placement.Which]int, len(needs))
-	for w, sum := range needs {
-		d.Members[w] = sum.members
-	}
 }
 
 // expectBalloons notes the balloons of the containers of a Synchronize, and their CPUs. The
 // checkpoint has these. Otherwise they are what the kernel gives the containers, or what their
 // records say. A container may also run on CPUs that its balloon does not have for itself.
 func (d *draft) expectBalloons(all []*lifecycle.Container) {
-	d.n.expected, d.n.held = map[string]*Container{}, map[placement.Which]topology.Set{}
+	d.n.expected = map[string]*Container{}
+	held := make(map[string]topology.Set, len(d.facts.Balloons))
 	for name, list := range d.facts.Balloons {
-		d.n.held[placement.Which{Name: name}] = d.n.machine.OnlineOf(list)
+		held[name] = d.n.machine.OnlineOf(list)
 	}
-	pool := d.n.layout(nil).NamedPool()
+	pool := d.n.laid().NamedPool()
 	for _, c := range all {
 		if rec, known := d.facts.Records[c.ID]; known && rec.Balloon != "" {
 			w := placement.Which{Name: rec.Balloon}
@@ -96,11 +84,24 @@ func (d *draft) expectBalloons(all []*lifecycle.Container) {
 				ID: c.ID, Life: c.State, Assignment: Assignment{CPUGroup: placement.CPUGroup{Pool: pool, Which: w}},
 				RecordFields: lifecycle.RecordFields{Pristine: askedSince(&rec, &c.Resources)},
 			}
+			d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.laid(), d.n.expected[c.ID], 1)
 			if d.facts.Balloons[rec.Balloon] == "" {
-				d.n.held[w] = d.n.held[w].Union(d.n.heldOf(d.facts.Runs[c.ID], rec.BalloonCPUs))
+				held[rec.Balloon] = held[rec.Balloon].Union(d.n.heldOf(d.facts.Runs[c.ID], rec.BalloonCPUs))
 			}
 		}
 	}
+	d.n.before = &placement.Layout{Balloons: placement.HeldBy(held)}
+}
+
+// forgetExpected ends the steps of a Synchronize: the last layout is made from what balloons had
+// before all of it. Containers that were expected and not decided no longer count.
+func (d *draft) forgetExpected() {
+	for id, c := range d.n.expected {
+		if _, decided := d.n.containers[id]; !decided {
+			d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.laid(), c, -1)
+		}
+	}
+	d.n.expected, d.n.step, d.n.layoutCache = nil, nil, nil
 }
 
 // heldOf returns the CPUs that a container's balloon had: those that it runs on, and of those
@@ -115,8 +116,11 @@ func (n *view) heldOf(runs, recorded string) topology.Set {
 }
 
 // BalloonCPUs returns the CPUs that a balloon has for itself.
-func (s *State) BalloonCPUs(name string) topology.Set {
-	return s.layout.Balloons[placement.Which{Name: name}].Own
+func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
+	if b := s.layout.Balloons.Of(name); b != nil {
+		return b.Own
+	}
+	return cpus
 }
 
 // Resized reports whether the last plan changed the CPUs of pools or balloons.
@@ -124,14 +128,4 @@ func (s *State) Resized() bool { return s.resized }
 
 // Balloons returns the CPUs that each balloon, and each part of a composite one, has for itself, by
 // name; nil if the policy makes none.
-func (s *State) Balloons() map[string]topology.Set {
-	held := s.layout.Held()
-	if held == nil {
-		return nil
-	}
-	out := make(map[string]topology.Set, len(held))
-	for w, cpus := range held {
-		out[w.Name] = cpus
-	}
-	return out
-}
+func (s *State) Balloons() map[string]topology.Set { return s.layout.Held() }

@@ -126,11 +126,11 @@ func TestBalloons(t *testing.T) {
 		pods := map[int]*lifecycle.Pod{}
 		for n := range rapid.IntRange(1, 40).Draw(t, "events") {
 			var ev *lifecycle.Event
-			was := ""
+			of := ""
 			if ids := slices.Sorted(maps.Keys(live)); len(ids) > 0 && rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
 				i := rapid.SampledFrom(ids).Draw(t, "which")
 				ev = &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pods[i]}
-				was = s.Container(live[i].ID).Balloon
+				of = s.Container(live[i].ID).Balloon
 				delete(live, i)
 				delete(pods, i)
 			} else {
@@ -140,22 +140,23 @@ func TestBalloons(t *testing.T) {
 				ev = &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pods[n], Container: live[n]}
 			}
 			again := Decide(s.Copy(), ev, Facts{})
-			plan := Decide(s, ev, Facts{})
+			plan, was := Decide(s, ev, Facts{}), s.layout
 			checkMarks(t, plan)
 			if a, b := fmt.Sprint(again.GroupChanges), fmt.Sprint(plan.GroupChanges); a != b {
 				t.Fatalf("decided %s, and %s", a, b)
 			}
 			if plan.Container != nil {
-				was = plan.Container.Balloon
+				of = plan.Container.Balloon
 			}
 			for _, g := range plan.GroupChanges {
 				name := g.Group.Which.Name
-				if starved := s.Balloons()[name].Len() < wantedCPUs(s, name); name != was && !starved {
-					t.Fatalf("an event of %s changes %s, which had all its CPUs", was, name)
+				if starved := s.Balloons()[name].Len() < wantedCPUs(s, name); name != of && !starved {
+					t.Fatalf("an event of %s changes %s, which had all its CPUs", of, name)
 				}
 			}
 			s.Commit(plan)
 			checkBalloons(t, s)
+			checkDerived(t, was, s)
 			if c := plan.Container; c != nil && ev.Kind == lifecycle.CreateContainer {
 				checkAsked(t, s, pods[n], s.Container(c.ID))
 			}
@@ -265,45 +266,5 @@ func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[
 	back := Restore(s.Machine, s.Policy, s.Save())
 	if !maps.Equal(back.Balloons(), s.Balloons()) {
 		t.Fatalf("restored %v, want %v", back.Balloons(), s.Balloons())
-	}
-}
-
-// BenchmarkBalloons decides a creation, with 256 CPUs.
-func BenchmarkBalloons(b *testing.B) {
-	for _, n := range []int{0, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			types := balloonTypes()
-			types = append(types, balloons.TypeOptions{Name: "many", Namespaces: []string{"many"}, MaxCPUs: 8, MinBalloons: 20})
-			m, p := balloonsPolicy(b, "2s x 4n x 16c x 2t", balloons.PolicyOptions{BalloonTypes: types})
-			s := NewState(m, p)
-			for i := range n {
-				pod, c := balloonPod(i, "many", "a", 100)
-				s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
-			}
-			pod, c := balloonPod(5000, "fixed", "a", 1500)
-			ev := &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}
-			b.ResetTimer()
-			for b.Loop() {
-				if got := Decide(s, ev, Facts{}); got.Container.Assignment.Pool != placement.Balloon {
-					b.Fatal(got.Container.Assignment)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkBalloonsSynchronize decides 1,000 containers of 50 namespaces that balloons keep apart,
-// without records.
-func BenchmarkBalloonsSynchronize(b *testing.B) {
-	types := []balloons.TypeOptions{{Name: "apart", Namespaces: []string{"apart-*"}, PreferPerNamespaceBalloon: true, MaxCPUs: 4}}
-	m, p := balloonsPolicy(b, "2s x 4n x 16c x 2t", balloons.PolicyOptions{BalloonTypes: types})
-	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
-	for i := range 1000 {
-		pod, c := balloonPod(i, fmt.Sprintf("apart-%d", i%50), "a", 100)
-		ev.Pods, ev.Containers = append(ev.Pods, pod), append(ev.Containers, c)
-	}
-	for b.Loop() {
-		s := NewState(m, p)
-		s.Commit(Decide(s, ev, Facts{}))
 	}
 }

@@ -18,7 +18,7 @@ func (s *State) Copy() *State {
 	for id, of := range s.byPod {
 		c.byPod[id] = slices.Clone(of)
 	}
-	c.marks = maps.Clone(s.marks)
+	c.marks, c.seats, c.begun, c.memory = maps.Clone(s.marks), maps.Clone(s.seats), slices.Clone(s.begun), s.memory.clone()
 	c.groups = make(map[placement.CPUGroup]*groupMembers, len(s.groups))
 	for seat, b := range s.groups {
 		other := *b

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -28,55 +27,50 @@ func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.Paying
 	return intent.PayingResources{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
 
-// needs returns the sum of CPU requests of each shared pool's containers. more is a container
-// that is not in the state yet; nil for none.
-func (n *view) needs(more *Container) map[placement.Which]need {
-	laid := cmp.Or(n.layoutCache, n.base.layout) // the last result, if it was computed under the current policy
-	if !laid.CountsRequests() {
-		return nil
+// laid returns the last layout under the current policy.
+func (n *view) laid() *placement.Layout { return cmp.Or(n.layoutCache, n.base.layout) }
+
+// needs returns the sums of the CPU requests of pools' containers.
+func (n *view) needs() placement.Needs {
+	if n.counted || n.fresh {
+		return n.poolNeeds
 	}
-	sums := poolNeeds{}
-	base := n.base.needs != nil && !n.fresh
-	if base {
-		maps.Copy(sums, n.base.needs)
-	}
-	replace := func(id string, c *Container) {
-		if base { // the state's layout decides whether it counts in the state's needs
-			sums.add(n.base.layout, n.base.containers[id], -1)
-		}
-		sums.add(laid, c, 1)
-	}
-	for id, c := range n.containers {
-		if more == nil || id != more.ID {
-			replace(id, c)
-		}
-	}
-	for id, c := range n.expected { // until they are decided
-		if _, decided := n.containers[id]; !decided && (more == nil || id != more.ID) {
-			replace(id, c)
-		}
-	}
-	if more != nil {
-		replace(more.ID, more)
-	}
-	return sums
+	return n.base.layout.Demand.Needs
 }
 
-// poolNeeds are the needs of pools.
-type poolNeeds map[placement.Which]need
-
-// add adds a container's request to its pool's need, or subtracts it, if the layout depends on
-// its request.
-func (s poolNeeds) add(l *placement.Layout, c *Container, sign int) {
-	if c == nil || !c.Alive() || !l.Counts(c.Assignment.Pool) {
+// countNeed counts a container that the view replaces, gets or (if c is nil) loses. It must be
+// called before the view has it.
+func (n *view) countNeed(id string, c *Container) {
+	was, laid := n.countedAs(id)
+	if !laid.CountsRequests() && !n.laid().CountsRequests() {
 		return
 	}
-	sum := s[c.Assignment.Which]
-	sum.members += sign
-	sum.milli += int64(sign) * sharesMilli(&c.Pristine)
-	if s[c.Assignment.Which] = sum; sum.members == 0 {
-		delete(s, c.Assignment.Which)
+	if was != nil && c != nil && laid == n.laid() && was.Alive() == c.Alive() && was.Assignment.Pool == c.Assignment.Pool &&
+		was.Assignment.Which == c.Assignment.Which && sharesMilli(&was.Pristine) == sharesMilli(&c.Pristine) {
+		return
 	}
+	n.poolNeeds = addNeed(addNeed(n.needs(), laid, was, -1), n.laid(), c, 1)
+	n.counted = true
+}
+
+// countedAs returns a container as it counts until now, and the layout that says whether it does.
+func (n *view) countedAs(id string) (*Container, *placement.Layout) {
+	if c, decided := n.containers[id]; decided {
+		return c, n.laid()
+	}
+	if n.fresh {
+		return n.expected[id], n.laid()
+	}
+	return n.base.containers[id], n.base.layout
+}
+
+// addNeed adds a container's request to its pool's need, or subtracts it, if the layout depends on
+// its request.
+func addNeed(to placement.Needs, l *placement.Layout, c *Container, sign int) placement.Needs {
+	if c == nil || !c.Alive() || !l.Counts(c.Assignment.Pool) {
+		return to
+	}
+	return to.With(c.Assignment.Which, int64(sign)*sharesMilli(&c.Pristine), sign)
 }
 
 // layout returns the CPUs of the pools. It returns the state's own layout if its inputs have
@@ -89,18 +83,27 @@ func (n *view) layout(more *Container) *placement.Layout {
 	// and never adds it again. Such a CPU does not count for the size of pools, because their
 	// containers could not use it.
 	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
-	if needs := n.needs(more); needs != nil {
-		demand.Needs = make(map[placement.Which]int64, len(needs))
-		for w, sum := range needs {
-			demand.Needs[w] = sum.milli
+	if n.laid().CountsRequests() {
+		if demand.Needs = n.needs(); more != nil {
+			was, laid := n.countedAs(more.ID)
+			demand.Needs = addNeed(addNeed(demand.Needs, laid, was, -1), n.laid(), more, 1)
 		}
-		occupants{n}.addTo(&demand, needs)
 	}
 	for _, known := range []*placement.Layout{n.layoutCache, n.base.layout} {
 		if known != nil && known.Matches(&n.policy.Pools, demand) && (known == n.layoutCache || n.policy == &n.base.Policy) {
 			return known
 		}
 	}
+	demand.Before = n.before
+	switch {
+	case n.step != nil && n.step.Demand.Owned == demand.Owned:
+		demand.Before = n.step
+	case demand.Before == nil:
+		demand.Before = n.base.layout
+	}
 	n.layoutCache = n.policy.Placement.Layout(&n.policy.Pools, demand)
+	if n.fresh && more == nil {
+		n.step = n.layoutCache
+	}
 	return n.layoutCache
 }

@@ -21,17 +21,24 @@ type draft struct {
 
 // view is a state with changes on top. It never writes to the state below.
 type view struct {
-	base        *State
-	fresh       bool // ignore the content of base
-	policy      *Policy
-	machine     *topology.Machine
-	ledger      draftLedger
-	layoutCache *placement.Layout
-	pods        map[string]*Pod
+	base    *State
+	fresh   bool // ignore the content of base
+	policy  *Policy
+	machine *topology.Machine
+	ledger  draftLedger
+	// layoutCache is the last layout. before is the one that the next is made from, if it is not
+	// that of the state below: step precedes it in a Synchronize, where each step adds to the one
+	// before.
+	layoutCache, before, step *placement.Layout
+	// poolNeeds are the needs of pools with the changes above, if counted is set.
+	poolNeeds placement.Needs
+	counted   bool
+	pods      map[string]*Pod
 	// containers has the replaced containers, and nil for removed ones. order is their order of
 	// arrival.
 	containers map[string]*Container
 	order      []string
+	byPod      map[string][]string // the same by sandbox
 	// marks counts what the changes above add to the marks of the state below, or take from it.
 	marks map[placement.Mark]int
 	// failed is the error of a hook for which failurePolicy.hooks refuses containers; "" for
@@ -41,10 +48,8 @@ type view struct {
 	// nil for none.
 	matched map[string]map[string]bool
 	// expected are the containers of a Synchronize whose records name a balloon, by id. They
-	// count as containers of that balloon until they are decided. held are the CPUs of their
-	// balloons.
+	// count as containers of that balloon until they are decided.
 	expected map[string]*Container
-	held     map[placement.Which]topology.Set
 	// listed are the containers in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
 }
@@ -52,7 +57,7 @@ type view struct {
 func newDraft(s *State, f Facts) *draft {
 	d := &draft{plan: &Plan{base: s.Generation}, facts: f, n: view{
 		base: s, policy: &s.Policy, machine: s.Machine, ledger: draftLedger{Ledger: s.ledger},
-		pods: map[string]*Pod{}, containers: map[string]*Container{},
+		pods: map[string]*Pod{}, containers: map[string]*Container{}, byPod: map[string][]string{},
 	}}
 	d.plan.draft = d
 	return d
@@ -74,17 +79,20 @@ func (n *view) container(id string) *Container {
 
 func (n *view) put(id string, c *Container) {
 	if _, twice := n.containers[id]; !twice {
-		n.order = append(n.order, id)
+		if n.order = append(n.order, id); c != nil {
+			n.byPod[c.PodID] = append(n.byPod[c.PodID], id)
+		}
 	}
 	n.recount(n.container(id), -1)
 	n.recount(c, 1)
+	n.countNeed(id, c)
 	n.containers[id] = c
 }
 
 // containersOf returns a pod's containers, in the order they came.
 func (n *view) containersOf(podID string) []*Container {
 	var out []*Container
-	for _, ids := range [][]string{n.base.byPod[podID], n.order} {
+	for _, ids := range [][]string{n.base.byPod[podID], n.byPod[podID]} {
 		for _, id := range ids {
 			if c := n.container(id); c != nil && c.PodID == podID && !slices.Contains(out, c) {
 				out = append(out, c)
@@ -127,7 +135,7 @@ func (n *view) groupChanges() []GroupChange {
 		return nil
 	}
 	var out []GroupChange
-	for seat, b := range n.base.groups {
+	for seat, b := range n.base.groupsSince(layout) {
 		after, ok := layout.CPUs(seat)
 		if after == b.cpus {
 			continue

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -37,7 +35,7 @@ func (s *placer) chooseMemory() {
 		}
 		return
 	}
-	q.Free = s.freeMemory()
+	q.Free = s.n.freeMemory()
 	if kinds := s.c.Assignment.Memory.Kinds; len(kinds) > 0 {
 		s.c.Mems = topology.FormatList(s.memoryOfKinds(q, kinds))
 		return
@@ -135,43 +133,4 @@ func (s *placer) memoryNodes() (usable []int, bounded bool) {
 		return all, false
 	}
 	return usable, len(usable) < len(all)
-}
-
-// freeMemory returns the memory of each node that the limits of placed containers leave free, in
-// bytes; nil if the nodes' memory is not known. A container on several nodes is assumed to fill
-// the nearest node first. Only limits of Guaranteed pods count, since these limits equal the
-// requests. Other limits may be arbitrarily large, and would needlessly keep pods off a node.
-func (s *placer) freeMemory() []uint64 {
-	free := make([]uint64, len(s.n.machine.Nodes))
-	known := false
-	for i, n := range s.n.machine.Nodes {
-		free[i], known = n.Memory, known || n.Memory > 0
-	}
-	if !known {
-		return nil
-	}
-	type user struct {
-		c    *Container
-		ids  []int
-		near topology.Set
-	}
-	var users []user
-	for _, c := range s.n.changedContainers(true) {
-		p, list := s.n.pod(c.PodID), cmp.Or(c.Mems, c.Pristine.CPU.Mems)
-		if !c.Alive() || list == "" || c.Pristine.Memory.Limit.V <= 0 || p == nil || p.Intent.QoS != intent.Guaranteed {
-			continue
-		}
-		ids, err := topology.ParseList(list)
-		near := s.n.memoryNear(p, c)
-		if err != nil || near.Empty() && len(ids) == len(s.n.machine.Nodes) {
-			continue
-		}
-		users = append(users, user{c, ids, near})
-	}
-	// Containers that can use only one node come first.
-	slices.SortFunc(users, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
-	for _, u := range users {
-		choose.Charge(s.n.machine, free, u.near, u.ids, uint64(u.c.Pristine.Memory.Limit.V))
-	}
-	return free
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -118,10 +120,15 @@ func (s *State) Commit(p *Plan) {
 	if n.fresh {
 		s.reset()
 	}
-	layout, needs := n.layout(nil), n.needs(nil)
-	resized := s.layout != layout
-	s.resized = resized
-	s.ledger, s.Machine, s.layout, s.needs = n.ledger.Ledger, n.machine, layout, needs
+	layout := n.layout(nil)
+	var changed []placement.CPUGroup
+	for seat := range s.groupsSince(layout) {
+		changed = append(changed, seat)
+	}
+	if s.resized = s.layout != layout; s.Machine != n.machine || n.policy != &s.Policy {
+		changed = slices.Collect(maps.Keys(s.groups))
+	}
+	s.ledger, s.Machine, s.layout = n.ledger.Ledger, n.machine, layout
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
 	}
@@ -136,7 +143,8 @@ func (s *State) Commit(p *Plan) {
 	for _, id := range n.order {
 		s.put(id, n.containers[id])
 	}
-	s.refreshGroups(n.ledger.moved || resized)
+	s.chargePods(n.pods)
+	s.refreshGroups(changed)
 }
 
 // put replaces, adds or (if c is nil) removes one container, also in its group.
@@ -146,6 +154,7 @@ func (s *State) put(id string, c *Container) {
 		s.leave(old)
 		s.mark(old, -1)
 	}
+	s.charge(id, c)
 	if old != nil && old.Pristine.CPU.CPUs != "" {
 		s.listed--
 	}
@@ -173,7 +182,8 @@ func (s *State) put(id string, c *Container) {
 
 // leave removes a container from its group.
 func (s *State) leave(c *Container) {
-	b := s.groups[c.Assignment.CPUGroup]
+	seat := c.Assignment.CPUGroup
+	b := s.groups[seat]
 	if b == nil {
 		return
 	}
@@ -181,16 +191,24 @@ func (s *State) leave(c *Container) {
 		b.members = slices.Delete(b.members, i, i+1)
 	}
 	if len(b.members) == 0 {
-		delete(s.groups, c.Assignment.CPUGroup)
+		delete(s.groups, seat)
+		left := slices.DeleteFunc(slices.Clone(s.seats[seat.Which]), func(g placement.CPUGroup) bool { return g == seat })
+		if s.seats[seat.Which] = left; len(left) == 0 {
+			delete(s.seats, seat.Which)
+		}
 	}
 }
 
 // join adds a container to its group.
 func (s *State) join(c *Container) {
-	b := s.groups[c.Assignment.CPUGroup]
+	seat := c.Assignment.CPUGroup
+	b := s.groups[seat]
 	if b == nil {
 		b = &groupMembers{}
-		s.groups[c.Assignment.CPUGroup] = b
+		s.groups[seat], s.begun = b, append(s.begun, seat)
+		if seat.Pool.Named() {
+			s.seats[seat.Which] = append(slices.Clone(s.seats[seat.Which]), seat)
+		}
 	}
 	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
 		b.members = slices.Insert(b.members, i, c.ID)
@@ -200,13 +218,31 @@ func (s *State) join(c *Container) {
 	}
 }
 
-// refreshGroups updates every group's CPUs from the ledger. If no CPU changed its owner, it
-// updates only new groups.
-func (s *State) refreshGroups(moved bool) {
+// groupsSince iterates over the groups that may have other CPUs under another layout than under
+// the state's.
+func (s *State) groupsSince(l *placement.Layout) iter.Seq2[placement.CPUGroup, *groupMembers] {
+	which, known := l.Since(s.layout)
+	if !known {
+		return maps.All(s.groups)
+	}
+	return func(yield func(placement.CPUGroup, *groupMembers) bool) {
+		for _, w := range which {
+			for _, seat := range s.seats[w] {
+				if !yield(seat, s.groups[seat]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// refreshGroups updates the CPUs of some groups, and of those that are new, from the layout.
+func (s *State) refreshGroups(changed []placement.CPUGroup) {
 	var open *placement.Layout // the layout of the pools if no CPU had an owner
-	for seat, b := range s.groups {
-		if b.text != "" && !moved {
-			continue
+	for _, seat := range append(changed, s.begun...) {
+		b := s.groups[seat]
+		if b == nil {
+			continue // its last container ended
 		}
 		if open == nil {
 			open = (&placement.Pools{Online: s.Policy.Pools.Online}).Lay(placement.Demand{})
@@ -219,6 +255,7 @@ func (s *State) refreshGroups(moved bool) {
 			s.markNarrowed(b.members)
 		}
 	}
+	s.begun = nil
 }
 
 // markNarrowed marks containers as narrowed, once per container.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -116,11 +115,8 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 		}
 	}
 	d := newDraft(s, Facts{})
-	for name, cpus := range from.Balloons {
-		if d.n.held == nil {
-			d.n.held = map[placement.Which]topology.Set{}
-		}
-		d.n.held[placement.Which{Name: name}] = cpus
+	if len(from.Balloons) > 0 {
+		d.n.before = &placement.Layout{Balloons: placement.HeldBy(from.Balloons)}
 	}
 	for i := range from.Containers {
 		if of := &from.Containers[i]; of.Container != nil {
@@ -129,11 +125,11 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 		}
 	}
 	d.n.ledger.moved = true // all pools are computed anew
-	s.layout, s.needs = d.n.layout(nil), maps.Clone(d.n.needs(nil))
+	s.layout = d.n.layout(nil)
 	for _, id := range d.n.order {
 		s.put(id, d.n.containers[id])
 	}
-	s.refreshGroups(true)
+	s.refreshGroups(nil)
 	return s
 }
 

@@ -183,12 +183,6 @@ type groupMembers struct {
 	complete bool
 }
 
-// need is the sum of the requests of a shared pool's containers, in milli-CPUs.
-type need struct {
-	milli   int64
-	members int
-}
-
 // State is everything decided so far. Only one goroutine at a time may use it.
 type State struct {
 	Machine *topology.Machine
@@ -201,7 +195,12 @@ type State struct {
 	containers map[string]*Container
 	byPod      map[string][]string
 	groups     map[placement.CPUGroup]*groupMembers
-	needs      map[placement.Which]need
+	// seats are the groups of pools that the policy names, and begun those that are new since
+	// the groups' CPUs were last computed.
+	seats map[placement.Which][]placement.CPUGroup
+	begun []placement.CPUGroup
+	// memory is what containers may use of each NUMA node.
+	memory memoryUse
 	// marks has the number of containers of each balloon, by namespace and by group.
 	marks map[placement.Mark]int
 	// listed is the number of containers whose request has a list of CPUs. Only the kubelet's
@@ -229,7 +228,8 @@ func (s *State) reset() {
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
 	s.groups = map[placement.CPUGroup]*groupMembers{}
-	s.needs, s.marks = map[placement.Which]need{}, map[placement.Mark]int{}
+	s.seats, s.begun = map[placement.Which][]placement.CPUGroup{}, nil
+	s.marks, s.memory = map[placement.Mark]int{}, newMemoryUse()
 	s.listed = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
 }

@@ -40,6 +40,7 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		}
 	}
 	d.reserveBetweenAttempts()
+	d.forgetExpected()
 	// Pods' own values depend on who owns which CPUs, which is known only now.
 	for _, id := range d.plan.ChangedPods {
 		d.redecide(d.n.pods[id], nil)

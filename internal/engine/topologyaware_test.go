@@ -78,10 +78,10 @@ func checkTree(t *rapid.T, s *State) {
 // checkNotStarved checks that an owner takes no CPU that the containers of a part of the node need.
 func checkNotStarved(t *rapid.T, before, after *State) {
 	t.Helper()
-	for w, need := range after.needs {
+	for w, milli := range after.layout.Demand.Needs.All() {
 		was, now := before.layout.Tree[w].Len(), after.layout.Tree[w].Len()
-		if now < was && int64(now)*milliOfCPU < need.milli || now == 0 {
-			t.Fatalf("%s has %d CPUs of %d left for %dm", w, now, was, need.milli)
+		if now < was && int64(now)*milliOfCPU < milli || now == 0 {
+			t.Fatalf("%s has %d CPUs of %d left for %dm", w, now, was, milli)
 		}
 	}
 }
@@ -114,7 +114,9 @@ func TestTopologyAware(t *testing.T) {
 					t.Fatalf("decided %s, and %s", a, b)
 				}
 				before := s.Copy()
+				was := s.layout
 				s.Commit(plan)
+				checkDerived(t, was, s)
 				checkTree(t, s)
 				checkNotStarved(t, before, s)
 			}
@@ -146,32 +148,6 @@ func TestTopologyAwareParts(t *testing.T) {
 		plan := Decide(NewState(m, p), &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, Facts{})
 		if got := plan.Container.Assignment.Which.Name; got != c.want {
 			t.Errorf("%s, %dm of %dm: placed in %q, want %q", c.node, c.milli, c.limit, got, c.want)
-		}
-	}
-}
-
-// BenchmarkTopologyAware decides a creation, with 256 CPUs: of a container that shares CPUs,
-// and of an owner.
-func BenchmarkTopologyAware(b *testing.B) {
-	for _, n := range []int{0, 100, 1000} {
-		for _, limit := range []int64{1500, 2000} {
-			b.Run(fmt.Sprintf("%d/%dm", n, limit), func(b *testing.B) {
-				m, p := topologyAwarePolicy(b, "2s x 4n x 2l x 8c x 2t", topologyaware.Options{})
-				s := NewState(m, p)
-				for i := range n {
-					pod, c := treePod(i, "many", 100, 200)
-					s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
-				}
-				pod, c := treePod(5000, "a", limit/1000*1000, limit)
-				ev := &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}
-				want := map[int64]placement.Pool{1500: placement.TreePool, 2000: placement.Own}[limit]
-				b.ResetTimer()
-				for b.Loop() {
-					if got := Decide(s, ev, Facts{}); got.Container.Assignment.Pool != want {
-						b.Fatal(got.Container.Assignment)
-					}
-				}
-			})
 		}
 	}
 }

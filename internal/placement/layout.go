@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"maps"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/topology"
@@ -13,38 +12,11 @@ type Demand struct {
 	// Owned are the CPUs that containers own. Lent are those of them that reclaimed containers
 	// may use, too.
 	Owned, Lent topology.Set
-	// Needs are the requests of each shared pool's containers, in milli-CPUs. Each pool with
-	// containers has an entry.
-	Needs map[Which]int64
-	// Members are the numbers of these containers. Held are the CPUs that each balloon had
-	// before. Only policies with balloons use them.
-	Members map[Which]int
-	Held    map[Which]topology.Set
-}
-
-// BalloonCPUs are the CPUs of a balloon.
-type BalloonCPUs struct {
-	// Own are those that no other balloon has.
-	Own topology.Set
-	// CPUs are those that its containers run on: also idle ones that it shares with other
-	// balloons, and perhaps only one thread of each core.
-	CPUs topology.Set
-	// All and OneThread are the same CPUs with all threads, and with one of each core.
-	All, OneThread topology.Set
-	// Near are the CPUs that the memory of its containers is near.
-	Near topology.Set
-}
-
-// threads returns the CPUs that some of its containers run on.
-func (b *BalloonCPUs) threads(t Threads) topology.Set {
-	switch t {
-	case OneThread:
-		return b.OneThread
-	case AllThreads:
-		return b.All
-	default:
-		return b.CPUs
-	}
+	// Needs are the requests of the containers of pools that the policy sizes by requests.
+	Needs Needs
+	// Before is the layout in force: balloons keep the CPUs that they have in it. A layout does
+	// not keep the one before it.
+	Before *Layout
 }
 
 // Layout is the CPUs of the pools for one demand. The same demand always gives the same layout,
@@ -60,18 +32,20 @@ type Layout struct {
 	// that are bound there. Shared pools have these CPUs, too.
 	ReclaimedNear topology.Set
 	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs of
-	// none of them that they may get.
-	Balloons map[Which]BalloonCPUs
-	Idle     topology.Set
+	// none of them that they may get, and OneThread returns one thread of each core.
+	Balloons  Balloons
+	Idle      topology.Set
+	OneThread func(topology.Set) topology.Set
+	// By is the policy that made the layout, if it makes the next one from it.
+	By Policy
 	// Tree has the CPUs of each part of the node that nobody owns; nil if the policy does not
 	// place containers in parts of the node.
 	Tree map[Which]topology.Set
-	// Components are the CPUs of the parts of composite balloons.
-	Components map[Which]topology.Set
 }
 
 // Lay makes the layout of the pools as configured.
 func (p *Pools) Lay(d Demand) *Layout {
+	d.Before = nil
 	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.Owned)}
 }
 
@@ -96,24 +70,47 @@ func (l *Layout) NamedPool() Pool {
 	return Balloon
 }
 
-// Held returns the CPUs that each balloon, and each part of a composite one, has for itself; nil if
-// the policy makes none.
-func (l *Layout) Held() map[Which]topology.Set {
+// Held returns the CPUs that each balloon, and each part of a composite one, has for itself, by
+// name; nil if the policy makes none.
+func (l *Layout) Held() map[string]topology.Set {
 	if l.Balloons == nil {
 		return nil
 	}
-	held := make(map[Which]topology.Set, len(l.Balloons))
-	for w, b := range l.Balloons {
-		held[w] = b.Own
+	held := make(map[string]topology.Set, len(l.Balloons))
+	for _, b := range l.Balloons {
+		held[b.Need.Which.Name] = b.Own
+		for _, part := range b.Parts {
+			held[part.Name] = part.CPUs
+		}
 	}
-	maps.Copy(held, l.Components)
 	return held
 }
 
 // Matches reports whether this is the layout of some pools for a demand.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
-	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && maps.Equal(l.Demand.Needs, d.Needs) &&
-		maps.Equal(l.Demand.Members, d.Members)
+	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && l.Demand.Needs.Equal(d.Needs)
+}
+
+// Since returns the pools that the policy names and that may have other CPUs than in an older
+// layout. known is false if every pool may.
+func (l *Layout) Since(old *Layout) (changed []Which, known bool) {
+	if l == old {
+		return nil, true
+	}
+	if l.Balloons == nil || old.Balloons == nil || l.Pools != old.Pools || l.Demand.Owned != old.Demand.Owned || l.By == nil || l.By != old.By {
+		return nil, false
+	}
+	for _, name := range l.Balloons.Since(old.Balloons) {
+		changed = append(changed, Which{Name: name})
+	}
+	if l.Idle != old.Idle { // a balloon without CPUs of its own has these
+		for _, b := range l.Balloons {
+			if b.Own.Empty() {
+				changed = append(changed, b.Need.Which)
+			}
+		}
+	}
+	return changed, true
 }
 
 // pool returns the CPUs of a group's pool. It has no owned CPUs, except those lent to the
@@ -138,9 +135,12 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 
 // balloon returns the CPUs of a balloon. One that could get none has those of no balloon, or
 // else the reserved ones.
-func (l *Layout) balloon(s CPUGroup) topology.Set {
-	b := l.Balloons[s.Which]
-	cpus := b.threads(s.Threads)
+func (l *Layout) balloon(s CPUGroup) (cpus topology.Set) {
+	if b := l.Balloons.Of(s.Which.Name); b != nil {
+		if cpus = b.All; s.Threads == OneThread || s.Threads == ThreadsOfType && b.HidesThreads {
+			cpus = l.OneThread(cpus)
+		}
+	}
 	for _, other := range []topology.Set{l.Idle, l.Pools.Reserved} {
 		if cpus.Empty() {
 			cpus = other

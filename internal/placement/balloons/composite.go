@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -82,15 +83,16 @@ func (p *Policy) mostOf(t *TypeOptions) (n int) {
 
 // partsOf makes the parts of a balloon. counts are the balloons of each type so far, of which a
 // balanced composite takes the type with the fewest, unless it has one already.
-func (p *Policy) partsOf(w placement.Which, t *TypeOptions, d *placement.Demand, counts map[string]int) (parts []part) {
-	milli, used := d.Needs[w]
+func (p *Policy) partsOf(w placement.Which, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []part) {
+	need, used := needs.Of(w)
+	milli := need.Milli
 	if len(t.Components) == 0 {
 		counts[t.Name]++
 		return []part{{name: w.Name, t: t, size: t.size(milli, used)}}
 	}
 	leaves, first := p.parts[t.Name], 0
 	if t.ComponentCreation == balanced {
-		first = p.fewest(w, leaves, d, counts)
+		first = p.fewest(w, leaves, had, counts)
 		leaves = leaves[first : first+1]
 	}
 	for i, size := range divide(t, leaves, milli, used) {
@@ -101,12 +103,13 @@ func (p *Policy) partsOf(w placement.Which, t *TypeOptions, d *placement.Demand,
 }
 
 // chooses reports whether a balloon is a balanced composite that has no component yet.
-func (p *Policy) chooses(w placement.Which, t *TypeOptions, d *placement.Demand) bool {
+func (p *Policy) chooses(w placement.Which, t *TypeOptions, had placement.Balloons) bool {
 	if t.ComponentCreation != balanced || len(t.Components) == 0 {
 		return false
 	}
+	b := had.Of(w.Name)
 	for i := range p.parts[t.Name] {
-		if _, has := d.Held[placement.Which{Name: partName(w.Name, i)}]; has {
+		if _, has := b.Part(partName(w.Name, i)); has {
 			return false
 		}
 	}
@@ -115,9 +118,10 @@ func (p *Policy) chooses(w placement.Which, t *TypeOptions, d *placement.Demand)
 
 // fewest returns the component of a balanced composite: the one it has, or else that of the type
 // with the fewest balloons, the first of several.
-func (p *Policy) fewest(w placement.Which, leaves []*TypeOptions, d *placement.Demand, counts map[string]int) (best int) {
+func (p *Policy) fewest(w placement.Which, leaves []*TypeOptions, had placement.Balloons, counts map[string]int) (best int) {
+	b := had.Of(w.Name)
 	for i := range leaves {
-		if _, has := d.Held[placement.Which{Name: partName(w.Name, i)}]; has {
+		if _, has := b.Part(partName(w.Name, i)); has {
 			return i
 		}
 		if counts[leaves[i].Name] < counts[leaves[best].Name] {
@@ -129,6 +133,13 @@ func (p *Policy) fewest(w placement.Which, leaves []*TypeOptions, d *placement.D
 
 // partName names a component of a composite. It is no name of a balloon.
 func partName(balloon string, component int) string { return balloon + "/" + strconv.Itoa(component) }
+
+// component returns the number in the name of a component.
+func component(part string) (n int, ok bool) {
+	_, number, _ := strings.Cut(part, "/")
+	n, err := strconv.Atoi(number)
+	return n, err == nil
+}
 
 // checkComponents returns what is wrong with composites: types that do not exist, that contain
 // themselves, or that have keys that only their components may have.

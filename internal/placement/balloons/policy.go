@@ -23,6 +23,11 @@ type Policy struct {
 	Pick    Picker
 	Options PolicyOptions
 	types   []TypeOptions
+	numbers map[string]int // of the types, by name
+	threads threads
+	// isolated are the isolated CPUs, and ownsIsolated reports that a type prefers them.
+	isolated     topology.Set
+	ownsIsolated bool
 	// parts are the types of which balloons of each type consist, and hints where these get
 	// their CPUs.
 	parts map[string][]*TypeOptions
@@ -43,11 +48,13 @@ type Preference struct {
 
 // New returns the policy for a machine. The options are valid.
 func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
-	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), parts: map[string][]*TypeOptions{}}
+	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), numbers: map[string]int{}, threads: threadsOfCores(m), parts: map[string][]*TypeOptions{}}
 	for i := range p.types {
+		p.numbers[p.types[i].Name] = i
 		p.parts[p.types[i].Name] = leavesOf(p.types, &p.types[i])
 	}
-	p.hints = hintsOf(m, p.types)
+	p.hints, p.isolated = hintsOf(m, p.types), m.Isolated()
+	p.ownsIsolated = slices.ContainsFunc(p.types, func(t TypeOptions) bool { return t.PreferIsolCPUs })
 	return p
 }
 
@@ -103,36 +110,16 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 
 // named returns a type by name; nil if there is none.
 func (p *Policy) named(name string) *TypeOptions {
-	if i := slices.IndexFunc(p.types, func(t TypeOptions) bool { return t.Name == name }); i >= 0 {
+	if i, known := p.numbers[name]; known {
 		return &p.types[i]
 	}
 	return nil
 }
 
-// instance is a balloon of the layout.
-type instance struct {
-	name    string
-	index   int
-	own     int // CPUs that it has
-	milli   int64
-	members int
-}
-
-// instances lists the balloons of a type, by index.
-func (p *Policy) instances(l *placement.Layout, t *TypeOptions) (all []instance) {
-	for w, b := range l.Balloons {
-		if name, i, ok := split(w.Name); ok && name == t.Name {
-			all = append(all, instance{w.Name, i, b.Own.Len(), l.Demand.Needs[w], l.Demand.Members[w]})
-		}
-	}
-	slices.SortFunc(all, func(a, b instance) int { return cmp.Compare(a.index, b.index) })
-	return all
-}
-
 // free returns the lowest index that no balloon has.
-func free(all []instance) (index int) {
-	for _, b := range all {
-		if b.index == index {
+func free(all placement.Balloons) (index int) {
+	for _, b := range all { // sorted by index
+		if b.Index == index {
 			index++
 		}
 	}
@@ -147,15 +134,16 @@ type filling struct {
 	s     placement.Subject
 	milli int64
 	group string
-	all   []instance
+	all   placement.Balloons // of the type
+	idle  int                // how many more CPUs a balloon of the type can get
 }
 
 // choose returns the name of the balloon, and why; "" if no balloon can take the container.
 // The order of the attempts is that of nri-plugins (fillmethod.go).
 func (f *filling) choose() (name, why string) {
-	f.all = f.p.instances(f.v.Layout, f.t)
-	if b, ok := f.find(func(b instance) bool { return b.name == f.s.Balloon }); ok {
-		return b.name, "it is in it"
+	f.all, f.idle = f.v.Layout.Balloons.OfType(f.t.Name), f.p.from(f.v.Layout, f.t).Len()
+	if f.s.Balloon != "" && f.all.Of(f.s.Balloon) != nil {
+		return f.s.Balloon, "it is in it"
 	}
 	for _, try := range f.attempts() {
 		if name, why := try(); name != "" {
@@ -193,58 +181,63 @@ func (f *filling) marks(name string) (all []placement.Mark) {
 	return all
 }
 
-// find returns the first balloon that meets a condition.
-func (f *filling) find(meets func(instance) bool) (none instance, ok bool) {
+// find returns the name of the first balloon that meets a condition; "" if none does.
+func (f *filling) find(meets func(*placement.BalloonCPUs) bool) string {
 	if i := slices.IndexFunc(f.all, meets); i >= 0 {
-		return f.all[i], true
+		return f.all[i].Need.Which.Name
 	}
-	return none, false
+	return ""
 }
 
-// idle returns how many more CPUs a balloon of the type can get.
-func (f *filling) idle() int { return f.p.from(f.v.Layout, f.t).Len() }
-
 // room returns the milli-CPUs that a balloon could have free. It counts CPUs that it can get.
-func (f *filling) room(b instance) int64 {
-	return int64(max(b.own, min(b.own+f.idle(), f.p.mostOf(f.t))))*milliOfCPU - b.milli
+func (f *filling) room(b *placement.BalloonCPUs) int64 {
+	own := b.Own.Len()
+	return int64(max(own, min(own+f.idle, f.p.mostOf(f.t))))*milliOfCPU - b.Need.Milli
 }
 
 // fits reports whether a balloon can take the container, perhaps by inflating.
-func (f *filling) fits(b instance) bool {
-	return f.room(b) >= f.milli && (b.own > 0 || f.p.mostOf(f.t) > 0 && f.idle() > 0)
+func (f *filling) fits(b *placement.BalloonCPUs) bool {
+	return f.room(b) >= f.milli && (!b.Own.Empty() || f.p.mostOf(f.t) > 0 && f.idle > 0)
 }
 
 // fitsNow reports whether it can without inflating.
-func (f *filling) fitsNow(b instance) bool {
-	return b.own > 0 && int64(b.own)*milliOfCPU-b.milli >= f.milli
+func (f *filling) fitsNow(b *placement.BalloonCPUs) bool {
+	return !b.Own.Empty() && left(b) >= f.milli
 }
 
+// left returns the milli-CPUs that a balloon has free.
+func left(b *placement.BalloonCPUs) int64 { return int64(b.Own.Len())*milliOfCPU - b.Need.Milli }
+
 func (f *filling) sameGroup() (string, string) {
-	b, _ := f.find(func(b instance) bool { return f.in(placement.Mark{Balloon: b.name, Group: f.group}) && f.fits(b) })
-	return b.name, "containers of its group are in it"
+	return f.find(func(b *placement.BalloonCPUs) bool {
+		return f.fits(b) && f.in(placement.Mark{Balloon: b.Need.Which.Name, Group: f.group})
+	}), "containers of its group are in it"
 }
 
 func (f *filling) samePod() (string, string) {
-	b, _ := f.find(func(b instance) bool { return slices.Contains(f.s.PodBalloons, b.name) && f.fits(b) })
-	return b.name, "containers of its pod are in it"
+	if len(f.s.PodBalloons) == 0 {
+		return "", ""
+	}
+	return f.find(func(b *placement.BalloonCPUs) bool {
+		return slices.Contains(f.s.PodBalloons, b.Need.Which.Name) && f.fits(b)
+	}), "containers of its pod are in it"
 }
 
 func (f *filling) sameNamespace() (string, string) {
-	b, _ := f.find(func(b instance) bool {
-		return f.in(placement.Mark{Balloon: b.name, Namespace: f.s.Pod.Namespace}) && f.fits(b)
-	})
-	return b.name, "containers of its namespace are in it"
+	return f.find(func(b *placement.BalloonCPUs) bool {
+		return f.fits(b) && f.in(placement.Mark{Balloon: b.Need.Which.Name, Namespace: f.s.Pod.Namespace})
+	}), "containers of its namespace are in it"
 }
 
 func (f *filling) in(m placement.Mark) bool { return f.v.InBalloon != nil && f.v.InBalloon(m) > 0 }
 
 // fresh returns an empty balloon that can take the container, or a new one.
 func (f *filling) fresh() (string, string) {
-	if b, ok := f.find(func(b instance) bool { return b.members == 0 && f.fits(b) }); ok {
-		return b.name, "it was empty"
+	if name := f.find(func(b *placement.BalloonCPUs) bool { return b.Need.Members == 0 && f.fits(b) }); name != "" {
+		return name, "it was empty"
 	}
 	need := f.p.sizeOf(f.t, f.milli, true)
-	if f.t.MaxBalloons != 0 && len(f.all) >= f.t.MaxBalloons || f.idle() < need || int64(need)*milliOfCPU < f.milli {
+	if f.t.MaxBalloons != 0 && len(f.all) >= f.t.MaxBalloons || f.idle < need || int64(need)*milliOfCPU < f.milli {
 		return "", ""
 	}
 	return f.t.balloon(free(f.all)), "it is new"
@@ -252,7 +245,7 @@ func (f *filling) fresh() (string, string) {
 
 // balanced returns the balloon with the most room among those that need not inflate.
 func (f *filling) balanced() (string, string) {
-	return f.most(f.fitsNow, func(b instance) int64 { return int64(b.own)*milliOfCPU - b.milli }), "it has the most CPU time left"
+	return f.most(f.fitsNow, left), "it has the most CPU time left"
 }
 
 // inflated returns the balloon that could have the most room.
@@ -262,16 +255,15 @@ func (f *filling) inflated() (string, string) {
 
 // most returns the name of the balloon with the most room, and of these the one with the
 // fewest containers.
-func (f *filling) most(fits func(instance) bool, room func(instance) int64) string {
-	var best *instance
-	for i := range f.all {
-		b := &f.all[i]
-		if fits(*b) && (best == nil || cmp.Or(cmp.Compare(room(*b), room(*best)), best.members-b.members) > 0) {
+func (f *filling) most(fits func(*placement.BalloonCPUs) bool, room func(*placement.BalloonCPUs) int64) string {
+	var best *placement.BalloonCPUs
+	for _, b := range f.all {
+		if fits(b) && (best == nil || cmp.Or(cmp.Compare(room(b), room(best)), best.Need.Members-b.Need.Members) > 0) {
 			best = b
 		}
 	}
 	if best == nil {
 		return ""
 	}
-	return best.name
+	return best.Need.Which.Name
 }

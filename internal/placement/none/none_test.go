@@ -12,7 +12,7 @@ import (
 func TestNone(t *testing.T) {
 	pools := &placement.Pools{Online: topology.SetOf(0, 1, 2, 3), Shared: topology.SetOf(1, 2, 3), Reclaimed: topology.SetOf(3)}
 	p, in := Policy{}, &intent.Pod{}
-	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: map[placement.Which]int64{{}: 9000}})
+	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: placement.NeedsOf(map[placement.Which]int64{{}: 9000})})
 	if got, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.Sized() {
 		t.Errorf("the shared pool has %v", got)
 	}

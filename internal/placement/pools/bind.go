@@ -102,7 +102,7 @@ func untouched(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false
 	}
-	for w, milli := range v.Layout.Demand.Needs {
+	for w, milli := range v.Layout.Demand.Needs.All() {
 		if w.IsOn(n.ID) && !isGuest(w, milli) {
 			return false
 		}

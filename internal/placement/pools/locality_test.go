@@ -23,7 +23,7 @@ type used struct {
 func newUsed(t testing.TB, text string, needs map[placement.Which]int64) *used {
 	t.Helper()
 	m, p, s := rig(t, text, "")
-	return &used{m, p, &Policy{Tree: choose.NewTree(m), Sizing: s, NearDevices: true}, placement.Demand{Needs: needs}}
+	return &used{m, p, &Policy{Tree: choose.NewTree(m), Sizing: s, NearDevices: true}, placement.Demand{Needs: placement.NeedsOf(needs)}}
 }
 
 func (u *used) view() placement.View {

@@ -76,7 +76,7 @@ func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	node, _ := v.Machine.Node(id)
 	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
 	open = left != 0
-	for w, milli := range v.Layout.Demand.Needs {
+	for w, milli := range v.Layout.Demand.Needs.All() {
 		if w.IsOn(id) {
 			left -= milli / int64(len(w.On()))
 			open = open && !w.ExclusiveNode && (!in.NUMA.V.ExcludeOthers || isGuest(w, milli))

@@ -70,7 +70,7 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 	}
 	for _, n := range v.Machine.Nodes {
 		need := 0
-		for w, milli := range v.Layout.Demand.Needs {
+		for w, milli := range v.Layout.Demand.Needs.All() {
 			switch {
 			case !w.IsOn(n.ID) || isGuest(w, milli):
 			case w.ExclusiveNode:

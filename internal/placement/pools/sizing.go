@@ -117,8 +117,8 @@ func (s *Sizing) size(l *placement.Layout) {
 	rest := free
 	var open, wide, guests []placement.Which // pools that are unbound, bound to several nodes, and without CPUs of their own
 	byNode := map[int][]placement.Which{}
-	for _, w := range slices.SortedFunc(maps.Keys(l.Demand.Needs), placement.Which.Compare) {
-		if isGuest(w, l.Demand.Needs[w]) {
+	for w, milli := range l.Demand.Needs.All() {
+		if isGuest(w, milli) {
 			guests = append(guests, w)
 		} else if w.Nodes != "" {
 			wide = append(wide, w)
@@ -163,7 +163,7 @@ func (s *Sizing) size(l *placement.Layout) {
 func (s *Sizing) share(l *placement.Layout, guests bool) {
 	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
 	for w, cpus := range l.Shared {
-		if _, used := l.Demand.Needs[w]; used || guests {
+		if _, used := l.Demand.Needs.Of(w); used || guests {
 			spare = spare.Minus(cpus)
 		}
 	}
@@ -222,11 +222,12 @@ func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 // need returns what a pool's containers request, in milli-CPUs. The default pool's need
 // includes its guests.
 func need(l *placement.Layout, w placement.Which) int64 {
-	sum := l.Demand.Needs[w]
+	of, _ := l.Demand.Needs.Of(w)
+	sum := of.Milli
 	if w != (placement.Which{}) {
 		return sum
 	}
-	for guest, milli := range l.Demand.Needs {
+	for guest, milli := range l.Demand.Needs.All() {
 		if isGuest(guest, milli) {
 			sum += milli
 		}
@@ -263,7 +264,7 @@ func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Se
 
 // isExclusiveNode reports whether a pool has a NUMA node exclusively.
 func isAlone(l *placement.Layout, node int) bool {
-	for w := range l.Demand.Needs {
+	for w := range l.Demand.Needs.All() {
 		if w.ExclusiveNode && w.Node == node {
 			return true
 		}

@@ -151,7 +151,7 @@ func TestLayout(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, p, s := rig(t, t16, "0,2")
 			s.Expand, s.ShareUnused, s.MinReclaimed = c.expand, c.together, max(c.least, 1)
-			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: c.needs})
+			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: placement.NeedsOf(c.needs)})
 			got := map[placement.Which]string{}
 			for w, s := range l.Shared {
 				got[w] = m.Format(s)
@@ -166,7 +166,7 @@ func TestLayout(t *testing.T) {
 // demand draws what pools depend on, so that a CPU is left for those who own
 // none.
 func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Demand {
-	d := placement.Demand{Needs: map[placement.Which]int64{}}
+	d, needs := placement.Demand{}, map[placement.Which]int64{}
 	free := p.Online.Minus(p.Reserved).Members()
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(free)-1), 0, len(free)-1).Draw(t, "owned") {
 		if d.Owned.Len() < len(free)-1 {
@@ -187,15 +187,16 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 				w = placement.BoundTo(w.Name, slices.Compact([]int{w.Node, other}))
 			}
 		}
-		d.Needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
+		needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
 	}
+	d.Needs = placement.NeedsOf(needs)
 	return d
 }
 
 // seatsOf lists a seat of every pool there is.
 func seatsOf(d placement.Demand) []placement.CPUGroup {
 	seats := []placement.CPUGroup{{Pool: placement.Unclassified}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
-	for w := range d.Needs {
+	for w := range d.Needs.All() {
 		seats = append(seats, placement.CPUGroup{Pool: placement.Shared, Which: w})
 	}
 	return seats
@@ -243,7 +244,7 @@ func TestLayoutHolds(t *testing.T) {
 				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
 			}
 		}
-		for w := range d.Needs {
+		for w, milli := range d.Needs.All() {
 			var there topology.Set
 			for _, id := range w.On() {
 				if n, _ := m.Node(id); w.Nodes != "" && !isAlone(l, id) {
@@ -251,7 +252,7 @@ func TestLayoutHolds(t *testing.T) {
 				}
 			}
 			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w})
-			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, d.Needs[w]) && !there.Contains(cpus)) {
+			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, milli) && !there.Contains(cpus)) {
 				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
 			}
 		}
@@ -298,33 +299,31 @@ func TestGuestsCostNothing(t *testing.T) {
 		s.Expand, s.MinReclaimed = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
 		s.ShareUnused = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
-		for w, milli := range d.Needs {
-			if isGuest(w, milli) {
-				delete(d.Needs, w)
-			}
-		}
-		plain, guests := d, d
-		plain.Needs, guests.Needs = maps.Clone(d.Needs), maps.Clone(d.Needs)
+		needs := maps.Collect(d.Needs.All())
+		maps.DeleteFunc(needs, isGuest)
+		with, without := maps.Clone(needs), needs
 		for i, milli := range rapid.SliceOfN(rapid.Int64Range(0, 999), 1, 4).Draw(t, "guests") {
 			w := placement.Which{Name: fmt.Sprint("guest", i)}
 			if w.Bound = rapid.Bool().Draw(t, "bound"); w.Bound {
 				w.Node = m.Nodes[i].ID
 			}
-			guests.Needs[w] = milli
-			plain.Needs[placement.Which{}] += milli
+			with[w] = milli
+			without[placement.Which{}] += milli
 		}
-		without, with := s.lay(p, plain), s.lay(p, guests)
+		plain, guests := d, d
+		plain.Needs, guests.Needs = placement.NeedsOf(without), placement.NeedsOf(with)
+		alone, together := s.lay(p, plain), s.lay(p, guests)
 		for _, s := range seatsOf(plain) {
 			if s.Pool == placement.System && s.Which.Name == "a" {
 				continue // made of all pools of which the name starts so
 			}
-			want, _ := without.CPUs(s)
-			if got, _ := with.CPUs(s); got != want {
+			want, _ := alone.CPUs(s)
+			if got, _ := together.CPUs(s); got != want {
 				t.Fatalf("%+v has %s, and %s without guests", s, m.Format(got), m.Format(want))
 			}
 		}
-		for w := range guests.Needs {
-			if got, _ := with.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
+		for w := range guests.Needs.All() {
+			if got, _ := together.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
 				t.Fatalf("%+v has %s", w, m.Format(got))
 			}
 		}
@@ -340,11 +339,11 @@ func TestGrowingKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
-		d := placement.Demand{Needs: map[placement.Which]int64{{Name: "a"}: 3000, {Name: "b"}: int64(rapid.IntRange(1, 9).Draw(t, "b")) * 1000}}
-		before := s.lay(p, d)
+		needs := map[placement.Which]int64{{Name: "a"}: 3000, {Name: "b"}: int64(rapid.IntRange(1, 9).Draw(t, "b")) * 1000}
+		before := s.lay(p, placement.Demand{Needs: placement.NeedsOf(needs)})
 		for n := range 15 {
-			d.Needs[placement.Which{}] = int64(n) * 1000
-			after := s.lay(p, d)
+			needs[placement.Which{}] = int64(n) * 1000
+			after := s.lay(p, placement.Demand{Needs: placement.NeedsOf(needs)})
 			for w, had := range before.Shared {
 				if !after.Shared[w].Contains(had) {
 					t.Fatalf("%+v had %s and has %s", w, m.Format(had), m.Format(after.Shared[w]))
@@ -365,7 +364,7 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
-	l := s.lay(p, placement.Demand{Needs: map[placement.Which]int64{{}: 3000}})
+	l := s.lay(p, placement.Demand{Needs: placement.NeedsOf(map[placement.Which]int64{{}: 3000})})
 	if got := m.Format(l.Reclaimed); got != "3-5" {
 		t.Errorf("reclaimed are %s, want 3-5", got)
 	}

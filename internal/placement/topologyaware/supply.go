@@ -31,7 +31,8 @@ func (p *Policy) supply(l *placement.Layout) supply {
 	for i := range p.tree {
 		o, w := &s[i], placement.Which{Name: p.tree[i].name}
 		o.sharable = l.Tree[w]
-		o.milli, o.members = o.milli+l.Demand.Needs[w], o.members+l.Demand.Members[w]
+		need, _ := l.Demand.Needs.Of(w)
+		o.milli, o.members = o.milli+need.Milli, o.members+need.Members
 		if parent := p.tree[i].parent; parent >= 0 {
 			s[parent].milli += o.milli
 			s[parent].members += o.members
