@@ -29,12 +29,14 @@ attach, which CPUs to reserve, which hooks are on and which this node does not s
 and what doctor found that needs care. It prints it, or writes a new file; it replaces
 no file without --force.
 
-Keys that are left out have their defaults: 'trimtab config print' shows all.`,
+With --observe the agent will change nothing, and say where the node differs from what it
+would do. Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 		Example: "  trimtab config init\n  trimtab config init /etc/trimtab/config.yaml\n  trimtab config init --host-root /host",
 		Args:    cli.Arguments(0, "FILE"),
 	}
 	var o doctor.Options
 	addNode(cmd, &o)
+	observe := cmd.Flags().Bool("observe", false, "decide and report, and change nothing (mode: observe)")
 	force := cmd.Flags().Bool("force", false, "replace FILE if it is there")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -46,7 +48,7 @@ Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 		for _, path := range []*string{&c.Cgroup.Root, &c.Paths.Dev, &c.Paths.Sys, &c.Paths.Resctrl} {
 			*path = filepath.Join(o.HostRoot, *path)
 		}
-		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(c.Cgroup.Root, &c))
+		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(c.Cgroup.Root, &c), *observe)
 		if _, err := config.Parse("init", text); err != nil {
 			return fmt.Errorf("the configuration that was made is refused: %w", err)
 		}
@@ -80,11 +82,15 @@ func writeNew(name string, text []byte, force bool) error {
 }
 
 // firstConfig returns the configuration for a node with this doctor's report.
-func firstConfig(r doctor.Report, hooks []hookOnNode) []byte {
+func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	var b bytes.Buffer
 	b.WriteString(modeline + "# Configuration of the Trimtab agent for this node, written by 'trimtab config init'.\n" +
 		"# Keys that are left out have their defaults: 'trimtab config print' shows all, docs/config.md explains each.\n\n" +
 		"apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n\n")
+	if observe {
+		comment(&b, "", "Nothing is changed: 'trimtab observe' says where the node differs. To put decisions in force, write enforce and restart the agent.")
+		b.WriteString("mode: observe\n\n")
+	}
 	attach, why := attachFor(r)
 	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. "+why)
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)

@@ -134,7 +134,7 @@ promise before the first instruction of the container runs.
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddCommand(
-		newAgent(), newDemo(), newSim(), newStatus(), newTop(), newPlan(), newExplain(), newEvents(), newReplay(), newDiff(), newRules(), newDoctor(), newSysdump(), newCapture(), newRelease(), newHooks(), newConfig(), newIdle(), newVersion(),
+		newAgent(), newDemo(), newSim(), newStatus(), newTop(), newPlan(), newExplain(), newEvents(), newReplay(), newDiff(), newObserve(), newRules(), newDoctor(), newSysdump(), newCapture(), newRelease(), newHooks(), newConfig(), newIdle(), newVersion(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},
 	)
 	return root, begun

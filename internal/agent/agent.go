@@ -140,6 +140,7 @@ func New(o Options) (*Agent, error) {
 // start makes an agent, with the API server's last configuration above the file if
 // restore says so. If that is why it fails, it returns the agent besides the error.
 func start(o Options, restore bool) (*Agent, error) {
+	startMode(&o)
 	paths := o.Config.Paths
 	a := &Agent{
 		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
@@ -168,7 +169,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.node = nodeOf(o)
-	a.node.tree, a.node.resctrl, a.node.makes = tree, a.resctrl(), o.Tree == nil
+	a.node.tree, a.node.resctrl, a.node.makes = tree, a.resctrl(), o.Tree == nil && !observes(o.Config)
 	a.node.namespaces = &namespaces.Store{}
 	if kept := a.files.load(namespacesName); kept != nil {
 		a.node.namespaces.Load(kept)
@@ -176,7 +177,7 @@ func (a *Agent) build() error {
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}
-	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1}
+	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observe: observes(o.Config)}
 	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.fromFile, a.settings.fromCluster, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {
@@ -194,6 +195,7 @@ func (a *Agent) build() error {
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described,
+		Observe: observes(o.Config),
 	})
 	a.settings.conductor = a.conductor
 	if err := a.attach(); err != nil {
@@ -209,6 +211,10 @@ func (a *Agent) build() error {
 // newKeeper makes the keeper of the node's cgroups, and its actors.
 func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
+	if observes(a.opt.Config) {
+		k.Observe(lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched)
+		return k
+	}
 	a.close = a.files.keepOriginals(k, a.close)
 	if a.node.resctrl != nil {
 		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
@@ -372,6 +378,7 @@ func (a *Agent) Source() status.Source { return source{a} }
 type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
+	s.a.conductor.Compare()
 	n := nodeview.Status(s.a.conductor)
 	s.a.letters.Mark(n.CPUs.Grants)
 	n.Hooks = s.a.settings.hooks()
@@ -401,6 +408,7 @@ func (s source) Status() api.Node {
 }
 
 func (s source) Explain(namespace, pod, container string) ([]api.Container, bool) {
+	s.a.conductor.Compare()
 	return nodeview.Explain(s.a.conductor, namespace, pod, container)
 }
 

@@ -25,6 +25,7 @@ type settings struct {
 	override  func(*config.Config)
 	node      node
 	conductor *conductor.Conductor
+	observe   bool // the agent changes nothing, until it ends
 
 	// applying is held while a policy is made and applied: the last one made is the
 	// one in force.
@@ -156,6 +157,12 @@ func (s *settings) notePartial(err error) {
 func (s *settings) apply(c config.Config) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
+	if s.observe {
+		mode, off := c.Mode, []string(nil)
+		c, off = onlyObserving(c)
+		c.Mode = mode
+		logOff(s.log, off)
+	}
 	policy, err := s.policy(c, s.hardware())
 	if err != nil {
 		return err

@@ -53,6 +53,8 @@ type Options struct {
 	Sweep time.Duration
 	// NodeNow describes the node and its configuration for a recording.
 	NodeNow func() recording.Node
+	// Observe: decide, and change nothing. The keeper must observe, too.
+	Observe bool
 	// FreeMemory returns memory to the system after a runtime's whole list was
 	// read, of which little is kept; nil for nothing.
 	FreeMemory func()
@@ -102,6 +104,7 @@ type Conductor struct {
 	sweepEvery     time.Duration
 	freeMemory     func()
 	listeners      listeners
+	observe        *observer // nil in mode enforce
 }
 
 // attached is a connected runtime and its attachment.
@@ -129,6 +132,9 @@ func New(o Options) *Conductor {
 		returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
 	}
+	if o.Observe {
+		c.observe = &observer{}
+	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.uptimes.start(o.Now())
 	c.keeper.SetClock(o.Now)
@@ -149,19 +155,19 @@ func New(o Options) *Conductor {
 // Handle decides one event, and applies what must be in force before the answer. The only error
 // it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
-	w := c.newWork(from, &ev)
+	w := c.newWork(c.observing(from), &ev)
 	c.trace(w, stepWait)
 	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
 	defer done()
 	if err != nil { // a hook server refused it before the event got its turn
 		err = &Rejection{Reason: err.Error()}
 		c.reports.Refused(&w.done, err)
-		return Answer{Op: w.done.Op}, err
+		return c.observe.answered(Answer{Op: w.done.Op}, err)
 	}
 	compact(&ev)
 	w.facts.Unstoppable = ev.Kind == lifecycle.CreateContainer && !w.can.Stamps()
 	w.done.Limit, w.done.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
-	return c.run(w)
+	return c.observe.answered(c.run(w))
 }
 
 // Configure applies a new policy to all pods: to the kernel at once, to the runtime's copies
@@ -229,7 +235,7 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
-	c.node.runtimes[from.Name()] = attached{from, r}
+	c.node.runtimes[from.Name()] = attached{c.observing(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())

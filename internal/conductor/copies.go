@@ -28,7 +28,7 @@ func (c *Conductor) sendDue(ctx context.Context) {
 		defer c.node.mu.Unlock()
 		return due()
 	}
-	for ctx.Err() == nil && locked() {
+	for ctx.Err() == nil && c.observe == nil && locked() {
 		c.sendCopy(ctx, due)
 	}
 }

@@ -37,6 +37,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Flush() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
+		{"compare the node with what would be done", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
 		{"end pods whose cgroup is gone", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
 	var all sync.WaitGroup

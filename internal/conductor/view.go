@@ -17,7 +17,10 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
-	v.ApplyResult = func(owner string, v lifecycle.Value) (nodeview.ApplyResult, bool) { return c.node.tracks[owner].of(v) }
+	v.ApplyResult = c.applyResult
+	if c.observe != nil {
+		v.Observed = c.observe.counts()
+	}
 	v.Attached = func() []api.Attached { return attachedNow(c.node.runtimes) }
 	read(&v)
 }

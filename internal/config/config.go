@@ -22,6 +22,10 @@ type Config struct {
 	APIVersion string `json:"apiVersion" default:"trimtab.io/v1alpha1" check:"version"`
 	// Kind is always "Config".
 	Kind string `json:"kind" default:"Config" check:"kind"`
+	// Mode is what the agent does with its decisions. With "enforce" it puts them in force. With "observe" it
+	// changes no container and no kernel file: it decides, explains, and reports where the node differs from what it
+	// would have done (docs/observe.md).
+	Mode string `json:"mode" default:"enforce" check:"enforce|observe" restart:"yes"`
 	// Strict refuses to create a container whose annotations are malformed or request something that is refused. If
 	// it is off, the pod runs with defaults and the agent reports the problem.
 	Strict bool `json:"strict"`

@@ -6,6 +6,7 @@ package config
 var descriptions = map[string]string{
 	"Config.APIVersion":                        "apiVersion is the version of this file's shape.",
 	"Config.Kind":                              "kind is always \"Config\".",
+	"Config.Mode":                              "mode is what the agent does with its decisions. With \"enforce\" it puts them in force. With \"observe\" it changes no container and no kernel file: it decides, explains, and reports where the node differs from what it would have done (docs/observe.md).",
 	"Config.Strict":                            "strict refuses to create a container whose annotations are malformed or request something that is refused. If it is off, the pod runs with defaults and the agent reports the problem.",
 	"Config.Dialects":                          "dialects are the annotation dialects that the agent reads. If two contradict each other, the first one wins.",
 	"Config.FailurePolicy":                     "failurePolicy says which failures stop the creation of a container.",

@@ -21,6 +21,8 @@ type Keeper struct {
 	// curve. The keeper learns that from the weights that the runtime writes, and uses the
 	// kubelet's formula until then.
 	curve atomic.Bool
+	// observing: nothing is written (Observe).
+	observing bool
 
 	// lists is held while CPU and memory node lists are recorded and written, so that batches do
 	// not mix. A cgroup may get only CPUs that other cgroups have lost already. The writes take
@@ -73,7 +75,9 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 		}
 		jobs, out, of = k.record(batch)
 		k.Originals.flush()
-		if sets {
+		if k.observing {
+			observe(jobs)
+		} else if sets {
 			later = k.runSets(k.withFailed(jobs), urgent)
 		}
 	}()
@@ -197,6 +201,10 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 		k.mu.Lock()
 		jobs = pick()
 		k.mu.Unlock()
+		if k.observing {
+			observe(jobs)
+			return
+		}
 		sets := jobs
 		if failed {
 			sets = k.withFailed(jobs)

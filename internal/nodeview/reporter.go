@@ -167,6 +167,25 @@ func (r *Reporter) Absent() {
 	}
 }
 
+// Differs puts into the journal where a container or pod differs from the decisions, in mode
+// observe; no texts say that it differs no more.
+func (r *Reporter) Differs(owner string, texts []string) {
+	if texts == nil {
+		texts = []string{"the node no longer differs"}
+	}
+	r.View(func(v *View) {
+		e := api.Event{Kind: "Observe", Time: r.Now(), From: "observe", Changed: texts}
+		p := v.State.Pod(owner)
+		if ctr := v.State.Container(owner); ctr != nil {
+			e.Container, p = ctr.Name, v.State.Pod(ctr.PodID)
+		}
+		if p != nil {
+			e.Pod, e.PodUID = p.FullName(), p.Pod.UID
+			r.Journal.Add(e)
+		}
+	})
+}
+
 // Repaired logs the result of repairing a value that others had changed.
 func (r *Reporter) Repaired(o keeper.Outcome) {
 	about := append(r.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())

@@ -27,7 +27,7 @@ func Status(of Source) api.Node {
 }
 
 func (v *View) status() api.Node {
-	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached()}
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached(), Observed: v.Observed}
 	for _, c := range v.State.Conditions() {
 		n.Rules = append(n.Rules, api.Rule{Name: c.Hook, Match: c.Condition, Matched: c.Matched})
 	}

@@ -30,6 +30,7 @@ func (v *View) summary() api.Summary {
 		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
 		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.Missing]int{}, Specs: specCounts(v.State),
 	}
+	n.Observed = v.Observed
 	n.Pools, n.PoolMembers = v.poolSizes()
 	for class := intent.None; class <= intent.Reclaimed; class++ {
 		n.Classes[class.String()] = 0

@@ -37,7 +37,9 @@ type View struct {
 	// ApplyResult returns the result for a value of a container or pod; nil if nothing is
 	// applied.
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
-	Keeper      *keeper.Keeper // has its own lock; it is called outside of the view
+	// Observed are the numbers of the last comparison in mode observe; nil in mode enforce.
+	Observed *api.Observed
+	Keeper   *keeper.Keeper // has its own lock; it is called outside of the view
 }
 
 // ApplyResult is the result of applying a value.
@@ -50,6 +52,7 @@ type ApplyResult struct {
 	Alone   string // why the runtime does not get it; "" if it does
 	Applied bool
 	Missing api.Missing // why it is not in force
+	Has     string      // what the node has instead, in mode observe
 }
 
 // fullNote returns the note for users.
@@ -83,7 +86,10 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.applyResult(owner, val); ok && b.Value == s.Value {
-			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.fullNote()
+			s.Channel, s.Applied, s.Note, s.Kernel = b.Channel, b.Applied, b.fullNote(), b.Has
+			if v.Observed != nil {
+				s.Missing = b.Missing
+			}
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
 				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
 			}

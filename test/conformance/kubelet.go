@@ -38,8 +38,8 @@ var (
 )
 
 // NewKubelet returns a kubelet that uses a CRI socket. The caller closes it.
-func NewKubelet(r *sim.Runtime, socket string) (*Kubelet, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)
+func NewKubelet(r *sim.Runtime, socket string, more ...grpc.DialOption) (*Kubelet, error) {
+	conn, err := grpc.NewClient("unix://"+socket, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)...)
 	if err != nil {
 		return nil, err
 	}

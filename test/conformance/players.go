@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
@@ -74,6 +76,7 @@ type criConnector struct {
 	attach string
 	dir    string
 
+	wire  *wire // what is sent and received; nil if nobody compares
 	known *kept // what the proxy remembers, also over a restart of the runtime
 
 	criServer *cri.Server
@@ -99,14 +102,14 @@ func (s *criConnector) Configure(c *config.Config, dir string) {
 
 // Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
 func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
-	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
+	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime(), Received: s.wire.received}); err != nil {
 		return err
 	}
 	socket := s.runtime()
 	if s.attach == "cri" {
 		socket = s.proxy()
 	}
-	if s.kubelet, err = NewKubelet(r, socket); err != nil || s.attach != "hooks" {
+	if s.kubelet, err = NewKubelet(r, socket, grpc.WithUnaryInterceptor(s.wire.send)); err != nil || s.attach != "hooks" {
 		return err
 	}
 	if s.known == nil {

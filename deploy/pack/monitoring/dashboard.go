@@ -56,6 +56,8 @@ func wellness() []Panel {
 		stat("Lists contested", "CPU and memory node lists that another program keeps changing.", `sum(trimtab_contested_lists{`+of+`})`, 1),
 		series("Values not in force, by reason", "Values of containers that have not started are not yet in force; check all others.", "short",
 			Query{`sum by (reason) (trimtab_unapplied_values{` + of + `})`, "{{reason}}"}),
+		series("Observed", "With mode: observe, decided values by what the node has, and differences by setting.", "short",
+			Query{`sum by (result) (trimtab_observed_values{` + of + `})`, "{{result}}"}, Query{`sum by (file) (trimtab_observed_differences{` + of + `})`, "{{file}}"}),
 		series("Refused", "Requests that pods did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
 	}
 }

@@ -12,12 +12,13 @@ const (
 	RequestDegraded   Reason = "RequestDegraded"
 	HookFailed        Reason = "HookFailed"
 	ContainerRejected Reason = "ContainerRejected"
-	// ValueRefused and the next four are about decided values that are not in force.
+	// ValueRefused and the next five are about decided values that are not in force.
 	ValueRefused    Reason = "ValueRefused"
 	ValueNotCarried Reason = "ValueNotCarried"
 	ValueTooLate    Reason = "ValueTooLate"
 	ValueContested  Reason = "ValueContested"
 	CgroupMissing   Reason = "CgroupMissing"
+	WouldDiffer     Reason = "WouldDiffer"
 	// ConfigurationRefused is about a ConfigMap or custom resource.
 	ConfigurationRefused Reason = "ConfigurationRefused"
 )
@@ -46,6 +47,7 @@ func Rows() []Row {
 		{ValueTooLate, "Pod", "A decided value can only be set when the container is created, and the container was created without it.", "Delete the pod, so that it is created again."},
 		{ValueContested, "Pod", "Another program keeps writing a value, and the agent left the value to that program.", "Find the other program (`trimtab status`), or cede the field to it."},
 		{CgroupMissing, "Pod", "A container runs, but its cgroup is not in the tree at `cgroup.root`, so none of its values is in force.", "Mount the host's cgroup tree (docs/install.md)."},
+		{WouldDiffer, "Pod", "The agent runs with `mode: observe` and would have set another value than the node has.", "Compare the two with `trimtab observe`; nothing was changed."},
 		{ConfigurationRefused, "ConfigMap, or the object whose content the configuration has", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},
 	}
 }

@@ -152,6 +152,7 @@ var missing = map[api.Missing]events.Reason{
 	api.BadCgroup:     events.ValueRefused,
 	api.KernelRefused: events.ValueRefused,
 	api.LeftAlone:     events.ValueContested,
+	api.Differs:       events.WouldDiffer,
 }
 
 func reasonOf(p lifecycle.Problem) events.Reason {

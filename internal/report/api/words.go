@@ -28,7 +28,10 @@ type Node struct {
 	// Unsaved are state files that the agent could not write, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released means that the agent has restored all values and decides nothing.
-	Released    bool       `json:"released,omitempty"`
+	Released bool `json:"released,omitempty"`
+	// Observed is the last comparison of the node with the decisions; nil unless the agent runs with mode: observe,
+	// in which it changes nothing.
+	Observed    *Observed  `json:"observed,omitempty"`
 	Attachments []Attached `json:"attachments"`
 	CPUs        NodeCPUs   `json:"cpus"`
 	Hooks       []Hook     `json:"hooks,omitempty"`
@@ -265,6 +268,17 @@ type Value struct {
 	Channel string           `json:"channel"` // e.g. nri create, nri update, kernel
 	Applied bool             `json:"applied"`
 	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
+	// Kernel is what the node has instead, in mode observe, and Missing why the value is not in force there.
+	Kernel  string  `json:"kernel,omitempty"`
+	Missing Missing `json:"missing,omitempty"`
+}
+
+// Observed is the comparison of the node with what Trimtab would have done, in mode observe.
+type Observed struct {
+	Compared int `json:"compared"` // decided values that the node's files were compared with
+	Differ   int `json:"differ"`   // of these, the ones that the node has otherwise
+	// Settings counts the values that differ, by setting.
+	Settings map[string]int `json:"settings,omitempty"`
 }
 
 // Missing is a kind of reason for which a value is not in force.
@@ -280,11 +294,13 @@ const (
 	BadCgroup     Missing = "bad cgroup"     // the agent does not know its cgroup's path
 	KernelRefused Missing = "kernel refused" // refused by the kernel, or by a check of ours before the write
 	LeftAlone     Missing = "left alone"     // another program keeps writing it, and the agent gave up
+	Differs       Missing = "differs"        // mode observe: the node has another value
+	NotCompared   Missing = "not compared"   // mode observe: no file of the node shows the value
 )
 
 // Reasons lists the kinds of reasons.
 func Reasons() []Missing {
-	return []Missing{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone}
+	return []Missing{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone, Differs, NotCompared}
 }
 
 // Summary is the state of the node in numbers, for metrics. Its texts come from bounded sets.
@@ -305,6 +321,8 @@ type Summary struct {
 	LastSync      time.Time         // zero for none
 	ConfigGen     uint64
 	ConfigError   bool
+	// Observed is the last comparison in mode observe; nil in mode enforce.
+	Observed *Observed
 	// HookServers are the hook servers by the name of their file. The value is true if the file is in force and the
 	// agent calls the server.
 	HookServers map[string]bool

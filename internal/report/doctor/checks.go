@@ -92,5 +92,8 @@ func checks(ctx context.Context, o Options) []Check {
 	if len(c.Rules) > 0 {
 		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may be misspelt, and its pods go without what it sets"}, len(c.Rules), agent))
 	}
+	if c.Mode == "observe" || agent != nil && agent.Observed != nil {
+		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets what it was promised from it"}, agent))
+	}
 	return append(all, checkHooks(g, c)...)
 }

@@ -40,6 +40,7 @@ func sample() *Metrics {
 			HookServers:     map[string]bool{"10-a.json": true, "20-b.json": false},
 			ResourcePlugins: map[string]bool{"example.com/nic": true, "cpu": false}, PendingRemovals: map[string]int{"cpu": 2},
 			NRIPlugins: map[string]bool{"10-devices": true},
+			Observed:   &api.Observed{Compared: 40, Differ: 3, Settings: map[string]int{"cpuset.cpus": 3}},
 			Cluster: &api.Cluster{Reached: time.Unix(1_700_000_100, 0), Events: map[string]uint64{"written": 5, "limited": 0, "full": 2, "refused": 0}, Parts: []api.ClusterPart{
 				{Name: "NodeResourceTopology", Error: "no CRD", Written: 7, Skipped: 900, Failed: 1},
 			}, Config: &api.ClusterConfig{

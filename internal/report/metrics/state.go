@@ -43,9 +43,24 @@ var ofState = []struct {
 	{family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
 		"When the agent last read all that the runtime runs, in seconds since the epoch; 0 for never.", ""}, one(func(n now) float64 { return seconds(n.LastSync) })},
 	{family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it)"}, func(n now, put put) {
+		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n now, put put) {
 		for _, why := range api.Reasons() {
 			put(float64(n.Unapplied[why]), string(why))
+		}
+	}},
+	{family{"trimtab_observed_values", gauge, []string{"result"},
+		"Decided values, by what the node has in their place, with `mode: observe`; no series in mode enforce.", "result: `same`, `differs`"}, func(n now, put put) {
+		if o := n.Observed; o != nil {
+			put(float64(o.Compared-o.Differ), "same")
+			put(float64(o.Differ), "differs")
+		}
+	}},
+	{family{"trimtab_observed_differences", gauge, []string{"file"},
+		"Decided values that the node has otherwise, with `mode: observe`, by setting.", "file: the setting, such as `cpuset.cpus`"}, func(n now, put put) {
+		if n.Observed != nil {
+			for file, count := range n.Observed.Settings {
+				put(float64(count), file)
+			}
 		}
 	}},
 	{family{"trimtab_containers_without_cgroup", gauge, nil,

@@ -46,6 +46,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 		from = "defaults, no file"
 	}
 	fmt.Fprintf(head, "configuration\t%s, generation %d\n", from, n.ConfigGen)
+	observed(head, n.Observed)
 	alarms(head, n, o)
 	attachments(head, n, o)
 	contested(head, n.Contested, o)
@@ -54,7 +55,11 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	resourcePlugins(head, n.ResourcePlugins, o)
 	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
-	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
+	trouble := o.trouble(n.Unapplied, n.Problems)
+	if n.Observed != nil {
+		trouble = term.Count(n.Problems, "problem")
+	}
+	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), trouble)
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
 	o.picture(&b, n)

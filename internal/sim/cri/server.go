@@ -27,6 +27,8 @@ type Options struct {
 	// Version is the release of containerd that it behaves like, such as "v2.1.0" (the default, unless the runtime is of
 	// another kind). Before 2.0 a status does not report resources, and before 1.7 there are no events.
 	Version string
+	// Received is called with each request, before it is handled; nil for none.
+	Received func(method string, request any)
 }
 
 // Server is the CRI of one runtime.
@@ -61,10 +63,18 @@ func Serve(r *sim.Runtime, o Options) (*Server, error) {
 		return nil, fmt.Errorf("cri socket: %w", err)
 	}
 	f := &Server{r: r, o: o, creations: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
-	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
+	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20), grpc.UnaryInterceptor(f.receive))
 	cri.RegisterRuntimeServiceServer(f.server, f)
 	f.served.Go(func() { _ = f.server.Serve(l) }) // ends at Close
 	return f, nil
+}
+
+// receive passes each request to Options.Received.
+func (f *Server) receive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if f.o.Received != nil {
+		f.o.Received(info.FullMethod, request)
+	}
+	return handle(ctx, request)
 }
 
 // Close removes the socket and cuts every connection, like the end of a runtime.

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/recording"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/doctor"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // answers are the documents that commands print with -o json and -o yaml.
@@ -24,6 +25,7 @@ func answers() []answer {
 		{"trimtab events", "", api.Event{}},
 		{"trimtab hooks", "HookList", []hook.Info{}},
 		{"trimtab plan, trimtab config plan", "Plan", api.Outlook{}},
+		{"trimtab observe", "Observation", status.Observation{}},
 		{"trimtab config print --sources", "ConfigSources", api.Configuration{}},
 		{"trimtab doctor", "Diagnosis", doctor.Report{}},
 		{"trimtab replay", "Replayed", recording.Report{}},

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// errEnforces is the error for an agent whose mode is not observe.
+var errEnforces = errors.New("the agent puts its decisions in force: set mode: observe and start it again to compare without changing anything; 'trimtab status' says what is not in force")
+
+func newObserve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "observe",
+		Short: "Show where the node differs from what Trimtab would do (mode: observe)",
+		Long: `Asks an agent with mode: observe, which changes nothing, where the node differs from
+what it would have done: a row for each setting of a container or pod, with the value
+that the node has now, the value that Trimtab would have set, and why.
+
+Values that only the creation of a container can set, such as variables, are listed
+apart: no file of the node shows them.`,
+		Example: "  trimtab observe\n  trimtab observe -o json | jq '.differences[] | select(.setting == \"cpuset.cpus\")'",
+		Args:    cli.Arguments(0),
+	}
+	socket := addSocket(cmd)
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
+			n, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if n.Observed == nil {
+				return errEnforces
+			}
+			o, w := status.ObservationOf(n), cmd.OutOrStdout()
+			return out.PrintAs(w, "Observation", o, func() error { return status.RenderObservation(w, o) })
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,86 @@
+package keeper
+
+import (
+	"maps"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Observe makes the keeper write nothing. It records desired values as if they were in force,
+// and Compare reports which of them the kernel has. It is called before the keeper is used.
+func (k *Keeper) Observe(actors ...lifecycle.Field) {
+	k.observing = true
+	k.Use(idleActor{}, actors...)
+}
+
+// idleActor stores values, and applies none.
+type idleActor struct{}
+
+func (idleActor) Act(Target, lifecycle.Value, func() ([]int, error)) (State, error) { return Same, nil }
+func (idleActor) Forget(string) error                                               { return nil }
+func (idleActor) Tidy() error                                                       { return nil }
+
+// observe ends jobs as if the kernel had their values. A value without a cgroup stays pending.
+func observe(jobs []*job) {
+	for _, j := range jobs {
+		if j.done || !j.alive() {
+			continue
+		}
+		if _, err := j.row.at.Read(); err != nil {
+			j.fail(err)
+			continue
+		}
+		j.inForce(Same, j.want)
+	}
+}
+
+// Comparison is a desired value and what the kernel has.
+type Comparison struct {
+	Target Target
+	Value  lifecycle.Value
+	Want   string // the kernel's text for the value
+	Has    string // the text in the kernel
+	Same   bool   // both mean the same
+}
+
+// Setting returns the name of the setting, from a limited set.
+func (c *Comparison) Setting() string { return Item{Value: c.Value}.kind().setting() }
+
+// Compare compares all desired values with the kernel's files. It leaves out cgroups that do
+// not exist, and files that it cannot read.
+func (k *Keeper) Compare() []Comparison {
+	k.mu.Lock()
+	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.want != "" && !r.releasing })
+	k.mu.Unlock()
+	out := make([]Comparison, 0, len(jobs))
+	for _, j := range jobs {
+		has, err := j.row.at.Read()
+		if err != nil {
+			continue
+		}
+		c := Comparison{Target: j.target, Value: j.value, Want: j.want, Has: has, Same: j.means(has)}
+		if has == "" && j.isList() { // an empty list stands for the parent's
+			if all, err := k.tree.Effective(j.dir, j.field); err == nil {
+				c.Has, c.Same = all, j.means(all)
+			}
+		}
+		if !c.Same && j.hidden(k.tree) {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// means reports whether a text of the kernel means the desired value. In cgroup v2, both
+// weights that programs make of shares do.
+func (j *job) means(text string) bool {
+	if j.k.tree.Version == cgroup.V2 && j.field == lifecycle.CPUShares {
+		line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
+		if text == line || text == curve {
+			return true
+		}
+	}
+	return j.row.at.Same(text, j.want)
+}

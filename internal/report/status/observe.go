@@ -1,0 +1,102 @@
+package status
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
+)
+
+// observed writes what an agent with mode: observe has found.
+func observed(head io.Writer, o *api.Observed) {
+	if o == nil {
+		return
+	}
+	fmt.Fprintf(head, "mode\tobserve: nothing is changed; %s compared, %d differ (trimtab observe)\n", term.Count(o.Compared, "value"), o.Differ)
+}
+
+// Difference is a decided value that the node has otherwise.
+type Difference struct {
+	Pod       string `json:"pod"`                 // namespace/name
+	Container string `json:"container,omitempty"` // empty for a setting of the pod
+	Setting   string `json:"setting"`
+	Node      string `json:"node"`    // what the node has
+	Trimtab   string `json:"trimtab"` // what Trimtab would have set
+	Why       string `json:"why,omitempty"`
+}
+
+// Observation is what `trimtab observe` prints.
+type Observation struct {
+	Compared    int          `json:"compared"`
+	Differ      int          `json:"differ"`
+	Differences []Difference `json:"differences"`
+	// NotCompared are values that no file of the node shows, such as variables.
+	NotCompared []Difference `json:"notCompared,omitempty"`
+}
+
+// ObservationOf lists the differences of a node whose agent observes.
+func ObservationOf(n api.Node) Observation {
+	o := Observation{Differences: []Difference{}}
+	if n.Observed != nil {
+		o.Compared, o.Differ = n.Observed.Compared, n.Observed.Differ
+	}
+	seen := map[Difference]bool{}
+	add := func(c api.Container, container string, values []api.Value) {
+		for _, v := range values {
+			d := Difference{c.Pod, container, v.Field, v.Kernel, v.Value, why(v.Why)}
+			switch {
+			case v.Applied || v.Channel != "observe" || seen[d]:
+			case v.Missing == api.Differs:
+				o.Differences = append(o.Differences, d)
+			case v.Missing == api.NotCompared:
+				o.NotCompared = append(o.NotCompared, d)
+			}
+			seen[d] = true
+		}
+	}
+	for _, c := range n.Containers {
+		add(c, c.Name, c.Values)
+		add(c, "", c.PodValues) // each container of a pod has them
+	}
+	for _, list := range [][]Difference{o.Differences, o.NotCompared} {
+		slices.SortFunc(list, func(a, b Difference) int {
+			return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.Setting, b.Setting))
+		})
+	}
+	return o
+}
+
+// why names the hook of a value, and what it read.
+func why(r lifecycle.Reason) string {
+	if r.Source == "" {
+		return r.Hook
+	}
+	return r.Hook + " from " + r.Source
+}
+
+// RenderObservation writes the differences.
+func RenderObservation(w io.Writer, o Observation) error {
+	var b bytes.Buffer
+	if len(o.Differences) == 0 {
+		fmt.Fprintf(&b, "the node has all of %s that Trimtab would have set\n", term.Count(o.Compared, "value"))
+	} else {
+		fmt.Fprintf(&b, "%d of %s differ\n\n", o.Differ, term.Count(o.Compared, "value"))
+	}
+	row := func(d Difference) []string {
+		return []string{term.Clean(d.Pod), dash(d.Container), dash(d.Setting), dash(d.Node), dash(d.Trimtab), dash(d.Why)}
+	}
+	columns(&b, "POD\tCONTAINER\tSETTING\tNODE\tTRIMTAB\tWHY", o.Differences, row)
+	if len(o.NotCompared) > 0 {
+		fmt.Fprintf(&b, "\n%s would be set when a container is created, and cannot be compared\n", term.Count(len(o.NotCompared), "value"))
+		columns(&b, "POD\tCONTAINER\tSETTING\tTRIMTAB\tWHY", o.NotCompared, func(d Difference) []string {
+			r := row(d)
+			return append(r[:3], r[4:]...)
+		})
+	}
+	return send(w, &b)
+}
