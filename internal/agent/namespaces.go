@@ -35,7 +35,7 @@ func selected(r config.Rule, known namespaces.Labels) []string {
 }
 
 // selects reports whether a rule in force selects namespaces by label, of
-// authorisation or of those in CEL.
+// authorization or of those in CEL.
 func (s *settings) selects() bool {
 	c := s.current()
 	return slices.ContainsFunc(c.Authorization, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
@@ -43,14 +43,14 @@ func (s *settings) selects() bool {
 
 // byLabel is what the labels of namespaces decide.
 type byLabel struct {
-	authorisation intent.Rules
+	authorization intent.Rules
 	rules         namespaces.Labels // that rules in CEL read; nil if none does
 }
 
 // relabel applies the configuration again where labels of namespaces change it.
 func (s *settings) relabel(was *byLabel) error {
 	c := s.current()
-	now := byLabel{authorisation: rulesOf(c.Authorization, s.node.namespaces.Labels())}
+	now := byLabel{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
 	if readsNamespaces(c) {
 		now.rules = s.node.namespaces.Labels()
 	}

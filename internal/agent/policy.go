@@ -135,7 +135,7 @@ func present(m *topology.Machine, list string) (topology.Set, error) {
 	return m.ParseCPUs(topology.FormatList(ids))
 }
 
-// rulesOf translates the authorisation rules, with the labels of namespaces as they
+// rulesOf translates the authorization rules, with the labels of namespaces as they
 // are known.
 func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	rules := make(intent.Rules, len(all))

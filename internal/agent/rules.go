@@ -37,7 +37,7 @@ func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node 
 	return nil
 }
 
-// RulesNode makes empty nodes whose policy has the rules and authorisation rules of a
+// RulesNode makes empty nodes whose policy has the rules and authorization rules of a
 // configuration, and no hooks and no placement. The nodes have every device
 // and kernel feature.
 func RulesNode(c config.Config, labels map[string]map[string]string) (func() *engine.State, error) {

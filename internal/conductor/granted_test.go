@@ -98,13 +98,13 @@ func TestGrantedDevices(t *testing.T) {
 		why                             string // the reason of the device's value; "" for no device
 		problem                         string
 	}{
-		{"shop", "web", "a", "GPU-aa", "granted by the kubelet as nvidia.com/gpu (authorisation: default)", ""},
-		{"shop", "web", "other", "GPU-aa", "", "(authorisation: default)"},
-		{"shop", "thief", "a", "GPU-aa", "", "(authorisation: default)"},
-		{"shop", "unknown", "a", "GPU-aa", "", "(authorisation: default)"},
-		{"elsewhere", "web", "a", "GPU-aa", "", "(authorisation: default)"},
-		{"locked", "web", "a", "GPU-aa", "", "(authorisation: rule 1)"},
-		{"shop", "odd", "a", "GPU-aa", "", "(authorisation: default)"},
+		{"shop", "web", "a", "GPU-aa", "granted by the kubelet as nvidia.com/gpu (authorization: default)", ""},
+		{"shop", "web", "other", "GPU-aa", "", "(authorization: default)"},
+		{"shop", "thief", "a", "GPU-aa", "", "(authorization: default)"},
+		{"shop", "unknown", "a", "GPU-aa", "", "(authorization: default)"},
+		{"elsewhere", "web", "a", "GPU-aa", "", "(authorization: default)"},
+		{"locked", "web", "a", "GPU-aa", "", "(authorization: rule 1)"},
+		{"shop", "odd", "a", "GPU-aa", "", "(authorization: default)"},
 		{"shop", "odd", "a", "GPU-\u0430\u0430", "", "without the id of a GPU"},
 		{"shop", "path", "a", "../GPU-aa", "", "without the id of a GPU"},
 	} {

@@ -280,7 +280,7 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 }
 
 // injectors are the hooks that serve annotations of NRI's plugins, with all that can be
-// switched on: authorisation alone is to hold them back.
+// switched on: authorization alone is to hold them back.
 func injectors() []hook.Hook {
 	return []hook.Hook{
 		hook.Ulimits{}, hook.IOPriority{Realtime: true}, hook.Scheduler{Realtime: true, Deadline: true}, hook.MemoryPolicy{}, hook.Sysctl{Allowed: []string{"*"}},

@@ -171,9 +171,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestDocsExample parses the example of the users' page on authorisation.
+// TestDocsExample parses the example of the users' page on authorization.
 func TestDocsExample(t *testing.T) {
-	page, err := os.ReadFile("../../docs/authorisation.md")
+	page, err := os.ReadFile("../../docs/authorization.md")
 	if err != nil {
 		t.Fatal(err)
 	}

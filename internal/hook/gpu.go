@@ -122,7 +122,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if rule := gpu.V.NodesRefused; rule != "" && h.Devices != ByEnv {
 		out.report(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
-			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorisation: " + rule + ")",
+			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorization: " + rule + ")",
 		})
 		h.Devices = ByEnv
 	}
@@ -175,7 +175,7 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 		out.report(lifecycle.Problem{
 			Key: intent.KoordGPUIsolation, Value: intent.Printable(name), Refused: true, Rule: rule,
 			Reason: "gpu-library: pods of namespace " + intent.Printable(in.Pod.Namespace) +
-				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorisation: " + rule + ")",
+				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorization: " + rule + ")",
 			Then: "its part of the GPU is not enforced",
 		})
 		return false

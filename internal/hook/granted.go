@@ -85,11 +85,11 @@ func (in *Input) granted(key string, names []string, proof func(string) string) 
 		}
 	}
 	if by != "" {
-		return "; " + by + " (authorisation: " + rule + ")", nil
+		return "; " + by + " (authorization: " + rule + ")", nil
 	}
 	return "", &lifecycle.Problem{
 		Key: key, Value: intent.Printable(missing), Refused: true, Rule: rule,
 		Reason: "devices: pods of namespace " + intent.Printable(in.Pod.Namespace) +
-			" may not ask for it, and Kubernetes did not grant it to the container (authorisation: " + rule + ")",
+			" may not ask for it, and Kubernetes did not grant it to the container (authorization: " + rule + ")",
 	}
 }

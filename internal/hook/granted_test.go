@@ -78,7 +78,7 @@ func TestGranted(t *testing.T) {
 					continue
 				}
 				handed++
-				if !strings.Contains(v.Why.Text, c.by) || !strings.Contains(v.Why.Text, "(authorisation: default)") {
+				if !strings.Contains(v.Why.Text, c.by) || !strings.Contains(v.Why.Text, "(authorization: default)") {
 					t.Errorf("%s: %s", v.Key, v.Why.Text)
 				}
 			}

@@ -70,7 +70,7 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			p.Reason = "hugepages: this node has no huge pages of " + size
 		case ask.V.Capped != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
 			p.Rule = ask.V.Capped
-			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorisation: %s)",
+			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorization: %s)",
 				in.Pristine.Hugepages[limited].Limit, ask.V.Capped)
 		default:
 			out.Values = append(out.Values, lifecycle.Value{

@@ -58,7 +58,7 @@ func (OCIHooks) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.InjectedHook},
 		Compose: "one hook per stage and file",
 		Differs: []string{
-			"a hook whose condition has annotations is given only where a rule of authorisation allows the kind oci-hooks; other conditions are the administrator's alone",
+			"a hook whose condition has annotations is given only where a rule of authorization allows the kind oci-hooks; other conditions are the administrator's alone",
 			"a file that is malformed, has a member that schema 1.0.0 does not have, or could be written by others than root is named and left out; failurePolicy.hooks decides whether containers start without it",
 			"a file that is a link out of its directory is not read",
 			"hasBindMounts counts bind mounts, and not every mount as the plugin does",
@@ -88,7 +88,7 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 		if len(f.when.annotations) > 0 && in.Intent.NoHooks != "" {
 			out.report(lifecycle.Problem{
 				Key: by, Value: f.Name, Refused: true, Rule: in.Intent.NoHooks,
-				Reason: "oci-hooks: pods of namespace " + namespaceOf(in) + " may not ask for it (authorisation: " + in.Intent.NoHooks + ")",
+				Reason: "oci-hooks: pods of namespace " + namespaceOf(in) + " may not ask for it (authorization: " + in.Intent.NoHooks + ")",
 			})
 			continue
 		}

@@ -177,7 +177,7 @@ func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 			if in.Container == "" {
 				out.report(lifecycle.Problem{
 					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.Unprotected,
-					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorisation: " + in.Intent.Unprotected + ")",
+					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorization: " + in.Intent.Unprotected + ")",
 				})
 			}
 		case h.has(k.file):

@@ -136,7 +136,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		s.drop(&out)
 		out.Problems = append(out.Problems, lifecycle.Problem{
 			Key: key, Value: printable(value), Refused: true, Rule: rule.Name,
-			Reason: fmt.Sprintf("%s: %s (authorisation: %s)", kind, why, rule.Name),
+			Reason: fmt.Sprintf("%s: %s (authorization: %s)", kind, why, rule.Name),
 		})
 	}
 	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.IsSet() || out.RDMA.IsSet()) {
@@ -162,7 +162,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	return &out
 }
 
-// Refusal is the refusal by an authorisation rule, as a sentence for users.
+// Refusal is the refusal by an authorization rule, as a sentence for users.
 type Refusal struct{ Reason, Rule string }
 
 // Error returns the sentence.

@@ -32,9 +32,9 @@ func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 	case r.Decision == Allow:
 		return ""
 	case r.Decision == Refuse:
-		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorisation: %s)", AssignedCPUs, printable(namespace), r.Name)
+		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorization: %s)", AssignedCPUs, printable(namespace), r.Name)
 	case r.MostCPUs > 0 && n > r.MostCPUs:
-		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorisation: %s)",
+		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorization: %s)",
 			n, r.MostCPUs, printable(namespace), r.Name)
 	}
 	due, of := CountPaidCPUs(m.Pod, m.QoS), "pod"
@@ -43,11 +43,11 @@ func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 	}
 	switch {
 	case !due.Known() && unpaid(m.Pod, m.Container):
-		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorisation: %s)", r.Name)
+		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorization: %s)", r.Name)
 	case !due.Known():
-		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", r.Name)
+		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorization: %s)", r.Name)
 	case n > due.CPUs:
-		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorisation: %s)", n, of, due, r.Name)
+		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorization: %s)", n, of, due, r.Name)
 	}
 	return ""
 }

@@ -108,7 +108,7 @@ func TestCPUs(t *testing.T) {
 		{name: "a limit below the request's", n: 2, pod: resources(4096, 190000, 100000), want: "2 CPUs are more than the pod's CPU limit of 1.9, which pays for 1"},
 		{name: "a limit, and no request reported", n: 1, told: resources(0, 200000, 100000), want: "a CPU limit and no CPU request"},
 		{name: "allowed", rules: rule(Allow, 0), n: 99},
-		{name: "refused", rules: rule(Refuse, 0), n: 1, pod: four, want: "may not ask for it (authorisation: rule 1)"},
+		{name: "refused", rules: rule(Refuse, 0), n: 1, pod: four, want: "may not ask for it (authorization: rule 1)"},
 		{name: "bounded", rules: rule(Cap, 3), n: 4, pod: four, want: "more than the 3 that"},
 		{name: "within the bound", rules: rule(Cap, 4), n: 4, pod: four},
 		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},

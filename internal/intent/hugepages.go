@@ -11,7 +11,7 @@ import (
 type Hugepages struct {
 	// Limits are bytes by container and page size, such as "2MB".
 	Limits map[string]map[string]int64
-	// Capped names the authorisation rule that limits them to the runtime's request for the
+	// Capped names the authorization rule that limits them to the runtime's request for the
 	// container; "" for none.
 	Capped string
 }

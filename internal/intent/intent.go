@@ -71,7 +71,7 @@ type GPU struct {
 	// device has one.
 	UUIDs  []string
 	Shared *GPUShare
-	// NodesRefused names the authorisation rule that refuses the device nodes; the environment
+	// NodesRefused names the authorization rule that refuses the device nodes; the environment
 	// is still granted.
 	NodesRefused string
 }

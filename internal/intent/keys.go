@@ -61,7 +61,7 @@ type Key struct {
 	Place    Place
 	Handling Handling
 	Edit     Edit
-	// Kinds are the kinds of request that the key can make, as in authorisation rules.
+	// Kinds are the kinds of request that the key can make, as in authorization rules.
 	Kinds []Kind
 	// Why explains a special property of a key that is read, or the reason why a key is not
 	// read.

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Kind is a kind of request that a pod can make, as authorisation rules name it.
+// Kind is a kind of request that a pod can make, as authorization rules name it.
 type Kind string
 
 // The kinds.

@@ -236,7 +236,7 @@ type Problem struct {
 	// Refused marks a well-formed request that the agent does not grant, because a rule forbids
 	// it or too little is free.
 	Refused bool `json:"refused,omitempty"`
-	// Rule names the authorisation rule that refused the request; "" if no rule did.
+	// Rule names the authorization rule that refused the request; "" if no rule did.
 	Rule string `json:"rule,omitempty"`
 	// More is the number of unlisted problems that this one replaces; 0 for an ordinary
 	// problem.

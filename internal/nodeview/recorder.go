@@ -25,7 +25,7 @@ const (
 	refusedRequest    = "request"    // a whole pod or container
 	refusedAnnotation = "annotation" // malformed annotations
 	// requests for which the namespace is not authorised
-	refusedAuthorisation = "authorisation"
+	refusedAuthorization = "authorization"
 	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
 	refusedUnserved      = "unserved"  // requests that nothing on this node serves
 )
@@ -43,7 +43,7 @@ const (
 // RefusedKinds lists the kinds for Refused, so that each series exists before its
 // first event.
 func RefusedKinds() []string {
-	return []string{refusedRequest, refusedAnnotation, refusedAuthorisation, refusedPlacement, refusedUnserved}
+	return []string{refusedRequest, refusedAnnotation, refusedAuthorization, refusedPlacement, refusedUnserved}
 }
 
 // UpdateResults lists the results of updates of the runtime's copy.

@@ -127,7 +127,7 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	case p.Hook != "":
 		r.Count.HookError(p.Hook)
 	case p.Rule != "":
-		r.Count.Refused(refusedAuthorisation)
+		r.Count.Refused(refusedAuthorization)
 	case kind == lifecycle.RunPodSandbox || p.Key == intent.RecordKey:
 		r.Count.Refused(refusedAnnotation)
 	default:

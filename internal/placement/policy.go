@@ -10,7 +10,7 @@ import (
 
 // Policy decides which containers own CPUs that no scheduler assigned, and which CPUs all other
 // containers share. It answers from its arguments and keeps no state. The engine handles
-// recovery, resizes, init containers, offline CPUs and authorisation.
+// recovery, resizes, init containers, offline CPUs and authorization.
 type Policy interface {
 	// Terms returns the conditions under which a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms

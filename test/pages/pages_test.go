@@ -54,7 +54,7 @@ func TestPages(t *testing.T) {
 
 // manual are the pages with commands that no test runs, and why.
 var manual = map[string]string{
-	"docs/authorisation.md":          "scp and ssh to a node from an administrator's machine",
+	"docs/authorization.md":          "scp and ssh to a node from an administrator's machine",
 	"docs/benchmarks.md":             "benchmarks assert nothing, and take minutes",
 	"docs/benchmarks-attachments.md": "benchmarks assert nothing, and take minutes",
 	"docs/benchmarks-cluster.md":     "benchmarks assert nothing, and take minutes",

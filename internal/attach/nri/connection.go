@@ -37,20 +37,12 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	if !a.o.Polls {
 		watching.Go(func() { w.run(ctx, a.o.Log) })
 	}
+	var m missing
 	connect.Attempts{
-		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
+		Backoff: a.o.Backoff, Enter: a.enter, Absent: func() error { return a.absent(&m) }, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
 		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },
 	}.Run(ctx)
 	return nil
-}
-
-// absent returns why the runtime's socket does not exist.
-func (a *Attachment) absent() error {
-	_, err := os.Stat(a.o.Socket)
-	if err != nil {
-		a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))
-	}
-	return err
 }
 
 // attempt dials and serves one connection until it ends. worked reports whether the

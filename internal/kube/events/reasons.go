@@ -37,7 +37,7 @@ type Row struct {
 func Rows() []Row {
 	return []Row{
 		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it did not have it.", "Correct the value; `trimtab explain` shows it."},
-		{RequestRefused, "Pod", "The agent does not grant a well-formed request: a rule of `authorization` refuses it, or the node does not have enough.", "Read the rule that the message names (docs/authorisation.md), or run the pod on another node."},
+		{RequestRefused, "Pod", "The agent does not grant a well-formed request: a rule of `authorization` refuses it, or the node does not have enough.", "Read the rule that the message names (docs/authorization.md), or run the pod on another node."},
 		{RequestUnserved, "Pod", "Nothing on this node serves the request: its hook is off, or the key is not supported.", "Switch the hook on (`trimtab hooks`), or leave the request out."},
 		{RequestDegraded, "Pod", "The agent serves the request only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
 		{HookFailed, "Pod", "A hook or hook server failed, and its values are missing.", "`trimtab status` shows hook servers, the log shows the failure."},

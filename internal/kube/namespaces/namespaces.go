@@ -1,4 +1,4 @@
-// Package namespaces reads the labels of the cluster's namespaces, by which authorisation rules may select. It
+// Package namespaces reads the labels of the cluster's namespaces, by which authorization rules may select. It
 // stores the last answer of the API server in a file.
 package namespaces
 
@@ -161,7 +161,7 @@ func (s *Service) put() {
 
 // Row returns the row for status.
 func (s *Service) Row() api.ClusterPart {
-	row := api.ClusterPart{Name: "Namespaces", State: "not read: no rule of authorisation has a namespaceSelector"}
+	row := api.ClusterPart{Name: "Namespaces", State: "not read: no rule of authorization has a namespaceSelector"}
 	if !s.Wanted() {
 		return row
 	}
@@ -171,7 +171,7 @@ func (s *Service) Row() api.ClusterPart {
 	row.State = fmt.Sprintf("labels of %d namespaces", known)
 	switch {
 	case known == 0:
-		row.Error = "not read: no authorisation rule has a namespaceSelector"
+		row.Error = "not read: no authorization rule has a namespaceSelector"
 	case !read:
 		row.Error = "read from the file of the last agent: the API server has not answered since the start"
 	}

@@ -180,7 +180,7 @@ func (s *Sizing) share(l *placement.Layout, guests bool) {
 // than one CPU, given in milli-CPUs, so it takes none from others. Its requests count in the
 // default pool, as they would without a name or a binding. So a name or a binding alone never
 // gives a pool CPUs that its containers do not request. A pool with an exclusive node is never a
-// guest; it needs its own authorisation.
+// guest; it needs its own authorization.
 func isGuest(w placement.Which, milli int64) bool {
 	return w != placement.Which{} && !w.ExclusiveNode && milli < milliOfCPU
 }

@@ -81,7 +81,7 @@ func checks(ctx context.Context, o Options) []Check {
 		{always, checkMemoryManager(Check{Name: "kubelet memory manager", Why: "it ties containers to NUMA nodes; CPUs chosen apart from that may be on others"}, k, c)},
 		{always, checkTopologyManager(Check{Name: "kubelet topology manager", Why: "it acts through the static managers alone; with them off it only refuses pods"}, k)},
 		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not report requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c))},
-		{always, checkGrants(Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorisation rule; unknown, none counts as granted but what the runtime's request has"}, granted())},
+		{always, checkGrants(Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorization rule; unknown, none counts as granted but what the runtime's request has"}, granted())},
 		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides with Trimtab about every pod; where its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, servers)},
 		{always, checkResourcePlugins(Check{Name: "resource plugins", Why: "a resource plugin allocates what pods request, such as NICs; while it does not answer, pods start without it, or not at all (resourcePlugins.failurePolicy)"}, c.ResourcePlugins, plugins)},
 	} {

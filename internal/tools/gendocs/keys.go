@@ -17,7 +17,7 @@ func keysPage() (string, error) {
 For authors of pods that carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what each key does on a
 node that runs Trimtab.
 
-` + item("**read**: it asks for the kinds named beside it, which [authorisation.md](authorisation.md) decides about, and the hooks named there "+
+` + item("**read**: it asks for the kinds named beside it, which [authorization.md](authorization.md) decides about, and the hooks named there "+
 		"serve it ([hooks.md](hooks.md))") +
 		item("**not supported**: it asks for something that Trimtab does not do. `trimtab explain`, `trimtab status`, the log (`kind=unserved`) "+
 			"and `trimtab_refused_total{kind=\"unserved\"}` report that for each pod that has it") +

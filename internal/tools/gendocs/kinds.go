@@ -14,12 +14,12 @@ func kindsPage() (string, error) {
 
 ` + "```sh agent NAMESPACE/POD=shop/web\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
 
-For operators who write rules of [authorisation](authorisation.md): what a pod can ask for, what holds where no rule matches,
+For operators who write rules of [authorization](authorization.md): what a pod can ask for, what holds where no rule matches,
 and what others lose by it.
 
 ## Defaults
 
-"cap" grants what stays within what Kubernetes itself gave the pod ([what a cap is](authorisation.md#what-a-cap-is)). Each entry
+"cap" grants what stays within what Kubernetes itself gave the pod ([what a cap is](authorization.md#what-a-cap-is)). Each entry
 says what the kind asks for, the default and why, and the keys that ask for it ([keys.md](keys.md)).
 
 `)

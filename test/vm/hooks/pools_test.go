@@ -102,7 +102,7 @@ func poolLifecycle(t *testing.T, g vm.Guest, w poolWay) {
 	g.Topology = vm.FourNodes
 	keys := map[string]any{
 		"placement": map[string]any{"policy": "pools", "reclaim": "leftover", "lendLSR": true}, "pools": map[string]any{"reserved": "0"},
-		"authorisation": []any{map[string]any{"kinds": []string{"numa-exclusive"}, "namespaces": []string{"shop"}, "decision": "allow"}},
+		"authorization": []any{map[string]any{"kinds": []string{"numa-exclusive"}, "namespaces": []string{"shop"}, "decision": "allow"}},
 	}
 	if w.attach != "" {
 		keys["attach"] = w.attach
