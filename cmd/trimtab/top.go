@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -17,29 +19,40 @@ import (
 	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
+// How wide a picture may be.
+const minWidth, maxWidth = 40, 1000
+
 func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the node: how busy each CPU is, who may use it, what waits",
 		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last reading and
-who owns it, the pods that own CPUs and the pools with their recent use, and the
-kernel's pressure figures. Marks are those of 'trimtab status'. Keys: q ends, space
-pauses, s sorts by name or by use.
+who owns it, and the kernel's pressure figures. Below it are the pods that own CPUs and
+the pools, with what their containers have used, and the containers: the CPUs they have
+used, their limit, the part of the limit's periods in which it stopped them, and the
+part of the time in which a task of them waited for a CPU. Colour is for what is wrong.
+Marks are those of 'trimtab status'. Keys: q ends, space pauses, s sorts by name or by
+use.
 
-Without a terminal, or with --once, it reads twice and prints one picture.`,
-		Example: "  trimtab top\n  trimtab top --interval 5s\n  trimtab top --once",
+Without a terminal, or with --once, it reads twice and prints one picture. It is as wide
+as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
+		Example: "  trimtab top\n  trimtab top --interval 5s\n  trimtab top --once --width 160",
 		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	every := cli.Interval(cmd, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and end")
+	wide := cmd.Flags().Int("width", 0, "`columns` of a picture that is printed once (default COLUMNS, or the terminal's)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *every < 100*time.Millisecond {
 			return &misuse{fmt.Errorf("--interval %v: want 100ms or more", *every)}
 		}
+		if *wide != 0 && (*wide < minWidth || *wide > maxWidth) {
+			return &misuse{fmt.Errorf("--width %d: want %d to %d columns", *wide, minWidth, maxWidth)}
+		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()
-			ask := func(ctx context.Context) (api.Node, error) { return c.Status(ctx) }
+			ask := func(ctx context.Context) (api.Node, api.Usage, error) { return sampleOf(ctx, c) }
 			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))
 			width, live := terminal(out)
 			if *once || !live {
@@ -47,7 +60,7 @@ Without a terminal, or with --once, it reads twice and prints one picture.`,
 				if err != nil {
 					return err
 				}
-				f.Width = width
+				f.Width = cmp.Or(*wide, columns(), width)
 				return cli.Write(out, []byte(f.String()+"\n"))
 			}
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithOutput(out), tea.WithInput(cmd.InOrStdin())).Run()
@@ -70,7 +83,7 @@ func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Durat
 			case <-time.After(between):
 			}
 		}
-		node, err := ask(ctx)
+		node, used, err := ask(ctx)
 		if err != nil {
 			return top.Frame{}, err
 		}
@@ -78,7 +91,30 @@ func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Durat
 		if err != nil {
 			return top.Frame{}, fmt.Errorf("how busy the CPUs are: %w", err)
 		}
-		m = m.Seen(node, reading, nil)
+		m = m.Seen(node, used, reading, nil)
 	}
 	return m.Frame(), nil
+}
+
+// sampleOf asks for the state of a node and for what its containers have used. An older agent does not report the
+// latter.
+func sampleOf(ctx context.Context, c *status.Client) (api.Node, api.Usage, error) {
+	node, err := c.Status(ctx)
+	if err != nil {
+		return node, api.Usage{}, err
+	}
+	used, err := c.Usage(ctx)
+	if refused := (*status.Refused)(nil); errors.As(err, &refused) {
+		return node, api.Usage{}, nil
+	}
+	return node, used, err
+}
+
+// columns is the width that the environment asks for; 0 if it asks for none that a picture can have.
+func columns() int {
+	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
+	if err != nil || n < minWidth || n > maxWidth {
+		return 0
+	}
+	return n
 }

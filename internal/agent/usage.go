@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/kube/publish"
 	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/nodemetric"
 	"github.com/trimtab/trimtab/internal/report/usage"
@@ -134,6 +135,27 @@ func (m *usageMeter) next() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
+}
+
+// Usage reads how much CPU time the running containers have used. It leaves out containers that end meanwhile, and those
+// whose cgroup's path it does not know.
+func (s source) Usage() api.Usage {
+	out := api.Usage{At: time.Now()}
+	for _, g := range nodeview.ContainerGroups(s.a.conductor) {
+		dir, err := cgroup.Path(g.Parent, g.Path)
+		if err != nil {
+			continue
+		}
+		u, err := s.a.node.tree.CPUUse(dir)
+		if err != nil {
+			continue
+		}
+		out.Containers = append(out.Containers, api.ContainerUse{
+			ID: g.ID, Pod: g.Pod, Container: g.Container, Pool: g.Pool,
+			Used: u.Used, Periods: u.Periods, Throttled: u.Throttled, Pressure: u.Pressure,
+		})
+	}
+	return out
 }
 
 // readUsage reads the usage of the node and its pods, without pods that end meanwhile.

@@ -14,27 +14,8 @@ func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if !IsDir(dir) {
 		return 0, 0, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
 	}
-	if t.Version == V2 {
-		stat, err := t.read(t.path("", dir, "cpu.stat"))
-		if err != nil {
-			return 0, 0, err
-		}
-		us, err := sum(stat, "usage_usec")
-		if err != nil {
-			return 0, 0, &Error{Op: "read", Path: t.path("", dir, "cpu.stat"), Err: err}
-		}
-		cpu = time.Duration(us) * time.Microsecond
-	} else {
-		file := t.path("cpuacct", dir, "cpuacct.usage")
-		text, err := t.read(file)
-		if err != nil {
-			return 0, 0, err
-		}
-		ns, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return 0, 0, &Error{Op: "read", Path: file, Err: fmt.Errorf("%q is no number", shorten(text))}
-		}
-		cpu = time.Duration(ns)
+	if cpu, err = t.cpuTime(dir); err != nil {
+		return 0, 0, err
 	}
 	file, keys := t.path("memory", dir, "memory.stat"), []string{"inactive_anon", "active_anon", "unevictable"}
 	if t.Version == V1 {
@@ -48,6 +29,32 @@ func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 		return 0, 0, &Error{Op: "read", Path: file, Err: err}
 	}
 	return cpu, bytes, nil
+}
+
+// cpuTime reads the CPU time that a cgroup has used.
+func (t *Tree) cpuTime(dir string) (time.Duration, error) {
+	if t.Version == V2 {
+		file := t.path("", dir, "cpu.stat")
+		stat, err := t.read(file)
+		if err != nil {
+			return 0, err
+		}
+		us, err := sum(stat, "usage_usec")
+		if err != nil {
+			return 0, &Error{Op: "read", Path: file, Err: err}
+		}
+		return time.Duration(us) * time.Microsecond, nil
+	}
+	file := t.path("cpuacct", dir, "cpuacct.usage")
+	text, err := t.read(file)
+	if err != nil {
+		return 0, err
+	}
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, &Error{Op: "read", Path: file, Err: fmt.Errorf("%q is no number", shorten(text))}
+	}
+	return time.Duration(ns), nil
 }
 
 // sum adds the values of keys in a file of lines "key value". All of them must be there.

@@ -3,6 +3,7 @@ package nodeview
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -85,17 +86,19 @@ func (v *View) cpus() api.NodeCPUs {
 		out.Nodes = append(out.Nodes, api.NUMAOf(m, n))
 	}
 	for _, p := range s.PoolShares() {
-		pool := api.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
+		pool := api.Pool{Name: poolName(p.Pool, p.Which), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
 		if p.Pool == placement.Unclassified {
 			pool.Class = intent.None.String()
-		}
-		if which := p.Which.String(); which != "" {
-			pool.Name += " " + which
 		}
 		out.Pools = append(out.Pools, pool)
 	}
 	out.Grants = v.grants()
 	return out
+}
+
+// poolName is the name of a pool in reports.
+func poolName(pool placement.Pool, which placement.Which) string {
+	return strings.TrimSuffix(pool.String()+" "+which.String(), " ")
 }
 
 // grants lists who owns which CPUs, and which of these cannot be used now.

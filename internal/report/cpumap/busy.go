@@ -53,7 +53,7 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 					bars.WriteByte(' ')
 					who.WriteByte(' ')
 				}
-				bars.WriteString(bar(busy, id, ink))
+				bars.WriteString(bar(busy, id))
 				who.WriteString(cmp.Or(marks[id], " "))
 			}
 			lines = append(lines, label+bars.String(), blank+ink.Paint(term.Dim, who.String()))
@@ -71,12 +71,12 @@ func Bar(share float64) string {
 	return string(all[min(len(all)-1, int(share*float64(len(all))))])
 }
 
-func bar(busy map[int]float64, id int, ink term.Ink) string {
+func bar(busy map[int]float64, id int) string {
 	share, known := busy[id]
 	if !known {
 		return "?"
 	}
-	return ink.Paint(heat(share), Bar(share))
+	return Bar(share)
 }
 
 // Percent formats how busy a set of CPUs is on average.
@@ -86,14 +86,4 @@ func Percent(busy map[int]float64, ids []int) string {
 		return "    -"
 	}
 	return fmt.Sprintf("%3.0f %%", 100*share)
-}
-
-func heat(share float64) string {
-	switch {
-	case share >= 0.9:
-		return term.Red
-	case share >= 0.6:
-		return term.Yellow
-	}
-	return term.Green
 }

@@ -81,6 +81,7 @@ func handler(src Source) http.Handler {
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { events(w, r, src) })
 	mux.HandleFunc("GET /v1/recording", func(w http.ResponseWriter, r *http.Request) { record(w, r, src) })
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { configuration(w, src) })
+	mux.HandleFunc("GET /v1/usage", func(w http.ResponseWriter, _ *http.Request) { usage(w, src) })
 	mux.HandleFunc("POST /v1/release", func(w http.ResponseWriter, r *http.Request) { release(w, r, src) })
 	plans(mux, src)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,9 @@ type Frame struct {
 	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
 	Pressure []usage.Pressure
-	// History is how busy the CPUs of each row were, oldest first, by the name of the row.
+	// Used is what each container has used since the last sample, by id. A container that is new has none.
+	Used map[string]Use
+	// History is the part of its CPUs that each row's containers have used, oldest first, by the name of the row.
 	History map[string][]float64
 	ByName  bool // sort rows by name; false: the busiest first
 	Paused  bool
@@ -36,14 +38,25 @@ type Row struct {
 	CPUs []int
 	// Containers counts the containers in the pool. It is empty for an owner.
 	Containers string
+	// Used is how many CPUs its containers have used on average; -1 if it is not known.
+	Used float64
 }
 
-// Rows are the owners of CPUs and the pools in the agent's report.
-func Rows(n api.Node) []Row {
+// share is the part of its CPUs that its containers have used. It is above 1 for a pool whose containers may use
+// other CPUs, too.
+func (r Row) share() (float64, bool) {
+	if r.Used < 0 || len(r.CPUs) == 0 {
+		return 0, false
+	}
+	return r.Used / float64(len(r.CPUs)), true
+}
+
+// Rows are the owners of CPUs and the pools in the agent's report, with what their containers have used.
+func Rows(n api.Node, used map[string]Use) []Row {
 	var rows []Row
 	for _, m := range cpumap.Marks(n.CPUs) {
 		if m.Pod != "" {
-			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs})
+			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs, Used: sum(used, func(u Use) bool { return u.Pool == "" && term.Clean(u.Pod) == m.Pod })})
 		}
 	}
 	pools := n.CPUs.Pools
@@ -52,17 +65,34 @@ func Rows(n api.Node) []Row {
 	}
 	for _, pool := range pools {
 		if ids := cpumap.CPUs(pool.CPUs); len(ids) > 0 {
-			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids}
+			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids, Used: sum(used, func(u Use) bool { return u.Pool == pool.Name })}
 			if pool.Members >= 0 {
 				r.Containers = strconv.Itoa(pool.Members)
+			}
+			if pool.Members == 0 && used != nil {
+				r.Used = 0
 			}
 			rows = append(rows, r)
 		}
 	}
 	if ids := cpumap.CPUs(n.CPUs.Reserved); len(ids) > 0 {
-		rows = append(rows, Row{Name: "reserved", CPUs: ids})
+		rows = append(rows, Row{Name: "reserved", CPUs: ids, Used: -1})
 	}
 	return rows
+}
+
+// sum adds what some containers have used; -1 if nothing is known of any of them.
+func sum(used map[string]Use, of func(Use) bool) float64 {
+	total, known := 0.0, false
+	for _, u := range used {
+		if of(u) {
+			total, known = total+u.CPUs, true
+		}
+	}
+	if !known {
+		return -1
+	}
+	return total
 }
 
 // String draws the frame. It cuts lines at the width.
@@ -75,6 +105,7 @@ func (f Frame) String() string {
 	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
 	lines = append(lines, f.rows()...)
+	lines = append(lines, f.containers()...)
 	if f.Height == 0 { // the output is not a terminal, so there are no keys to press
 		return strings.Join(lines, "\n")
 	}
@@ -118,31 +149,32 @@ func (f Frame) head() []string {
 	return lines
 }
 
-// rows returns the table of owners and pools, with their load in the last samples.
+// rows returns the table of owners and pools, with what their containers used in the last samples.
 func (f Frame) rows() []string {
-	rows := Rows(f.Node)
-	if f.ByName {
-		slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
-	} else {
-		slices.SortStableFunc(rows, func(a, b Row) int {
-			x, _ := cpumap.Share(f.Busy, a.CPUs)
-			y, _ := cpumap.Share(f.Busy, b.CPUs)
-			return cmp.Compare(y, x)
-		})
-	}
+	rows := Rows(f.Node, f.Used)
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		if f.ByName {
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return cmp.Compare(b.Used, a.Used)
+	})
 	name, cpus := len("OWNER"), len("CPUS")
 	for _, r := range rows {
 		name, cpus = max(name, len([]rune(r.Name))), max(cpus, len(topology.FormatList(r.CPUs)))
 	}
 	name, cpus = min(name, f.Width/3), min(cpus, f.Width/3)
-	lines := []string{f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS   BUSY  LATELY", name, "OWNER", cpus, "CPUS")))}
+	lines := []string{f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS      USED        LATELY", name, "OWNER", cpus, "CPUS")))}
 	for _, r := range rows {
 		var lately strings.Builder
 		for _, share := range f.History[r.Name] {
-			lately.WriteString(cpumap.Bar(share))
+			lately.WriteString(cpumap.Bar(min(share, 1)))
 		}
-		lines = append(lines, f.cut(fmt.Sprintf("%1s %-*s  %-*s  %10s  %s  %s", r.Mark, name, term.Cut(r.Name, name), cpus,
-			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpumap.Percent(f.Busy, r.CPUs), lately.String())))
+		of := "     -"
+		if share, ok := r.share(); ok {
+			of = fmt.Sprintf("%4.0f %%", 100*share)
+		}
+		lines = append(lines, f.cut(strings.TrimRight(fmt.Sprintf("%1s %-*s  %-*s  %10s  %8s %s  %s", r.Mark, name, term.Cut(r.Name, name), cpus,
+			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpusText(r.Used), of, lately.String()), " ")))
 	}
 	return lines
 }

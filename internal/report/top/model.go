@@ -8,15 +8,14 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
 // maxSamples is how many samples a row keeps.
 const maxSamples = 30
 
-// Ask asks the agent for the node's state.
-type Ask func(context.Context) (api.Node, error)
+// Ask asks the agent for the node's state, and for what its containers have used.
+type Ask func(context.Context) (api.Node, api.Usage, error)
 
 // Model is the live view as bubbletea runs it.
 type Model struct {
@@ -25,6 +24,7 @@ type Model struct {
 	proc  fs.FS
 	every time.Duration
 	last  *usage.Reading
+	used  *api.Usage // of the last sample
 	frame Frame
 }
 
@@ -36,6 +36,7 @@ func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bo
 // sample is the state at one moment.
 type sample struct {
 	node    api.Node
+	used    api.Usage
 	reading usage.Reading
 	err     error
 }
@@ -48,12 +49,12 @@ func (m Model) Init() tea.Cmd { return m.look }
 func (m Model) look() tea.Msg {
 	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
 	defer cancel()
-	node, err := m.ask(ctx)
+	node, used, err := m.ask(ctx)
 	reading, unread := usage.Read(m.proc)
 	if err == nil {
 		err = unread
 	}
-	return sample{node, reading, err}
+	return sample{node, used, reading, err}
 }
 
 // Update handles a key, a size or a sample.
@@ -67,7 +68,7 @@ func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.look
 	case sample:
 		if !m.frame.Paused {
-			m = m.Seen(msg.node, msg.reading, msg.err)
+			m = m.Seen(msg.node, msg.used, msg.reading, msg.err)
 		}
 		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return tick{} })
 	}
@@ -87,29 +88,29 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 }
 
 // Seen returns the view after a sample. If the sample failed, the last state stays, with the error.
-func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
+func (m Model) Seen(node api.Node, used api.Usage, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.Trouble = err.Error()
 		return m
 	}
 	m.frame.Trouble, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
 	if node.Described { // the readings belong to another machine
-		m.frame.Busy, m.frame.Pressure, m.frame.History, m.last = nil, nil, nil, nil
+		m.frame.Busy, m.frame.Pressure, m.frame.Used, m.frame.History, m.last, m.used = nil, nil, nil, nil, nil, nil
 		return m
 	}
 	if m.last != nil {
-		m.frame.Busy = r.Since(*m.last)
-		m.frame.History = remember(m.frame.History, Rows(node), m.frame.Busy)
+		m.frame.Busy, m.frame.Used = r.Since(*m.last), since(*m.used, used)
+		m.frame.History = remember(m.frame.History, Rows(node, m.frame.Used))
 	}
-	m.last = &r
+	m.last, m.used = &r, &used
 	return m
 }
 
 // remember adds a sample to the rows' histories, and drops rows that ended.
-func remember(before map[string][]float64, rows []Row, busy map[int]float64) map[string][]float64 {
+func remember(before map[string][]float64, rows []Row) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
-		share, ok := cpumap.Share(busy, r.CPUs)
+		share, ok := r.share()
 		history := before[r.Name]
 		if ok {
 			history = append(append([]float64{}, history...), share)

@@ -19,7 +19,7 @@ import (
 func TestLiveThroughScreen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	ask := func(context.Context) (api.Node, error) { return node(), nil }
+	ask := func(context.Context) (api.Node, api.Usage, error) { return node(), api.Usage{}, nil }
 	var drawn bytes.Buffer
 	p := tea.NewProgram(New(ctx, ask, proc(before), time.Hour, true), tea.WithContext(ctx), tea.WithInput(nil), tea.WithOutput(&drawn),
 		tea.WithWindowSize(100, 30), tea.WithEnvironment([]string{"TERM=xterm-256color"}), tea.WithoutSignals())

@@ -54,7 +54,7 @@ func node() api.Node {
 			Nodes:  []api.NUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "2-4"}, {ID: 2}},
 			Grants: []api.Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4"}},
 		},
-		Containers: make([]api.Container, 3), Unapplied: 1,
+		Containers: []api.Container{{ID: "w", Limits: &api.Limits{CPUQuota: 50_000, CPUPeriod: 100_000}}, {ID: "r"}, {ID: "n"}}, Unapplied: 1,
 	}
 }
 
@@ -62,11 +62,44 @@ func seen(t testing.TB) Model {
 	t.Helper()
 	first, second := readings(t)
 	m := New(context.Background(), nil, nil, time.Second, false)
-	return m.Seen(node(), first, nil).Seen(node(), second, nil)
+	before, after := uses()
+	return m.Seen(node(), before, first, nil).Seen(node(), after, second, nil)
+}
+
+// uses are two readings of what containers have used, two seconds apart. The owner uses one CPU and a half, a container
+// of the reclaimed pool half a CPU, stopped by its limit, and a third is new.
+func uses() (before, after api.Usage) {
+	at := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	before = api.Usage{At: at, Containers: []api.ContainerUse{
+		{ID: "r", Pod: "db/redis-0", Container: "redis", Used: 10 * time.Second, Pressure: -1},
+		{ID: "w", Pod: "batch/report", Container: "worker", Pool: "reclaimed", Used: time.Second, Periods: 100, Throttled: 10, Pressure: 0},
+	}}
+	after = api.Usage{At: at.Add(2 * time.Second), Containers: []api.ContainerUse{
+		{ID: "r", Pod: "db/redis-0", Container: "redis", Used: 13 * time.Second, Pressure: -1},
+		{ID: "w", Pod: "batch/report", Container: "worker", Pool: "reclaimed", Used: 2 * time.Second, Periods: 120, Throttled: 15, Pressure: 31.4},
+		{ID: "n", Pod: "shop/web", Container: "app", Pool: "shared", Used: time.Hour, Pressure: -1},
+	}}
+	return before, after
+}
+
+// TestSince: a container that is new, whose counters went back, or of which both readings have the same time, has no use.
+func TestSince(t *testing.T) {
+	before, after := uses()
+	got := since(before, after)
+	if len(got) != 2 || got["r"].CPUs != 1.5 || got["r"].Stopped != -1 || got["w"].CPUs != 0.5 || got["w"].Stopped != 0.25 || !got["w"].wrong() || got["r"].wrong() {
+		t.Errorf("%+v", got)
+	}
+	if got := since(after, before); got != nil {
+		t.Errorf("back in time: %+v", got)
+	}
+	before.Containers[0].Used = time.Hour
+	if _, has := since(before, after)["r"]; has {
+		t.Error("a counter that went back is taken for use")
+	}
 }
 
 func TestFrame(t *testing.T) {
-	failed := seen(t).Seen(api.Node{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
+	failed := seen(t).Seen(api.Node{}, api.Usage{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
 	live := seen(t).Frame()
 	live.Width, live.Height, live.ByName, live.Paused = 60, 9, true, true
 	colored := seen(t).Frame()
@@ -124,12 +157,12 @@ func TestKeys(t *testing.T) {
 // TestLook samples without an agent, then with one.
 func TestLook(t *testing.T) {
 	away := errors.New("away")
-	m := New(t.Context(), func(context.Context) (api.Node, error) { return api.Node{}, away }, proc(before), time.Second, false)
+	m := New(t.Context(), func(context.Context) (api.Node, api.Usage, error) { return api.Node{}, api.Usage{}, away }, proc(before), time.Second, false)
 	next, again := m.Update(m.Init()())
 	if got := next.(Model).Frame().Trouble; got != "away" || again == nil {
 		t.Errorf("trouble is %q, and it goes on: %v", got, again != nil)
 	}
-	m = New(t.Context(), func(context.Context) (api.Node, error) { return node(), nil }, proc(before), time.Second, false)
+	m = New(t.Context(), func(context.Context) (api.Node, api.Usage, error) { return node(), api.Usage{}, nil }, proc(before), time.Second, false)
 	next, _ = m.Update(m.Init()())
 	if got := next.(Model).Frame(); got.Trouble != "" || got.Node.Version != "v0.1.0" || got.Busy != nil {
 		t.Errorf("a first look shows %+v", got)

@@ -1,0 +1,68 @@
+package cgroup
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CPUUse says how much CPU time a cgroup has used, and how it has waited for CPUs.
+type CPUUse struct {
+	Used time.Duration
+	// Periods are the periods of the CPU limit in which its tasks ran, and Throttled those of them in which the limit
+	// stopped the tasks. Both are 0 without a limit.
+	Periods, Throttled int64
+	// Stopped is how long the limit has stopped the tasks.
+	Stopped time.Duration
+	// Pressure is the share of the last ten seconds in which a task waited for a CPU, in percent (PSI's "some" and
+	// avg10). It is -1 if the kernel does not report it: cgroup v1 and kernels without PSI.
+	Pressure float64
+}
+
+// CPUUse reads how much CPU time a cgroup has used, and how it has waited. A cgroup without the controller cpu has no
+// periods.
+func (t *Tree) CPUUse(dir string) (CPUUse, error) {
+	if !IsDir(dir) {
+		return CPUUse{}, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
+	}
+	used, err := t.cpuTime(dir)
+	if err != nil {
+		return CPUUse{}, err
+	}
+	out := CPUUse{Used: used, Pressure: -1}
+	controller, stopped, unit := "", "throttled_usec", time.Microsecond
+	if t.Version == V1 {
+		controller, stopped, unit = "cpu", "throttled_time", time.Nanosecond
+	}
+	if stat, err := t.read(t.path(controller, dir, "cpu.stat")); err == nil {
+		// A missing key leaves 0: the controller is off, or the kernel is older.
+		out.Periods, _ = sum(stat, "nr_periods")
+		out.Throttled, _ = sum(stat, "nr_throttled")
+		n, _ := sum(stat, stopped)
+		out.Stopped = time.Duration(n) * unit
+	}
+	if t.Version == V2 {
+		if text, err := t.read(t.path("", dir, "cpu.pressure")); err == nil {
+			out.Pressure = someAvg10(text)
+		}
+	}
+	return out, nil
+}
+
+// someAvg10 returns avg10 of the line "some" of a pressure file, or -1 if it has none
+// (Documentation/accounting/psi.rst).
+func someAvg10(text string) float64 {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "some" {
+			continue
+		}
+		if avg, ok := strings.CutPrefix(fields[1], "avg10="); ok {
+			if percent, err := strconv.ParseFloat(avg, 64); err == nil && percent >= 0 && percent <= 100 {
+				return percent
+			}
+		}
+	}
+	return -1
+}

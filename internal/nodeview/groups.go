@@ -1,0 +1,31 @@
+package nodeview
+
+import "github.com/trimtab/trimtab/internal/placement"
+
+// ContainerGroup is the cgroup of a running container.
+type ContainerGroup struct {
+	ID, Pod, Container string // Pod is namespace/name
+	// Pool is the name of its pool as in a status; "" for an owner of CPUs.
+	Pool string
+	// Parent and Path are the pod's cgroup and the container's, as the runtime reports them.
+	Parent, Path string
+}
+
+// ContainerGroups lists the cgroups of running containers.
+func ContainerGroups(of Source) (out []ContainerGroup) {
+	of.View(func(v *View) {
+		for _, id := range v.State.Containers() {
+			ctr := v.State.Container(id)
+			pod := v.State.Pod(ctr.PodID)
+			if !ctr.Runs() || pod == nil {
+				continue
+			}
+			g := ContainerGroup{ID: id, Pod: pod.FullName(), Container: ctr.Name, Parent: pod.Pod.CgroupParent, Path: ctr.CgroupsPath}
+			if a := ctr.Assignment; a.Pool != placement.Own {
+				g.Pool = poolName(a.Pool, a.Which)
+			}
+			out = append(out, g)
+		}
+	})
+	return out
+}
