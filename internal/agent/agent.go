@@ -107,6 +107,7 @@ type Agent struct {
 	grants    *podspec.Grants
 	servers   *hookserver.Servers // nil if there is no source
 	plugins   *qrm.Manager        // nil if no resource plugins can register
+	ahead     *conductor.Ahead    // nil if pods are not decided ahead
 	host      *nrihost.Host       // nil if no plugins of others are served
 	attached  attachments
 	metrics   *metrics.Metrics
@@ -194,10 +195,11 @@ func (a *Agent) build() error {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described,
-		Observe: observes(o.Config),
+		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
+		FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
 	})
 	a.settings.conductor = a.conductor
+	a.ahead = a.decideAhead()
 	if err := a.attach(); err != nil {
 		return err
 	}
@@ -323,6 +325,9 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	if a.plugins != nil {
 		group.Go(func() error { return a.plugins.Run(ctx) })
+	}
+	if a.ahead != nil {
+		group.Go(func() error { a.ahead.Run(ctx); return nil })
 	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.files.save(checkpointName)) })

@@ -48,11 +48,15 @@ func (a *Agent) livePods() map[string]bool {
 type askedPlugins struct{ *qrm.Manager }
 
 // Question returns the question about a new container; nil for none.
-func (p askedPlugins) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) facts.Question {
-	if q := p.Manager.Question(pod, ctr, spec); q != nil {
-		return q
+func (p askedPlugins) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) facts.Question {
+	q := p.Manager.Question(pod, ctr, spec)
+	switch {
+	case q == nil:
+		return nil
+	case ahead:
+		q.Ahead()
 	}
-	return nil
+	return q
 }
 
 // resourceRecorder counts calls of resource plugins in the metrics.

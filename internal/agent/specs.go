@@ -42,7 +42,7 @@ func (a *Agent) specChain(server *kube.Client) *podspec.Chain {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
 		Sources: specSources(c, a.opt.DialKubelet, server), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
-		Changed:    func(uids []string) { a.conductor.Inform(uids) },
+		Changed: func(uids []string) { a.conductor.Inform(uids) }, PendingChanged: a.pendingChanged(),
 		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
 }

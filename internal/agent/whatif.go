@@ -42,22 +42,27 @@ func wishes(manifests []podspec.Manifest) []engine.PlannedPod {
 	for i, m := range manifests {
 		s := m.Spec
 		s.UID = fmt.Sprintf("planned-%d", i+1) // two documents may have one name
-		parent := "/kubepods/" + strings.ToLower(s.QoS) + "/pod" + s.UID
-		if s.QoS == "Guaranteed" {
-			parent = "/kubepods/pod" + s.UID
-		}
-		sum := podspec.PodResources(s)
-		w := engine.PlannedPod{Spec: s, Pod: lifecycle.Pod{
-			ID: s.UID, UID: s.UID, Name: s.Name, Namespace: s.Namespace, Labels: m.Labels, Annotations: m.Annotations,
-			CgroupParent: parent, Resources: &sum,
-		}}
-		for _, c := range s.Containers {
-			w.Containers = append(w.Containers, lifecycle.Container{
-				ID: s.UID + "-" + c.Name, PodID: s.UID, Name: c.Name, Env: m.Env[c.Name], Resources: podspec.Resources(c),
-				CgroupsPath: parent + "/" + s.UID + "-" + c.Name,
-			})
-		}
-		all = append(all, w)
+		all = append(all, planned(s, m.Labels, m.Annotations, m.Env))
 	}
 	return all
+}
+
+// planned returns a pod as a kubelet would send it to the runtime.
+func planned(s *lifecycle.PodSpec, labels, annotations map[string]string, env map[string][]string) engine.PlannedPod {
+	parent := "/kubepods/" + strings.ToLower(s.QoS) + "/pod" + s.UID
+	if s.QoS == "Guaranteed" {
+		parent = "/kubepods/pod" + s.UID
+	}
+	sum := podspec.PodResources(s)
+	w := engine.PlannedPod{Spec: s, Pod: lifecycle.Pod{
+		ID: s.UID, UID: s.UID, Name: s.Name, Namespace: s.Namespace, Labels: labels, Annotations: annotations,
+		CgroupParent: parent, Resources: &sum,
+	}}
+	for _, c := range s.Containers {
+		w.Containers = append(w.Containers, lifecycle.Container{
+			ID: s.UID + "-" + c.Name, PodID: s.UID, Name: c.Name, Env: env[c.Name], Resources: podspec.Resources(c),
+			CgroupsPath: parent + "/" + s.UID + "-" + c.Name,
+		})
+	}
+	return w
 }

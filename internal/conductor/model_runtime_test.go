@@ -37,6 +37,9 @@ func (mo *model) runPod(class, asked, extended string) *modelPod {
 		}
 	}
 	must(mo.kernel.MkdirRunc("kubepods/pod" + uid))
+	if mo.arrives != nil {
+		mo.arrives(p)
+	}
 	mo.pods = append(mo.pods, p)
 	mo.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&p.Pod)})
 	return p

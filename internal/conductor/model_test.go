@@ -39,7 +39,9 @@ type model struct {
 	proxied bool              // events come as a CRI proxy reports them
 	between func()            // called while the runtime creates a container
 	liar    facts.HookServers // a hook server; nil for none
-	now     func() time.Time  // the agent's clock, which stands still by default
+	plugins facts.ResourcePlugins
+	arrives func(*modelPod)  // called before the runtime reports a pod; nil for nothing
+	now     func() time.Time // the agent's clock, which stands still by default
 	n       int
 	faults  faults
 	broken  []string
@@ -209,7 +211,7 @@ func (mo *model) bootWith(saved []byte) {
 		must(k.Originals.Load(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
-		Checkpoint: saved, HookServers: mo.liar,
+		Checkpoint: saved, HookServers: mo.liar, Plugins: mo.plugins, Ahead: mo.plugins != nil,
 		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),

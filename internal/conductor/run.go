@@ -119,7 +119,19 @@ func (w *work) decides() bool { return w.done.Event.Kind < lifecycle.Repair }
 
 // isOver reports whether the new facts change nothing.
 func (w *work) isOver() bool {
-	return !w.decides() && w.write == nil || w.done.Event.Kind == lifecycle.Inform && w.done.Plan != nil && len(w.done.Plan.Changed)+len(w.done.Plan.ChangedPods) == 0 && !w.failed
+	return !w.decides() && w.write == nil || w.changesNothing() && !w.failed
+}
+
+// changesNothing reports whether an event of the agent itself was decided, and changes nothing.
+func (w *work) changesNothing() bool {
+	p := w.done.Plan
+	switch w.done.Event.Kind {
+	case lifecycle.Inform:
+		return p != nil && len(p.Changed)+len(p.ChangedPods) == 0
+	case lifecycle.Expect:
+		return p != nil && !p.Moved()
+	}
+	return false
 }
 
 // begin starts the turn of an event.
@@ -295,7 +307,10 @@ func (c *Conductor) confirm(w *work) {
 		c.synced = c.now()
 		c.node.mu.Unlock()
 	}
-	if w.decides() {
+	switch {
+	case w.done.Event.Kind == lifecycle.Expect: // its creation is reported
+		c.reports.Count.Event(w.done.Event.Kind, w.done.Took, w.done.Decided)
+	case w.decides():
 		c.recoverPanic(w, func() { c.reports.Done(&w.done) })
 	}
 }

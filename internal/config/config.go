@@ -76,6 +76,8 @@ type Config struct {
 	// ResourcePlugins says which QoS resource plugins (QRM plugins of Katalyst) allocate
 	// resources that pods request.
 	ResourcePlugins ResourcePlugins `json:"resourcePlugins" restart:"yes"`
+	// Ahead says whether pods are decided before the runtime reports them.
+	Ahead Ahead `json:"ahead" restart:"yes"`
 	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
 	// PodResources serves the kubelet's PodResources API for monitoring and device plugins, with the CPUs and

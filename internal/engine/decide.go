@@ -23,6 +23,8 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	case ev.Kind == lifecycle.Configure:
 		d.configure()
 	case ev.Pod == nil:
+	case ev.Kind == lifecycle.Expect:
+		d.expect(ev)
 	case ev.Container != nil && ev.Container.ID != "" && !slices.Contains(ofPod, ev.Kind):
 		d.containerEvent(ev)
 	default:
@@ -254,6 +256,9 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.IsSet() {
 		c.decided.creation = &hook.Creation{Env: reported.Env}
 	}
+	if rec == nil && life == lifecycle.StateCreated {
+		d.arrives(c)
+	}
 	s := d.placer(c, nil)
 	s.mergeExternal(d.facts.HookServers, true)
 	if rec == nil {
@@ -470,6 +475,9 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 	d.plan.Container = nil
 	uid := known.Pod.UID
 	another := slices.ContainsFunc(d.n.base.PodsOf(uid), func(p *Pod) bool { return p.Pod.ID != pod.ID && !p.Stopped })
+	if !another {
+		d.unexpect(uid)
+	}
 	if !another && d.n.ledger.Owns(uid) {
 		d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
 		d.n.ledger.moved = true

@@ -17,6 +17,8 @@ type draft struct {
 	facts Facts
 	// ended is the pod that the runtime has removed; "" for none.
 	ended string
+	// expects are the changes of what is expected; nil for a container that is not expected any more.
+	expects map[placement.Key]*expected
 }
 
 // view is a state with changes on top. It never writes to the state below.

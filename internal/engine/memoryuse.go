@@ -85,8 +85,8 @@ func (s *State) chargePods(pods map[string]*Pod) {
 
 // freeMemory returns the memory of each node that the limits of placed containers leave free, in
 // bytes; nil if the nodes' memory is not known. A container on several nodes is assumed to fill
-// the nearest node first.
-func (n *view) freeMemory() []uint64 {
+// the nearest node first. Containers that are expected, with their pods, count too.
+func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	free := make([]uint64, len(n.machine.Nodes))
 	known := false
 	for i, node := range n.machine.Nodes {
@@ -95,12 +95,21 @@ func (n *view) freeMemory() []uint64 {
 	if !known {
 		return nil
 	}
-	alone, wide := map[string]uint64{}, []*Container{}
+	alone, wide := map[string]uint64{}, []wideUser{}
+	add := func(p *Pod, c *Container) {
+		switch now := chargeOf(p, c); {
+		case now.oneNode():
+			alone[now.list] += now.bytes
+		case now != charge{}:
+			wide = append(wide, wideUser{p, c})
+		}
+	}
 	if !n.fresh {
 		maps.Copy(alone, n.base.memory.alone)
 		for id := range n.base.memory.wide {
 			if _, changed := n.containers[id]; !changed {
-				wide = append(wide, n.base.containers[id])
+				c := n.base.containers[id]
+				wide = append(wide, wideUser{n.pod(c.PodID), c})
 			}
 		}
 	}
@@ -108,15 +117,12 @@ func (n *view) freeMemory() []uint64 {
 		if old := n.base.memory.charges[id]; !n.fresh && old.oneNode() {
 			alone[old.list] -= old.bytes
 		}
-		if c == nil {
-			continue
+		if c != nil {
+			add(n.pod(c.PodID), c)
 		}
-		switch now := chargeOf(n.pod(c.PodID), c); {
-		case now.oneNode():
-			alone[now.list] += now.bytes
-		case now != charge{}:
-			wide = append(wide, c)
-		}
+	}
+	for c, p := range expected {
+		add(p, c)
 	}
 	// Containers that can use only one node come first.
 	for i := range n.machine.Nodes {
@@ -126,20 +132,25 @@ func (n *view) freeMemory() []uint64 {
 	return free
 }
 
+// wideUser is a container that may use memory of several nodes.
+type wideUser struct {
+	pod *Pod
+	c   *Container
+}
+
 // chargeWide subtracts what containers on several nodes may use.
-func (n *view) chargeWide(free []uint64, wide []*Container) {
+func (n *view) chargeWide(free []uint64, wide []wideUser) {
 	type user struct {
 		c    *Container
 		ids  []int
 		near topology.Set
 	}
 	var users []user
-	for _, c := range wide {
-		of := chargeOf(n.pod(c.PodID), c)
-		ids, err := topology.ParseList(of.list)
-		near := n.memoryNear(n.pod(c.PodID), c)
+	for _, w := range wide {
+		ids, err := topology.ParseList(chargeOf(w.pod, w.c).list)
+		near := n.memoryNear(w.pod, w.c)
 		if err == nil && (!near.Empty() || len(ids) < len(n.machine.Nodes)) {
-			users = append(users, user{c, ids, near})
+			users = append(users, user{w.c, ids, near})
 		}
 	}
 	slices.SortFunc(users, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })

@@ -35,7 +35,7 @@ func (s *placer) chooseMemory() {
 		}
 		return
 	}
-	q.Free = s.n.freeMemory()
+	q.Free = s.n.freeMemory(s.expectedMemory())
 	if kinds := s.c.Assignment.Memory.Kinds; len(kinds) > 0 {
 		s.c.Mems = topology.FormatList(s.memoryOfKinds(q, kinds))
 		return

@@ -34,6 +34,9 @@ type Facts struct {
 	// Grants are the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel
 	// lists.
 	Grants map[string]string
+	// Expecting: pods of Grants that no runtime lists may still come. Their CPUs are kept until an
+	// Expect decides about them.
+	Expecting bool
 	// Ended are sandboxes whose cgroup is gone and whose end no runtime reported.
 	Ended map[string]bool
 	// Swept: the agent created the event because the pod's cgroup is gone. The runtime may
@@ -97,6 +100,10 @@ type Plan struct {
 	FailedCreates int
 	// GroupChanges are the CPU groups whose CPUs change.
 	GroupChanges []GroupChange
+	// Expected: the event's container gets the CPUs that were kept for it by an Expect.
+	Expected bool
+	// NotExpected is why an Expect keeps nothing; "" if it does.
+	NotExpected string
 
 	base  uint64
 	draft *draft
@@ -132,6 +139,7 @@ func (s *State) Commit(p *Plan) {
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
 	}
+	s.commitExpected(d.expects)
 	for id, pod := range n.pods {
 		if s.pods[id] = pod; pod == nil {
 			delete(s.pods, id)

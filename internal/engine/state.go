@@ -190,7 +190,9 @@ type State struct {
 	// Generation counts committed plans.
 	Generation uint64
 
-	ledger     *placement.Ledger
+	ledger *placement.Ledger
+	// expected are containers that no runtime has reported yet. The map is replaced, never changed.
+	expected   map[placement.Key]*expected
 	pods       map[string]*Pod
 	containers map[string]*Container
 	byPod      map[string][]string
@@ -223,7 +225,7 @@ func NewState(m *topology.Machine, p Policy) *State {
 }
 
 func (s *State) reset() {
-	s.ledger = placement.NewLedger()
+	s.ledger, s.expected = placement.NewLedger(), nil
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}

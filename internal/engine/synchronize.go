@@ -40,6 +40,7 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		}
 	}
 	d.reserveBetweenAttempts()
+	d.expectUnlisted()
 	d.forgetExpected()
 	// Pods' own values depend on who owns which CPUs, which is known only now.
 	for _, id := range d.plan.ChangedPods {
@@ -81,6 +82,9 @@ func (d *draft) configure() {
 		d.n.machine = d.facts.Machine
 	}
 	owners := d.n.ledger.Ledger
+	for key := range d.n.base.expected { // what is expected is decided again by an event of its own
+		d.put(key, nil)
+	}
 	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	s := d.n.base
 	for _, id := range s.Pods() {

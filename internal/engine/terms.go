@@ -143,7 +143,7 @@ func (s *placer) memory() placement.Memory {
 	if sum := s.p.Pod.Resources; sum != nil && (s.p.Intent.Class.V != intent.Dedicated || s.n.chosenForPod(s.p)) {
 		bytes = max(bytes, sum.Memory.Limit.V)
 	}
-	left := s.n.freeMemory()
+	left := s.n.freeMemory(s.expectedMemory())
 	usable, _ := s.memoryNodes()
 	for i := range left {
 		if n := &s.n.machine.Nodes[i]; n.Kind != topology.DRAM || !slices.Contains(usable, n.ID) {

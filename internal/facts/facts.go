@@ -28,6 +28,8 @@ type Options struct {
 	HookServers HookServers
 	// Plugins are resource plugins; nil for none.
 	Plugins ResourcePlugins
+	// Ahead: pods are decided before a runtime reports them.
+	Ahead bool
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
 	Allowed    func(dir string) (list string, ok bool)
 	Tree       *cgroup.Tree // the tree with the cgroups of pods and containers
@@ -57,8 +59,9 @@ type Gathered struct {
 	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
-	refused error            // the refusal of a hook server or resource plugin
-	past    *lifecycle.Event // hook servers are notified of it at the end of the event
+	refused    error            // the refusal of a hook server or resource plugin
+	unanswered bool             // resource plugins were not asked to allocate
+	past       *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 
 // source is one source of facts.

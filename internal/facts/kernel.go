@@ -24,6 +24,7 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 		return
 	}
 	if list {
+		f.Expecting = g.o.Ahead
 		f.Kernel, f.Grants, f.Balloons = map[string]string{}, g.o.Checkpoint.Grants(), g.o.Checkpoint.Balloons()
 	}
 	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Undescribed != "" })

@@ -15,8 +15,10 @@ import (
 // before a creation has its turn.
 type ResourcePlugins interface {
 	// Question returns the question about a new container; nil if no plugin serves a resource that
-	// it requests.
-	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) Question
+	// it requests. ahead: no runtime has reported the container yet.
+	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
+	// RemoveExpected releases a pod, unless a container of it was created.
+	RemoveExpected(podUID string)
 	// PreStart notifies plugins that require it of a container's start.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
@@ -75,7 +77,7 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 
 // allocate asks about one creation.
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
-	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID))
+	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
 	if q == nil {
 		return
 	}
@@ -84,6 +86,7 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	at, refused := g.choose(can, ev, got)
 	if refused {
 		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
+		got.unanswered = true
 		return // the decision refuses it again, and nothing is allocated
 	}
 	answer, err := q.Allocate(ctx, at)
@@ -111,7 +114,7 @@ func (g *Gatherer) choose(can *route.Capabilities, ev *lifecycle.Event, got *Gat
 	f.HookServers = got.HookServers
 	defer g.o.State.Free()
 	plan := engine.Decide(g.o.State.Hold(), ev, f)
-	return plan.Affinity(), plan.Reject != ""
+	return plan.Affinity(), plan.Reject != "" || plan.NotExpected != ""
 }
 
 // narrowed limits hints to what was allocated, since the state may change before the decision.

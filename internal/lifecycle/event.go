@@ -7,7 +7,7 @@ type Kind int
 
 // The lifecycle steps. NRI names all steps before Configure. Configure and the later steps are
 // internal. Configure applies a new configuration to running pods. Inform reports a pod spec
-// that became known or changed. Repair, Copy and WhatIf decide nothing: Repair writes values
+// that became known or changed. Expect decides a container that no runtime has reported yet. Repair, Copy and WhatIf decide nothing: Repair writes values
 // again, Copy updates the runtime's stored copy of a container, and WhatIf computes a decision
 // that is not applied.
 //
@@ -30,6 +30,7 @@ const (
 	PostStartContainer
 	Configure
 	Inform
+	Expect
 	Repair
 	Copy
 	WhatIf
@@ -39,7 +40,7 @@ const (
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
 	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
-	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Repair", "Copy", "WhatIf",
+	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Expect", "Repair", "Copy", "WhatIf",
 }
 
 // String returns the name NRI uses for the step.

@@ -24,6 +24,7 @@ type Holdings struct {
 // PodHoldings are what the containers of a pod own.
 type PodHoldings struct {
 	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
 	// Containers are in the order of the pod's spec if that is known.
 	Containers []ContainerHoldings
 }
@@ -36,6 +37,8 @@ type ContainerHoldings struct {
 	Listed bool
 	// CPUs are the ids of the CPUs that it owns, ascending.
 	CPUs []int
+	// CPUNodes has the id of the NUMA node of each of these CPUs, ascending.
+	CPUNodes []int
 	// Memory are its requests if its memory is bound to NUMA nodes, on the nearest of these
 	// first.
 	Memory []MemoryHolding
@@ -89,9 +92,9 @@ func (v *View) holdings() Holdings {
 		if p.Stopped {
 			continue
 		}
-		pod := PodHoldings{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
+		pod := PodHoldings{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Labels: p.Pod.Labels, Annotations: p.Pod.Annotations}
 		for _, c := range v.holders(p, byPod[p.Pod.UID]) {
-			c.CPUs = idsOf(m, owned[placement.Key{PodUID: p.Pod.UID, Container: c.Name}])
+			c.CPUs, c.CPUNodes = withNodes(m, owned[placement.Key{PodUID: p.Pod.UID, Container: c.Name}])
 			c.Memory = memory[c.id]
 			pod.Containers = append(pod.Containers, c.ContainerHoldings)
 		}
@@ -152,4 +155,15 @@ func idsOf(m *topology.Machine, cpus topology.Set) []int {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// withNodes lists the kernel's ids of CPUs, and the ids of their NUMA nodes; nil for none.
+func withNodes(m *topology.Machine, cpus topology.Set) (ids, nodes []int) {
+	ids = idsOf(m, cpus)
+	for i := range m.Nodes {
+		for range cpus.And(m.Nodes[i].CPUs).Len() {
+			nodes = append(nodes, m.Nodes[i].ID)
+		}
+	}
+	return ids, nodes
 }

@@ -186,7 +186,7 @@ func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (s
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", a.o.URL, err)
 	}
-	tell(Update{All: all, Full: true, Unread: append(l.unread, twice...)})
+	tell(Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)})
 	for _, s := range all {
 		a.deliver(s)
 	}
@@ -265,7 +265,7 @@ func (a *APIServer) applyEvent(e watchEvent, version string, tell func(Update)) 
 	case err != nil:
 		tell(Update{Unread: []Unread{{uid, err}}})
 	default:
-		tell(Update{All: map[string]*lifecycle.PodSpec{uid: s}})
+		tell(one(s, p.pending()))
 		a.deliver(s)
 	}
 	return version, nil

@@ -49,6 +49,9 @@ type Update struct {
 	All  map[string]*lifecycle.PodSpec
 	Full bool
 	Gone string // UID of a pod that ended
+	// Pending are those of All that have not started. A pod of the map without a value has started.
+	// A pod that Full leaves out has started, too; otherwise nothing is known of it.
+	Pending map[string]*Pending
 	// Unread are pods of the answer that cannot be read. Their earlier specs stay.
 	Unread []Unread
 }
@@ -73,6 +76,8 @@ type Options struct {
 	// Changed is called with the UIDs of pods whose spec is new or changed. No request
 	// waits for it.
 	Changed func(podUIDs []string)
+	// PendingChanged is called after the pods that have not started may have changed; nil for never.
+	PendingChanged func()
 	// Remembered is what an earlier agent passed to Save last. Save stores the specs; nil
 	// if nothing is stored.
 	Remembered []byte
@@ -92,6 +97,7 @@ type Chain struct {
 	sources    []*sourceState
 	remembered map[string]*lifecycle.PodSpec
 	changed    map[string]bool
+	pending    map[string]*Pending
 	dirty      bool
 	slowUntil  time.Time
 	readyOnce  bool
@@ -117,7 +123,7 @@ func New(o Options) *Chain {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
+	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}, pending: map[string]*Pending{}}
 	for _, r := range o.Sources {
 		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
 	}
@@ -339,6 +345,7 @@ func (l *Chain) apply(r *sourceState, u Update) {
 			l.dirty = true
 		}
 	}
+	l.notePendingLocked(&u)
 	if u.Full {
 		if !r.up {
 			l.o.Log.Info("a source of pod specs answers", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
@@ -383,6 +390,7 @@ func (l *Chain) forgetLocked(uid string) {
 		delete(r.pods, uid)
 	}
 	delete(l.remembered, uid)
+	delete(l.pending, uid)
 	delete(l.changed, uid)
 	l.dirty = true
 }
@@ -453,5 +461,8 @@ func (l *Chain) notifyChanged() {
 	l.mu.Unlock()
 	if l.o.Changed != nil && len(changed) > 0 {
 		l.o.Changed(slices.Sorted(maps.Keys(changed)))
+	}
+	if l.o.PendingChanged != nil {
+		l.o.PendingChanged()
 	}
 }

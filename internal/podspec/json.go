@@ -24,7 +24,8 @@ type v1Pod struct {
 		Resources           v1Resources           `json:"resources"`
 	} `json:"spec"`
 	Status struct {
-		QoS string `json:"qosClass"`
+		QoS   string `json:"qosClass"`
+		Phase string `json:"phase"`
 	} `json:"status"`
 }
 
@@ -33,6 +34,7 @@ type v1Metadata struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
 	UID         string            `json:"uid"`
+	Deletion    string            `json:"deletionTimestamp"`
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
@@ -62,6 +64,7 @@ type podList struct {
 	version string // of the list: where a watch begins
 	pods    []*lifecycle.PodSpec
 	unread  []Unread // pods that cannot be read
+	pending map[string]*Pending
 }
 
 // decodeList reads a v1.PodList of a source, one pod after the other, so that the whole
@@ -138,6 +141,12 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 			continue
 		}
 		l.pods = append(l.pods, s)
+		if of := p.pending(); of != nil {
+			if l.pending == nil {
+				l.pending = map[string]*Pending{}
+			}
+			l.pending[s.UID] = of
+		}
 	}
 	return expect(d, json.Delim(']'))
 }

@@ -193,7 +193,7 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	return &Update{All: all, Full: true, Unread: append(list.unread, twice...)}, nil
+	return &Update{All: all, Full: true, Pending: list.pending, Unread: append(list.unread, twice...)}, nil
 }
 
 // advice returns what to do about a refusal.

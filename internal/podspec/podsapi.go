@@ -97,14 +97,14 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	if err != nil {
 		return Update{}, p.explain(err)
 	}
-	s, _, err := decodePod(answer.GetPod())
+	s, of, _, err := decodePod(answer.GetPod())
 	switch {
 	case err != nil:
 		return Update{}, err
 	case s.UID != uid:
 		return Update{}, fmt.Errorf("asked for pod %.60q, got pod %.60q", uid, s.UID)
 	}
-	return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
+	return one(s, of), nil
 }
 
 // Soon does nothing: the kubelet's stream reports changes.
@@ -127,6 +127,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	}
 	var first []*lifecycle.PodSpec
 	var unread []Unread
+	pending := map[string]*Pending{}
 	synced := false
 	for {
 		ev, err := stream.Recv()
@@ -139,14 +140,14 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 			if err != nil {
 				return err
 			}
-			tell(Update{All: all, Full: true, Unread: append(unread, twice...)})
+			tell(Update{All: all, Full: true, Pending: pending, Unread: append(unread, twice...)})
 			first, unread, synced = nil, nil, true
 			continue
 		case pods.EventType_ADDED, pods.EventType_MODIFIED, pods.EventType_DELETED:
 		default:
 			continue // an event type of a newer kubelet
 		}
-		if err := p.change(ev, synced, &first, &unread, tell); err != nil {
+		if err := p.change(ev, synced, &first, &unread, pending, tell); err != nil {
 			return err
 		}
 	}
@@ -154,8 +155,8 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 
 // change handles one pod of the stream: until the first list is complete it adds it
 // there. A pod that cannot be read does not end the stream.
-func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, unread *[]Unread, tell func(Update)) error {
-	s, uid, err := decodePod(ev.GetPod())
+func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, unread *[]Unread, pending map[string]*Pending, tell func(Update)) error {
+	s, of, uid, err := decodePod(ev.GetPod())
 	gone := ev.GetType() == pods.EventType_DELETED
 	switch {
 	case gone && uid != "" && synced:
@@ -167,12 +168,15 @@ func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecyc
 	case err != nil:
 		*unread = append(*unread, Unread{uid, err})
 	case synced:
-		tell(Update{All: map[string]*lifecycle.PodSpec{uid: s}})
+		tell(one(s, of))
 	case !gone:
 		if len(*first) == maxPods {
 			return fmt.Errorf("more than %d pods", maxPods)
 		}
 		*first = append(*first, s)
+		if of != nil {
+			pending[s.UID] = of
+		}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func webPod() []byte {
 }
 
 func TestDecodePod(t *testing.T) {
-	got, _, err := decodePod(webPod())
+	got, _, _, err := decodePod(webPod())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestDecodePod(t *testing.T) {
 	}
 	whole := webPod()
 	for cut := range len(whole) {
-		if s, _, err := decodePod(whole[:cut]); err == nil && s.UID != "u1" {
+		if s, _, _, err := decodePod(whole[:cut]); err == nil && s.UID != "u1" {
 			t.Errorf("cut at %d: %+v", cut, s)
 		}
 	}
@@ -79,7 +79,7 @@ func FuzzDecodePod(f *testing.F) {
 	f.Add([]byte{0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer clock.Watch(t, len(data))()
-		if s, _, err := decodePod(data); err == nil {
+		if s, _, _, err := decodePod(data); err == nil {
 			checkSpecs(t, []*lifecycle.PodSpec{s})
 		}
 	})

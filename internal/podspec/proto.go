@@ -36,13 +36,13 @@ func (m message) read(b []byte) error {
 // decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto,
 // v0.36), in which the Pods API sends pods. It returns the UID also for a pod that
 // cannot be read, unless the UID itself cannot be.
-func decodePod(data []byte) (s *lifecycle.PodSpec, uid string, err error) {
+func decodePod(data []byte) (s *lifecycle.PodSpec, of *Pending, uid string, err error) {
 	var p v1Pod
 	if err := p.message().read(data); err != nil {
-		return nil, p.Metadata.UID, fmt.Errorf("malformed pod: %w", err)
+		return nil, nil, p.Metadata.UID, fmt.Errorf("malformed pod: %w", err)
 	}
 	s, err = p.spec(lifecycle.FromPodsAPI)
-	return s, p.Metadata.UID, err
+	return s, p.pending(), p.Metadata.UID, err
 }
 
 func (p *v1Pod) message() message {
@@ -50,6 +50,7 @@ func (p *v1Pod) message() message {
 	return message{
 		1: message{
 			1: text(&meta.Name), 3: text(&meta.Namespace), 5: text(&meta.UID),
+			9:  func([]byte) error { meta.Deletion = "set"; return nil }, // a message, whose time does not matter
 			11: entry(&meta.Labels, text), 12: entry(&meta.Annotations, text),
 		}.read,
 		2: message{
@@ -60,7 +61,7 @@ func (p *v1Pod) message() message {
 			34: container(&spec.EphemeralContainers, func(c *v1Container) message { return message{1: c.message().read} }),
 			40: spec.Resources.message().read,
 		}.read,
-		3: message{9: text(&p.Status.QoS)}.read,
+		3: message{1: text(&p.Status.Phase), 9: text(&p.Status.QoS)}.read,
 	}
 }
 

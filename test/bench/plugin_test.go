@@ -27,6 +27,9 @@ const (
 	treeVar   = "TRIMTAB_BENCH_TREE"   // of cgroup files
 	stateVar  = "TRIMTAB_BENCH_STATE"  // a directory to write to
 	policyVar = "TRIMTAB_BENCH_POLICY" // placement.policy
+	podsVar   = "TRIMTAB_BENCH_PODS"   // the URL of a kubelet
+	qrmVar    = "TRIMTAB_BENCH_QRM"    // the directory of resource plugins
+	aheadVar  = "TRIMTAB_BENCH_AHEAD"  // not empty: pods are decided ahead
 	// profileVar has a directory for a CPU and a heap profile of each Trimtab process.
 	profileVar = "TRIMTAB_BENCH_PROFILE"
 )
@@ -92,6 +95,11 @@ func runTrimtab(ctx context.Context) error {
 	c.Paths.State = os.Getenv(stateVar)
 	c.Paths.Key = os.Getenv(stateVar) + "/key"
 	c.Placement.Policy = os.Getenv(policyVar)
+	if dir := os.Getenv(qrmVar); dir != "" {
+		c.ResourcePlugins.Directory, c.ResourcePlugins.Timeout = dir, 5000
+		c.PodSpec.Kubelet.URL, c.PodSpec.Kubelet.PodsSocket, c.PodSpec.Poll = os.Getenv(podsVar), "", 1
+		c.Ahead.Enabled, c.Ahead.Timeout = os.Getenv(aheadVar) != "", 3600
+	}
 	a, err := agent.New(agent.Options{
 		Config: c, Machine: m, Log: slog.New(slog.NewTextHandler(null, nil)),
 		Tree: &cgroup.Tree{FS: plainFiles{root}, Version: cgroup.V2},

@@ -23,6 +23,7 @@ import (
 type host struct {
 	*adaptation.Adaptation
 	arm, dir string
+	env      []string // more of the plugin's environment
 	tree     tree
 	units    []*unit // containers for Synchronize
 	child    *exec.Cmd
@@ -90,6 +91,7 @@ func (h *host) attach(b *testing.B) {
 	b.Helper()
 	h.child = exec.Command(os.Args[0]) // ends with its standard input
 	h.child.Env = append(os.Environ(), armVar+"="+h.arm, socketVar+"="+h.socket(), treeVar+"="+string(h.tree), stateVar+"="+filepath.Join(h.dir, "state"), policyVar+"="+*policy)
+	h.child.Env = append(h.child.Env, h.env...)
 	h.child.Stderr = os.Stderr
 	var err error
 	if h.stop, err = h.child.StdinPipe(); err != nil {

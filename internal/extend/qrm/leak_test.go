@@ -75,6 +75,15 @@ func (n *node) allocate(uid string) {
 	}
 }
 
+// expect asks ahead of a creation that comes later, or never.
+func (n *node) expect(uid string) {
+	p := &lifecycle.Pod{UID: uid, Namespace: "default", Name: uid}
+	if q := n.r.Question(p, app("app"), spec(lifecycle.Amounts{"nic": 1})); q != nil {
+		q.Ahead()
+		_, _ = q.Allocate(n.t.Context(), nil)
+	}
+}
+
 func (n *node) remove(uid string) {
 	n.mu.Lock()
 	delete(n.live, uid)
@@ -146,7 +155,8 @@ func TestNoLeak(t *testing.T) {
 		n.up()
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			uid := fmt.Sprintf("u%d", rapid.IntRange(1, 4).Draw(rt, "pod"))
-			what := rapid.SampledFrom([]string{"allocate", "allocate", "allocate", "remove", "remove", "away", "away", "back", "restart", "restart without state"}).Draw(rt, "what")
+			what := rapid.SampledFrom([]string{"allocate", "allocate", "allocate", "remove", "remove", "away", "away", "back", "restart", "restart without state",
+				"expect", "expect", "expect no more"}).Draw(rt, "what")
 			events[what]++
 			n.story = append(n.story, what+" "+uid)
 			switch what {
@@ -154,6 +164,10 @@ func TestNoLeak(t *testing.T) {
 				n.allocate(uid)
 			case "remove":
 				n.remove(uid)
+			case "expect":
+				n.expect(uid)
+			case "expect no more":
+				n.r.RemoveExpected(uid)
 			case "away":
 				if n.stop != nil {
 					n.stop()
@@ -168,6 +182,9 @@ func TestNoLeak(t *testing.T) {
 			}
 		}
 		n.up()
+		for i := range 5 { // none of them will come any more
+			n.r.RemoveExpected(fmt.Sprintf("u%d", i))
+		}
 		live := n.pods()
 		defer func() {
 			if t.Failed() {

@@ -40,10 +40,11 @@ const (
 	TimedOut    Result = "timeout"     // it did not answer in time
 	Unreachable Result = "unreachable" // nobody serves its socket, or another user
 	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
+	Ahead       Result = "ahead"       // it was not called, because it had answered ahead of the creation
 )
 
 // Results lists the results of calls.
-func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped} }
+func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ahead} }
 
 // options are what a plugin wants of its manager.
 type options struct {

@@ -516,3 +516,64 @@ func TestReconcile(t *testing.T) {
 	default:
 	}
 }
+
+// TestAhead: what was allocated ahead is the answer to the same request, once, also after a restart.
+// Another request, and a second creation, ask the plugin.
+func TestAhead(t *testing.T) {
+	dir := t.TempDir()
+	f := &fake{options: &api.ResourcePluginOptions{WithTopologyAlignment: true}, allocate: gives("nic", "first")}
+	f.hints = func() (*api.ResourceHintsResponse, error) { return &api.ResourceHintsResponse{}, nil }
+	f.serve(t, filepath.Join(dir, "nic.sock"))
+	var state []byte
+	var calls []qrm.Result
+	options := func(o *qrm.Options) {
+		o.Saved, o.Recorder = state, recorder(func(method string, r qrm.Result) {
+			if method == "Allocate" {
+				calls = append(calls, r)
+			}
+		})
+		o.Save = func(b []byte) error { state = b; return nil }
+	}
+	r := start(t, dir, options)
+	r.mustRegister("nic", "nic.sock")
+	pod := &lifecycle.Pod{UID: "u1", Namespace: "default", Name: "web"}
+	at := &lifecycle.Affinity{NUMAHint: lifecycle.NUMAHint{Nodes: []int{1}, Preferred: true}}
+	ahead := func(amount int64) {
+		t.Helper()
+		q := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": amount}))
+		q.Ahead()
+		if _, err := q.Allocate(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(amount int64, want string) {
+		t.Helper()
+		q := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": amount}))
+		hints, _ := q.Hints(t.Context())
+		if want == "first" && (len(hints) != 1 || !slices.Equal(hints[0].Hints[0].Nodes, []int{1})) {
+			t.Errorf("hints %v, want NUMA node 1", hints)
+		}
+		a, err := q.Allocate(t.Context(), nil)
+		if err != nil || len(a.Values) != 1 || !strings.Contains(a.Values[0].String(), want) {
+			t.Errorf("%v, %v; want %s", a.Values, err, want)
+		}
+	}
+	ahead(1)
+	r.stop()
+	r = start(t, dir, options)
+	r.mustRegister("nic", "nic.sock")
+	f.allocate = gives("nic", "second")
+	create(1, "first")
+	create(1, "second")
+	ahead(1)
+	f.allocate = gives("nic", "third")
+	create(2, "third")
+	if want := []qrm.Result{qrm.Done, qrm.Ahead, qrm.Done, qrm.Done, qrm.Done}; !slices.Equal(calls, want) {
+		t.Errorf("calls %v, want %v", calls, want)
+	}
+}
+
+// recorder is called for each call.
+type recorder func(method string, r qrm.Result)
+
+func (f recorder) Call(_, method string, r qrm.Result, _ time.Duration) { f(method, r) }

@@ -24,6 +24,8 @@ type Question struct {
 	m        *Manager
 	items    []item
 	problems []lifecycle.Problem
+	// ahead: it is asked before a runtime has reported the container.
+	ahead bool
 }
 
 // item is the part of a question for one plugin.
@@ -165,6 +167,9 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 // hintsOf asks one plugin. What it has allocated already stays where it is. A plugin that answers
 // with an error cannot give the resource; one that does not answer has no hints.
 func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
+	if a, known := q.m.answeredAhead(it.request); known {
+		return a.hints(), nil
+	}
 	if h, has := q.m.allocatedHints(it.request); has {
 		return []lifecycle.ResourceHints{h}, nil
 	}
@@ -284,15 +289,20 @@ func (q *Question) allocate(ctx context.Context, it item, at *lifecycle.Affinity
 			it.request.Hint.Nodes = append(it.request.Hint.Nodes, uint64(max(id, 0))) //nolint:gosec // an id is not negative
 		}
 	}
+	if a, known := q.m.answeredAhead(it.request); known && !q.ahead {
+		q.m.arrived(it.request)
+		q.m.o.Recorder.Call(it.p.resource, "Allocate", Ahead, 0)
+		return a.answer, nil
+	}
 	if err := q.m.keepPod(ctx, it.p.resource, it.request.GetPodUid()); err != nil {
 		return nil, err
 	}
-	q.m.begun(it.request)
+	q.m.begun(it.request, q.ahead)
 	var resp api.ResourceAllocationResponse
 	if err := it.p.call(ctx, "Allocate", it.request, &resp, nil); err != nil {
 		return nil, err
 	}
-	q.m.allocated(it.request, resp.GetAllocationResult())
+	q.m.allocated(it.request, resp.GetAllocationResult(), q.ahead)
 	return resp.GetAllocationResult(), nil
 }
 

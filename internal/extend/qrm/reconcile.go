@@ -129,7 +129,7 @@ func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
 		}
 		if p.answers[ctr][resource].answer == nil {
 			req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
-			p.answers[ctr][resource] = stored{req, answer, true}
+			p.answers[ctr][resource] = stored{request: req, answer: answer, adopted: true}
 		}
 	}
 	m.wake()
@@ -182,7 +182,7 @@ func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation
 	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
 		return false // unchanged, or newer than the list
 	}
-	p.answers[at.container][resource] = stored{have.request, now, have.adopted}
+	p.answers[at.container][resource] = stored{have.request, now, have.adopted, have.ahead}
 	return true
 }
 

@@ -25,6 +25,11 @@ const (
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.remove(uid)
+}
+
+// remove is Remove for callers that hold mu.
+func (m *Manager) remove(uid string) {
 	asked := map[string]bool{}
 	if p := m.pods[uid]; p != nil {
 		asked = p.asked

@@ -20,6 +20,8 @@ type pod struct {
 	asked map[string]bool
 	// answers are by container and resource of the plugin.
 	answers map[string]map[string]stored
+	// ahead: no container of it was created yet.
+	ahead bool
 }
 
 // stored is what is needed to ask for an allocation again, and the last answer.
@@ -28,24 +30,28 @@ type stored struct {
 	answer  *api.ResourceAllocation
 	// adopted: an earlier agent asked, and the request has only names.
 	adopted bool
+	// ahead: it was asked before the container was created.
+	ahead bool
 }
 
 func newPod() *pod { return &pod{asked: map[string]bool{}, answers: map[string]map[string]stored{}} }
 
 // begun notes that a plugin is asked to allocate.
-func (m *Manager) begun(req *api.ResourceRequest) {
+func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
 	if p == nil {
 		p = newPod()
+		p.ahead = ahead
 		m.pods[req.GetPodUid()] = p
 	}
+	p.ahead = p.ahead && ahead
 	p.asked[req.GetResourceName()] = true
 }
 
 // allocated notes an answer.
-func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation) {
+func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -57,7 +63,7 @@ func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAlloca
 		of = map[string]stored{}
 		p.answers[req.GetContainerName()] = of
 	}
-	of[req.GetResourceName()] = stored{req, answer, false}
+	of[req.GetResourceName()] = stored{request: req, answer: answer, ahead: ahead}
 	m.wake()
 }
 
@@ -118,6 +124,7 @@ type savedAnswer struct {
 	Request []byte `json:"request"`
 	Answer  []byte `json:"answer"`
 	Adopted bool   `json:"adopted,omitempty"`
+	Ahead   bool   `json:"ahead,omitempty"`
 }
 
 const savedVersion = 1
@@ -153,7 +160,7 @@ func (m *Manager) snapshot() saved {
 				req, err := encode.Marshal(a.request)
 				text, err2 := encode.Marshal(a.answer)
 				if err == nil && err2 == nil { // a message of proto3 that was decoded can be encoded
-					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted}
+					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted, a.ahead}
 				}
 			}
 		}
@@ -223,7 +230,7 @@ func restored(p savedPod, err error) (*pod, error) {
 	for ctr, of := range p.Answers {
 		out.answers[ctr] = map[string]stored{}
 		for resource, a := range of {
-			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted}
+			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted, a.Ahead}
 			if err == nil {
 				err = proto.Unmarshal(a.Request, one.request)
 			}

@@ -42,8 +42,8 @@ type Metrics struct {
 	counted  []family
 
 	// By kind, so that counting an event needs no lookup.
-	events  [lifecycle.Inform + 1]prometheus.Counter
-	seconds [lifecycle.Inform + 1]prometheus.Observer
+	events  [lifecycle.Expect + 1]prometheus.Counter
+	seconds [lifecycle.Expect + 1]prometheus.Observer
 
 	decisions prometheus.Observer
 	hooks     *prometheus.CounterVec
@@ -95,13 +95,13 @@ func (m *Metrics) count(l Labels) {
 	m.plugTimes = m.histogram(family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
 		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
 	m.resources = m.counter(family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
-		"Calls of resource plugins (`resourcePlugins`).", "resource: that of the plugin; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row)"}, nil)
+		"Calls of resource plugins (`resourcePlugins`).", "resource: that of the plugin; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ahead` (not called: it had answered before the container was created)"}, nil)
 	m.resTimes = m.histogram(family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
 		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
 	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
 		"The part of an event's time in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
-		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, and `Inform` for a pod spec that became known or changed"}, nil)
+		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, `Inform` for a pod spec that became known or changed, and `Expect` for a container that was decided before the runtime reported it"}, nil)
 	took := m.histogram(family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
 		"Time from an event's arrival to its answer: waiting for its turn, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
 	for k := range m.events {

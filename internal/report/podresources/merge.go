@@ -13,7 +13,7 @@ type name struct{ namespace, pod string }
 
 // merge combines what containers own in the agent's state with the kubelet's report. It also lists pods that only
 // one of the two knows. The order is the kubelet's, and then the agent's.
-func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources) []*v1.PodResources {
+func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources, plugins Plugins) []*v1.PodResources {
 	byName := make(map[name]*nodeview.PodHoldings, len(own))
 	for i := range own {
 		byName[name{own[i].Namespace, own[i].Name}] = &own[i]
@@ -23,18 +23,18 @@ func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources) []*v1.PodReso
 	for _, k := range kubelet {
 		n := name{k.GetNamespace(), k.GetName()}
 		seen[n] = true
-		out = append(out, mergePod(byName[n], k))
+		out = append(out, mergePod(byName[n], k, plugins))
 	}
 	for i := range own {
 		if n := (name{own[i].Namespace, own[i].Name}); !seen[n] && byName[n] == &own[i] {
-			out = append(out, mergePod(&own[i], nil))
+			out = append(out, mergePod(&own[i], nil, plugins))
 		}
 	}
 	return out
 }
 
 // mergePod combines both reports of a pod; either may be nil.
-func mergePod(own *nodeview.PodHoldings, k *v1.PodResources) *v1.PodResources {
+func mergePod(own *nodeview.PodHoldings, k *v1.PodResources, plugins Plugins) *v1.PodResources {
 	if own == nil {
 		return k
 	}
@@ -62,6 +62,7 @@ func mergePod(own *nodeview.PodHoldings, k *v1.PodResources) *v1.PodResources {
 		fill(merged, c)
 		out.Containers = append(out.Containers, merged)
 	}
+	extendPod(out, own, plugins)
 	return out
 }
 

@@ -34,14 +34,16 @@ type Server struct {
 	v1.UnimplementedPodResourcesListerServer
 
 	node        func() nodeview.Holdings
+	plugins     Plugins
 	log         *slog.Logger
 	pods        source[*v1.ListPodResourcesResponse]
 	allocatable source[*v1.AllocatableResourcesResponse]
 }
 
-// New returns a server. node reads what containers own. kubelet has their devices, and may be nil.
-func New(node func() nodeview.Holdings, kubelet Kubelet, log *slog.Logger) *Server {
-	s := &Server{node: node, log: log}
+// New returns a server. node reads what containers own. kubelet has their devices, and plugins what
+// resource plugins allocated; both may be nil.
+func New(node func() nodeview.Holdings, kubelet Kubelet, plugins Plugins, log *slog.Logger) *Server {
+	s := &Server{node: node, plugins: plugins, log: log}
 	if kubelet != nil {
 		s.pods.ask, s.allocatable.ask = kubelet.List, kubelet.Allocatable
 	}
@@ -83,7 +85,13 @@ func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableR
 	if err != nil {
 		return nil, err
 	}
-	return &v1.AllocatableResourcesResponse{Devices: answer.GetDevices(), CpuIds: ids(h.CPUs), Memory: memory(h.Memory)}, nil
+	out := &v1.AllocatableResourcesResponse{Devices: answer.GetDevices(), CpuIds: ids(h.CPUs), Memory: memory(h.Memory)}
+	if s.plugins != nil {
+		if all := s.plugins.Allocatable(ctx); len(all) > 0 {
+			out.ProtoReflect().SetUnknown(appendAllocatable(nil, all))
+		}
+	}
+	return out, nil
 }
 
 func (s *Server) holdings() (nodeview.Holdings, error) {
@@ -107,7 +115,7 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 	if !fresh {
 		kubelet = onlyDevices(kubelet, h.Pods)
 	}
-	return merge(h.Pods, kubelet), nil
+	return merge(h.Pods, kubelet, s.plugins), nil
 }
 
 // source has the last answer of the kubelet to one question.

@@ -32,7 +32,7 @@ func serve(t testing.TB, node func() nodeview.Holdings, kubelet podresources.Kub
 	path = filepath.Join(t.TempDir(), "kubelet.sock")
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- podresources.New(node, kubelet, slog.New(slog.DiscardHandler)).Serve(ctx, path) }()
+	go func() { done <- podresources.New(node, kubelet, nil, slog.New(slog.DiscardHandler)).Serve(ctx, path) }()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestPanic(t *testing.T) {
 
 func TestSocket(t *testing.T) {
 	t.Parallel()
-	server := podresources.New(one, nil, slog.New(slog.DiscardHandler))
+	server := podresources.New(one, nil, nil, slog.New(slog.DiscardHandler))
 	t.Run("taken", func(t *testing.T) {
 		t.Parallel()
 		path, c := serve(t, one, nil)

@@ -1,0 +1,35 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/engine"
+)
+
+// decideAhead makes what decides pods before the runtime reports them; nil if that is off.
+func (a *Agent) decideAhead() *conductor.Ahead {
+	c := a.opt.Config.Ahead
+	if !c.Enabled {
+		return nil
+	}
+	return conductor.NewAhead(a.conductor, conductor.AheadOptions{
+		Pending: a.pendingPods, Timeout: time.Duration(c.Timeout) * time.Second, Log: a.log,
+	})
+}
+
+// pendingChanged returns what the sources of specs call when a pod is new; nil for nothing.
+func (a *Agent) pendingChanged() func() {
+	if !a.opt.Config.Ahead.Enabled {
+		return nil
+	}
+	return func() { a.ahead.Changed() }
+}
+
+// pendingPods returns the pods that have not started, with the requests that the kubelet will send.
+func (a *Agent) pendingPods() (out []engine.PlannedPod) {
+	for _, p := range a.specs.Pending() {
+		out = append(out, planned(p.Spec, p.Labels, p.Annotations, nil))
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package conductor
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// AheadOptions configure which pods are decided ahead.
+type AheadOptions struct {
+	// Pending returns the pods that the kubelet knows and has not started, with the requests that it
+	// will send to the runtime.
+	Pending func() []engine.PlannedPod
+	// Timeout is how long CPUs and plugins' resources are kept for a pod that no runtime reports.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// Ahead decides pods as soon as the kubelet knows them, so that their creation need not wait for
+// resource plugins, or for other containers to give up CPUs. What it keeps for a pod that is not
+// created is freed when the pod is deleted or changed, or after a time limit.
+type Ahead struct {
+	c    *Conductor
+	o    AheadOptions
+	wake chan struct{}
+	busy sync.WaitGroup // pods that are decided
+	slot chan struct{}
+
+	mu   sync.Mutex // guards all below
+	pods map[string]*aheadPod
+}
+
+// aheadPod is a pod that is, or was, decided ahead.
+type aheadPod struct {
+	plan  engine.PlannedPod
+	since time.Time
+	// working: its containers are being decided. ended: what was decided must be freed.
+	working, ended bool
+	// unread: an earlier agent, or an earlier connection of the runtime, expected it.
+	unread bool
+	// expired: no runtime has reported it in time.
+	expired bool
+	// kept: something was decided for it. If not, it is tried again at retry, after twice the pause.
+	kept  bool
+	pause time.Duration
+	retry time.Time
+}
+
+const (
+	// aheadPause is how often the pods that are expected are checked.
+	aheadPause = time.Second
+	// aheadGrace is how long sources of specs may take after a start to name a pod that an earlier
+	// agent expected.
+	aheadGrace = 5 * time.Second
+	// maxAhead limits the pods that are decided at one time.
+	maxAhead = 16
+)
+
+// NewAhead makes an Ahead. It decides nothing before Run.
+func NewAhead(c *Conductor, o AheadOptions) *Ahead {
+	return &Ahead{c: c, o: o, wake: make(chan struct{}, 1), slot: make(chan struct{}, maxAhead), pods: map[string]*aheadPod{}}
+}
+
+// Changed says that pods may be new, changed or deleted. It does not wait.
+func (a *Ahead) Changed() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run decides pods until ctx ends. What it keeps then ends with this process.
+func (a *Ahead) Run(ctx context.Context) {
+	defer a.busy.Wait()
+	check := time.NewTicker(aheadPause)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		case <-check.C:
+		}
+		a.round(ctx)
+	}
+}
+
+// round compares the pods that the kubelet knows with those that are expected.
+func (a *Ahead) round(ctx context.Context) {
+	pending := map[string]engine.PlannedPod{}
+	for _, p := range a.o.Pending() {
+		pending[p.Pod.UID] = p
+	}
+	synced, arrived, kept := a.known(pending)
+	if !synced { // the runtime has not said yet which pods exist
+		return
+	}
+	now := a.c.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for uid := range kept {
+		if a.pods[uid] == nil {
+			a.pods[uid] = &aheadPod{plan: engine.PlannedPod{Pod: lifecycle.Pod{UID: uid}}, since: now, unread: true}
+		}
+	}
+	for uid, p := range a.pods {
+		plan, is := pending[uid]
+		switch {
+		case p.working:
+			p.ended = p.ended || !arrived[uid] && (!is || plan.Spec != p.plan.Spec)
+		case arrived[uid]:
+			delete(a.pods, uid)
+		case p.unread && is:
+			p.plan, p.unread = plan, false
+			a.start(ctx, p)
+		case p.unread && now.Sub(p.since) < aheadGrace:
+		case !is || plan.Spec != p.plan.Spec:
+			a.free(p)
+			delete(a.pods, uid)
+		case p.expired:
+		case now.Sub(p.since) >= a.o.Timeout:
+			p.expired = true
+			a.free(p)
+			a.o.Log.Debug("a pod was decided ahead, and no runtime has reported it in time; its creation decides it", logkey.Pod, plan.Pod.Name)
+		case !kept[uid] && !now.Before(p.retry):
+			// A new configuration, or the kubelet has assigned its devices since.
+			a.start(ctx, p)
+		}
+	}
+	for uid, plan := range pending {
+		if a.pods[uid] == nil && !arrived[uid] {
+			a.pods[uid] = &aheadPod{plan: plan, since: now}
+			a.start(ctx, a.pods[uid])
+		}
+	}
+}
+
+// known returns whether a runtime has listed the node's pods, which pods it has reported, and which
+// are expected.
+func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool) {
+	a.mu.Lock()
+	uids := maps.Clone(pending)
+	for uid, p := range a.pods {
+		uids[uid] = p.plan
+	}
+	a.mu.Unlock()
+	arrived, kept = map[string]bool{}, map[string]bool{}
+	n := a.c.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for uid := range uids {
+		arrived[uid] = n.state.Arrived(uid)
+	}
+	for _, uid := range n.state.ExpectedPods() {
+		arrived[uid], kept[uid] = n.state.Arrived(uid), true
+	}
+	return !a.c.synced.IsZero(), arrived, kept
+}
+
+// start decides a pod in a goroutine of its own, since plugins may be slow. The caller holds mu.
+func (a *Ahead) start(ctx context.Context, p *aheadPod) {
+	p.working, p.pause = true, max(2*p.pause, aheadPause)
+	p.retry = a.c.now().Add(p.pause)
+	a.busy.Go(func() {
+		kept := false
+		select {
+		case a.slot <- struct{}{}:
+			kept = a.decide(ctx, &p.plan)
+			<-a.slot
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if p.working, p.kept = false, p.kept || kept; p.ended && p.kept {
+			p.ended = false
+			a.free(p)
+		}
+	})
+}
+
+// decide decides the containers of a pod in the order of its spec. It reports whether something is
+// kept for one of them.
+func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool) {
+	for i := range plan.Containers {
+		if c, ok := plan.Spec.Container(plan.Containers[i].Name); !ok || c.Kind == lifecycle.Ephemeral {
+			continue
+		}
+		ev := &lifecycle.Event{Kind: lifecycle.Expect, Pod: &plan.Pod, Container: &plan.Containers[i]}
+		got, ok := a.c.facts.Expect(ctx, ev)
+		kept = kept || len(got.HookServers.Values) > 0
+		if !ok || ctx.Err() != nil {
+			return kept
+		}
+		w := a.c.newWork(nil, ev)
+		w.facts.HookServers = got.HookServers
+		_, _ = a.c.run(w)
+		kept = kept || w.done.Plan != nil && w.done.Plan.NotExpected == ""
+	}
+	return kept
+}
+
+// free frees what is kept for a pod. The caller holds mu.
+func (a *Ahead) free(p *aheadPod) {
+	_, _ = a.c.run(a.c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Expect, Pod: &p.plan.Pod}))
+	a.c.facts.NotExpected(p.plan.Pod.UID)
+	p.kept = false
+}
