@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/trimtab/trimtab/"
 
-// arrows has the packages that a package may import, besides those that these may import. Every package needs a row.
+// arrows lists the packages that a package may import. It may also import what those packages may import.
+// Every package needs a row.
 var arrows = map[string][]string{
 	"api/resourceplugin/v1alpha1": {},
 	"examples/qrmplugin":          {"api/resourceplugin/v1alpha1"},

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// wallClock lists the places that use a time without its monotonic reading, with the reason why nothing waits for it or
-// is measured by it.
+// wallClock lists the places that use a time without its monotonic reading, with the reason why no wait or
+// measurement depends on it.
 var wallClock = map[string]string{
 	"internal/report/metrics/state.go UnixMilli": "Prometheus wants the time of day of the last Synchronize",
 	"internal/agent/attach.go UTC":               "the time of day since when an attachment is in force, for display",
@@ -44,7 +44,7 @@ func TestMonotonic(t *testing.T) {
 			case err != nil:
 				return err
 			case d.IsDir() && (file == "internal/sim" || file == "internal/tools"):
-				return filepath.SkipDir // test kits and tools of the build
+				return filepath.SkipDir // test kits and build tools
 			case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
 				return nil
 			}

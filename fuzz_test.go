@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFuzzTargetsHaveAClock: every fuzz target measures the time for each input, so that slow parsing fails it, too,
-// and not only a panic.
+// TestFuzzTargetsHaveAClock: every fuzz target measures the time for each input, so that slow parsing also
+// fails it, not only a panic.
 func TestFuzzTargetsHaveAClock(t *testing.T) {
 	target := regexp.MustCompile(`(?ms)^func (Fuzz\w+)\(f \*testing\.F\) \{\n.*?^\}`)
 	clocked := regexp.MustCompile(`defer clock\.Watch|clock\.Bound\(t, `)

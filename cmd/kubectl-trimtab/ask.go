@@ -16,9 +16,9 @@ import (
 func newStatus(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NODE",
-		Short: "What the agent of a node does: attachment, CPUs, containers",
+		Short: "Show what the agent of a node does: attachment, CPUs, containers",
 		Long: `Prints what 'trimtab status' prints on the node: the configuration, the attachment to
-the runtime, who owns which CPUs, and a line per container.`,
+the runtime, which pod owns which CPUs, and one line for each container.`,
 		Example: "  kubectl trimtab status worker-1\n  kubectl trimtab status worker-1 -o json | jq .unapplied",
 		Args:    cli.Arguments(1, "NODE"),
 	}
@@ -32,14 +32,14 @@ the runtime, who owns which CPUs, and a line per container.`,
 func newExplain(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain pod/NAME",
-		Short: "Why the containers of a pod have the values they have",
+		Short: "Show why the containers of a pod have their values",
 		Long: `Finds the node of a pod and prints what 'trimtab explain' prints there: what the
-containers were promised and got, and for each value the hook that decided it, where it
-comes from, and whether it is in force or why not.`,
+containers requested and got, and for each value the hook that decided it, its source,
+and whether it is in force; if it is not, the reason.`,
 		Example: "  kubectl trimtab explain pod/db -n shop\n  kubectl trimtab explain pod/db -n shop -c postgres -o yaml",
 		Args:    cli.Arguments(1, "pod/NAME"),
 	}
-	container := cmd.Flags().StringP("container", "c", "", "only this container")
+	container := cmd.Flags().StringP("container", "c", "", "show only this container")
 	out := cli.AddFormat(cmd, "table", "wide", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := podName(args[0])
@@ -75,12 +75,12 @@ func podName(s string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", &misuse{fmt.Errorf("%q is not pod/NAME; the namespace is -n", s)}
+	return "", &usageError{fmt.Errorf("%q is not pod/NAME; give the namespace with -n", s)}
 }
 
 // relay runs the agent's program on a node, prints its output, and returns its exit code.
 func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...string) error {
-	c, a, err := p.one(cmd.Context(), node)
+	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func older(node string, a *fleet.Agent, err error) error {
 func newPlan(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f PODS.yaml [NODE]",
-		Short: "Show where pods would be placed now, on a node or on each",
+		Short: "Show where pods would be placed now, on one node or on each node",
 		Long: `Asks agents what they would decide for pods if they came now: with a node, what
 'trimtab plan' prints there; without, a line for each node with the CPUs that the pods
 would get, what would be refused, and how many running containers would get other CPUs.
@@ -138,32 +138,32 @@ The exit code is 1 if something would be refused: on the node, or on all nodes.`
 	return cmd
 }
 
-// prospect is the effect of new pods on a node.
-type prospect struct {
-	Node    string         `json:"node"`
-	Outlook *fleet.Outlook `json:"outlook,omitempty"`
-	Reason  string         `json:"reason,omitempty"` // why there is none
+// podPlan is the effect of new pods on a node.
+type podPlan struct {
+	Node    string      `json:"node"`
+	Outlook *fleet.Plan `json:"outlook,omitempty"`
+	Reason  string      `json:"reason,omitempty"` // the error if there is no plan
 	code    int
 }
 
 func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error {
-	c, found, err := p.all(cmd.Context())
+	c, found, err := p.connectToAll(cmd.Context())
 	if err != nil {
 		return err
 	}
-	all := fleet.Each(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) prospect {
+	all := fleet.Each(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
-		o, err := fleet.Ask[fleet.Outlook](ctx, c, n.Agent, text, "plan", "-")
+		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")
 		var exit *fleet.Exit
 		if err == nil || errors.As(err, &exit) && len(o.Rejected) > 0 {
-			return prospect{Node: n.Name, Outlook: &o}
+			return podPlan{Node: n.Name, Outlook: &o}
 		}
-		return prospect{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
+		return podPlan{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
 	}, progress(cmd, len(found.Nodes)))
 	w := cmd.OutOrStdout()
 	if err := out.Print(w, all, func() error {
-		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", prospects(all))
+		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlans(all))
 	}); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 }
 
 // verdict returns an error if every node would refuse the pods.
-func verdict(all []prospect) error {
+func verdict(all []podPlan) error {
 	refused, wrong := false, ""
 	for _, x := range all {
 		switch {
@@ -186,14 +186,14 @@ func verdict(all []prospect) error {
 	}
 	switch {
 	case refused:
-		return errors.New("something would be refused on every node")
+		return errors.New("every node would refuse something")
 	case wrong != "":
 		return errors.New(wrong)
 	}
 	return &fleet.Unreachable{Why: "no agent answered"}
 }
 
-func prospects(all []prospect) [][]string {
+func podPlans(all []podPlan) [][]string {
 	var rows [][]string
 	for _, x := range all {
 		if x.Outlook == nil {
@@ -219,7 +219,7 @@ func readAll(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))
 	if len(b) > most {
-		return nil, fmt.Errorf("it has more than %d bytes", most)
+		return nil, fmt.Errorf("the file has more than %d bytes", most)
 	}
 	return b, err
 }

@@ -17,7 +17,7 @@ import (
 func newConfig(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Compare configurations in ConfigMaps, and roll them out",
+		Short: "Compare configurations with the cluster's ConfigMaps, and roll them out",
 		Long: `Agents read their configuration from ConfigMaps in their namespace: one for all nodes
 (trimtab-cluster), one for each group of nodes (trimtab-group-NAME), one for a node
 (trimtab-node-NODE). A later one stands above those before.`,
@@ -31,9 +31,9 @@ func newConfig(p *plugin) *cobra.Command {
 // addTarget gives a command the flags that select nodes.
 func addTarget(cmd *cobra.Command) *fleet.Target {
 	var t fleet.Target
-	cmd.Flags().StringVar(&t.Group, "group", "", "the ConfigMap of this group of nodes, in place of that of all nodes")
-	cmd.Flags().StringVar(&t.Node, "node", "", "the ConfigMap of this node")
-	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "labels of the group's nodes; needed for a new group")
+	cmd.Flags().StringVar(&t.Group, "group", "", "write the ConfigMap of this group of nodes instead of that of all nodes")
+	cmd.Flags().StringVar(&t.Node, "node", "", "write the ConfigMap of this node")
+	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "labels of the group's nodes; required for a new group")
 	cmd.MarkFlagsMutuallyExclusive("group", "node")
 	return &t
 }
@@ -41,13 +41,13 @@ func addTarget(cmd *cobra.Command) *fleet.Target {
 // change reads the file and plans the change.
 func (p *plugin) change(cmd *cobra.Command, t fleet.Target, file string) (*fleet.Cluster, *fleet.Change, error) {
 	if t.Selector != "" && t.Group == "" {
-		return nil, nil, &misuse{errors.New("--selector is for --group")}
+		return nil, nil, &usageError{errors.New("--selector can only be used with --group")}
 	}
 	text, err := read(file, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, err
 	}
-	c, found, err := p.all(cmd.Context())
+	c, found, err := p.connectToAll(cmd.Context())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +58,7 @@ func (p *plugin) change(cmd *cobra.Command, t fleet.Target, file string) (*fleet
 func newConfigDiff(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE [--group GROUP | --node NODE]",
-		Short: "Compare a file with the ConfigMap in the cluster, and show what would move",
+		Short: "Compare a file with the ConfigMap in the cluster, and show which containers would move",
 		Long: `Compares a file with the ConfigMap that 'config apply' would write, and asks the agents
 of its nodes which running containers would get other CPUs. Nothing is changed.
 
@@ -68,7 +68,7 @@ The exit code is 1 if they differ.`,
 	}
 	file := addFile(cmd, "configuration")
 	target := addTarget(cmd)
-	moves := cmd.Flags().Bool("moves", true, "ask the agents what would move")
+	moves := cmd.Flags().Bool("moves", true, "ask the agents which containers would move")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, ch, err := p.change(cmd, *target, *file)
 		if err != nil {
@@ -85,7 +85,7 @@ The exit code is 1 if they differ.`,
 				return err
 			}
 		}
-		return &quiet{exitFailure}
+		return &printedExit{exitFailure}
 	}
 	return cmd
 }
@@ -94,9 +94,9 @@ func difference(ch *fleet.Change) []byte {
 	return diff.Diff("ConfigMap "+ch.Maps.Namespace+"/"+ch.Target.Name(), []byte(ch.Before()), ch.File, []byte(ch.Text))
 }
 
-// moves asks the agents of a change's nodes which containers would move.
+// moves asks the agents of the change's nodes which running containers would get other CPUs.
 func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) error {
-	all := fleet.Each(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) prospect {
+	all := fleet.Each(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		file, err := c.File(ctx, n.Agent)
@@ -104,13 +104,13 @@ func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) e
 			file, err = ch.Effective(n, file)
 		}
 		if err != nil {
-			return prospect{Node: n.Name, Reason: err.Error()}
+			return podPlan{Node: n.Name, Reason: err.Error()}
 		}
-		o, err := fleet.Ask[fleet.Outlook](ctx, c, n.Agent, []byte(file), "config", "plan", "-")
+		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, []byte(file), "config", "plan", "-")
 		if err != nil {
-			return prospect{Node: n.Name, Reason: err.Error()}
+			return podPlan{Node: n.Name, Reason: err.Error()}
 		}
-		return prospect{Node: n.Name, Outlook: &o}
+		return podPlan{Node: n.Name, Outlook: &o}
 	}, progress(cmd, len(ch.Nodes)))
 	var rows [][]string
 	for _, x := range all {
@@ -128,8 +128,8 @@ func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) e
 	return table(cmd.OutOrStdout(), "NODE\tCONTAINER\tCPUS NOW\tCPUS THEN\tNOTE", rows)
 }
 
-// applying are the flags of config apply.
-type applying struct {
+// configApply has the flags of config apply.
+type configApply struct {
 	file            string
 	target          fleet.Target
 	watch, dry      bool
@@ -138,7 +138,7 @@ type applying struct {
 }
 
 func newConfigApply(p *plugin) *cobra.Command {
-	var a applying
+	var a configApply
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE [--group GROUP | --node NODE] [--watch]",
 		Short: "Write a configuration to its ConfigMap, at once or node by node",
@@ -161,9 +161,9 @@ was interrupted; --abort takes it back.`,
 	f := cmd.Flags()
 	f.BoolVar(&a.watch, "watch", false, "roll out node by node, and stop if a node is worse than before")
 	f.BoolVar(&a.dry, "dry-run", false, "show what would be written, and the order of the nodes")
-	f.BoolVar(&a.abort, "abort", false, "take back a rollout that stopped: its nodes return to the configuration before")
-	f.BoolVar(&a.skip, "skip-unreachable", false, "leave out nodes whose agents do not answer; they apply it at the end")
-	f.DurationVar(&a.pause, "pause", 10*time.Second, "how long a node is watched before the next")
+	f.BoolVar(&a.abort, "abort", false, "undo a rollout that stopped: restore the previous configuration of its nodes")
+	f.BoolVar(&a.skip, "skip-unreachable", false, "skip nodes whose agents do not answer; they apply the configuration at the end")
+	f.DurationVar(&a.pause, "pause", 10*time.Second, "how long to watch a node before the rollout continues with the next node")
 	f.DurationVar(&a.patience, "patience", 2*time.Minute, "how long an agent may take to apply a configuration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a.file, a.target = *file, *target
@@ -175,7 +175,7 @@ was interrupted; --abort takes it back.`,
 	return cmd
 }
 
-func (p *plugin) apply(cmd *cobra.Command, a applying) error {
+func (p *plugin) apply(cmd *cobra.Command, a configApply) error {
 	c, ch, err := p.change(cmd, a.target, a.file)
 	if err != nil {
 		return err
@@ -197,8 +197,8 @@ func (p *plugin) apply(cmd *cobra.Command, a applying) error {
 	}
 	if a.watch && len(ch.Skipped) > 0 && !a.skip {
 		n := ch.Skipped[0]
-		return &fleet.Unreachable{Why: fmt.Sprintf("%d of the nodes cannot be asked, the first is %s: %s\n"+
-			"Nothing is written. --skip-unreachable leaves them out; they take the configuration when it is in force for all", len(ch.Skipped), n.Name, n.Why())}
+		return &fleet.Unreachable{Why: fmt.Sprintf("%d of the nodes do not answer, the first is %s: %s\n"+
+			"Nothing was written. Use --skip-unreachable to skip them; they apply the configuration when all other nodes have it", len(ch.Skipped), n.Name, n.Why())}
 	}
 	if a.watch {
 		if begun > 0 {
@@ -229,23 +229,23 @@ func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 	for _, n := range ch.Nodes {
 		names = append(names, n.Name)
 	}
-	how := "all at once"
+	how := "all nodes at once"
 	if watch {
-		how = "one after another"
+		how = "one node after another"
 	}
 	fmt.Fprintf(w, "%d nodes, %s: %s\n", len(names), how, strings.Join(names, " "))
 	if begun > 0 {
-		fmt.Fprintf(w, "%d of them have it already\n", begun)
+		fmt.Fprintf(w, "%d of them already have this configuration\n", begun)
 	}
 	for _, n := range ch.Skipped {
-		fmt.Fprintf(w, "cannot be asked: %s: %s\n", n.Name, n.Why())
+		fmt.Fprintf(w, "does not answer: %s: %s\n", n.Name, n.Why())
 	}
-	fmt.Fprintln(w, "nothing is written (--dry-run)")
+	fmt.Fprintln(w, "nothing was written (--dry-run)")
 	return nil
 }
 
 func (p *plugin) abort(cmd *cobra.Command) error {
-	c, found, err := p.all(cmd.Context())
+	c, found, err := p.connectToAll(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -260,9 +260,9 @@ func (p *plugin) abort(cmd *cobra.Command) error {
 	nodes, err := maps.Abort(cmd.Context())
 	w := cmd.OutOrStdout()
 	if len(nodes) > 0 {
-		fmt.Fprintf(w, "taken back from %d nodes: %s\n", len(nodes), strings.Join(nodes, " "))
+		fmt.Fprintf(w, "undone on %d nodes: %s\n", len(nodes), strings.Join(nodes, " "))
 	} else if err == nil {
-		fmt.Fprintln(w, "no rollout is under way")
+		fmt.Fprintln(w, "no rollout is in progress")
 	}
 	return err
 }

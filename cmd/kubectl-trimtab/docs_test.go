@@ -96,7 +96,7 @@ func wrap(text string) string {
 	return b.String() + strings.TrimRight(line, " ") + "\n"
 }
 
-// TestEveryCommandIsDocumented: what --help shows must be of use.
+// TestEveryCommandIsDocumented checks that each command and flag has a useful help text.
 func TestEveryCommandIsDocumented(t *testing.T) {
 	root, _ := newRoot()
 	var visit func(*cobra.Command)

@@ -23,7 +23,7 @@ type finding struct {
 func newDoctor(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE]",
-		Short: "Problems of all nodes, and what to do about each",
+		Short: "Show the problems of all nodes, and what to do about each",
 		Long: `Runs 'trimtab doctor' in the agents' pods and prints the problems, with what to do about
 each. An agent that does not answer, an agent that is not ready and a node without an
 agent are problems too. The pods see only what is mounted in them, so checks of other
@@ -36,7 +36,7 @@ The exit code is 1 if there is a problem.`,
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, found, err := p.all(cmd.Context())
+		c, found, err := p.connectToAll(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -58,16 +58,16 @@ The exit code is 1 if there is a problem.`,
 	return cmd
 }
 
-// The names of two checks. An agent that is attached has found its runtime; its pod
-// need not have the socket by which the doctor finds one.
+// The names of two checks. An attached agent has found its runtime, but its pod may not have the socket by
+// which doctor finds a runtime.
 const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"
 )
 
-// ofUnit reports whether a check counts in a pod without an agent: only the checks of the agent's answer and of its
-// file. Cgroups, directories and sockets in that pod are its own.
-func ofUnit(check string) bool {
+// countsWithoutAgent reports whether a check counts in a pod without an agent: only the checks of the
+// agent's answer and of its file count, because the pod has its own cgroups, directories and sockets.
+func countsWithoutAgent(check string) bool {
 	switch check {
 	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":
 		return true
@@ -126,7 +126,7 @@ func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []
 	}
 	var all []finding
 	for _, k := range r.Checks {
-		if n.Agent.Unit && !ofUnit(k.Name) {
+		if n.Agent.Unit && !countsWithoutAgent(k.Name) {
 			continue
 		}
 		if k.Result == "problem" && (k.Name != runtimeCheck || !r.OK(agentCheck)) {

@@ -24,7 +24,7 @@ import (
 func newEvents(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
-		Short: "What agents decided, event by event",
+		Short: "Show what agents decided for each event",
 		Long: `Prints the agents' journals: with a node, what 'trimtab events' prints there; without,
 those of all nodes by time, a line for each event. With -o json each line is one event,
 with the node's name. With -f it continues with new events until interrupted.`,
@@ -38,7 +38,7 @@ with the node's name. With -f it continues with new events until interrupted.`,
 		if len(args) == 1 && out.String() == "table" {
 			return p.stream(cmd, args[0], ask)
 		}
-		c, found, err := p.all(cmd.Context())
+		c, found, err := p.connectToAll(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ with the node's name. With -f it continues with new events until interrupted.`,
 			}
 			nodes = []fleet.Node{n}
 		}
-		s := &journals{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", ask: append(ask, "-o", "json")}
+		s := &eventPrinter{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", ask: append(ask, "-o", "json")}
 		if *follow {
 			p.timeout, p.parallel = 0, max(len(nodes), 1)
 		}
@@ -61,7 +61,7 @@ with the node's name. With -f it continues with new events until interrupted.`,
 
 // stream runs the agent's program until it ends or the user interrupts it.
 func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
-	c, a, err := p.one(cmd.Context(), node)
+	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func interrupted(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // whatever broke, it broke because the user ended it
 	case errors.As(err, &exit):
-		return &quiet{exit.Code}
+		return &printedExit{exit.Code}
 	}
 	return err
 }
@@ -99,8 +99,8 @@ type event struct {
 	raw  map[string]json.RawMessage
 }
 
-// journals prints the events of many nodes.
-type journals struct {
+// eventPrinter prints the events of many nodes.
+type eventPrinter struct {
 	cluster *fleet.Cluster
 	json    bool
 	ask     []string
@@ -110,7 +110,7 @@ type journals struct {
 }
 
 // print prints the events of the nodes' agents: as they arrive if follow is set, and sorted by time otherwise.
-func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, follow bool) error {
+func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, follow bool) error {
 	type answer struct {
 		events []event
 		err    error
@@ -148,8 +148,8 @@ func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, foll
 	return nil
 }
 
-// read passes the events of a node to take.
-func (j *journals) read(ctx context.Context, n fleet.Node, take func(event) error) error {
+// read calls take with the events of a node.
+func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) error) error {
 	if why := n.Why(); why != "" {
 		return &fleet.Unreachable{Why: why}
 	}
@@ -196,7 +196,7 @@ func decode(node string, r io.Reader, take func(event) error) error {
 }
 
 // write prints an event.
-func (j *journals) write(e event) error {
+func (j *eventPrinter) write(e event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.json {

@@ -20,19 +20,19 @@ func addFile(cmd *cobra.Command, of string) *string {
 // read reads a file, or standard input for -.
 func read(file string, in io.Reader) ([]byte, error) {
 	if file == "" {
-		return nil, &misuse{errors.New("-f is needed: the file to read, or - for standard input")}
+		return nil, &usageError{errors.New("-f is required: name the file to read, or - for standard input")}
 	}
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, &misuse{err}
+			return nil, &usageError{err}
 		}
 		defer f.Close()
 		in = f
 	}
 	b, err := readAll(in)
 	if err != nil {
-		return nil, &misuse{fmt.Errorf("read %s: %w", file, err)}
+		return nil, &usageError{fmt.Errorf("read %s: %w", file, err)}
 	}
 	return b, nil
 }

@@ -1,6 +1,5 @@
-// Command kubectl-trimtab asks the agents of a cluster, and rolls configurations out to
-// them: as `kubectl trimtab` where it is on PATH, or by itself. It runs the agents' own
-// program in their pods (pods/exec).
+// Command kubectl-trimtab asks the agents of a cluster, and rolls configurations out to them. kubectl runs
+// it as `kubectl trimtab` if it is in PATH. It runs the agents' own program in their pods (pods/exec).
 package main
 
 import (

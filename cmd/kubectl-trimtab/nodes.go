@@ -38,7 +38,7 @@ type row struct {
 func newNodes(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "All nodes and their agents, a line each",
+		Short: "Show all nodes and their agents, one line each",
 		Long: `Asks the agents of all nodes and prints a line for each node: the agent's version, its
 attachment to the runtime, whether its pod is ready, containers, problems (values that
 are not in force and requests that were refused), the generation of its configuration
@@ -49,7 +49,7 @@ reason; if an agent does not answer, the exit code is 3.`,
 	}
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, found, err := p.all(cmd.Context())
+		c, found, err := p.connectToAll(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ reason; if an agent does not answer, the exit code is 3.`,
 		if err := out.PrintList(w, "AgentList", rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
 			return err
 		}
-		for _, v := range skew(rows) {
+		for _, v := range versionDifferences(rows) {
 			warn(cmd, "%s", v)
 		}
 		if n := count(rows, func(r row) bool { return r.unreachable }); n > 0 {
@@ -91,7 +91,7 @@ func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
 	}
 	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
 	r.Ready, r.Note = n.Agent.Ready, s.Fault()
-	if !s.Started.IsZero() { // the process that answers; an agent that is not a pod has another age than the pod
+	if !s.Started.IsZero() { // the process that answers; the age of an agent that is not a pod differs from the age of the pod
 		r.Started = s.Started
 	}
 	return r
@@ -125,8 +125,8 @@ func cells(rows []row) [][]string {
 	return all
 }
 
-// skew lists differences of versions, among agents or from this program.
-func skew(rows []row) []string {
+// versionDifferences lists differences of versions, among agents or from this program.
+func versionDifferences(rows []row) []string {
 	of := map[string]int{}
 	var versions []string
 	for _, r := range rows {
@@ -147,7 +147,7 @@ func skew(rows []row) []string {
 		all = append(all, "the agents' versions differ: "+strings.Join(each, ", "))
 	}
 	if own := cli.ThisBuild().Version; len(versions) > 0 && !slices.Contains(versions, own) {
-		all = append(all, fmt.Sprintf("this plugin is %s and no agent is: it does not show what newer agents add", own))
+		all = append(all, fmt.Sprintf("this plugin has version %s and no agent has it: the plugin does not show data that newer agents add", own))
 	}
 	return all
 }

@@ -25,7 +25,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 				r[i] = "-"
 			}
 		}
-		if r[len(r)-1] == "-" { // a note: an empty note needs no mark
+		if r[len(r)-1] == "-" { // a note is not padded, and an empty note needs no dash
 			r[len(r)-1] = ""
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(r, "\t"), "\t"))

@@ -8,10 +8,11 @@ import (
 	"unicode"
 )
 
-// hostile is a name that clears the screen by C0 and by C1 control characters, and turns the line around.
+// hostile is a name that clears the screen by C0 and by C1 control characters, and reverses the direction
+// of the text.
 const hostile = "n1\x1b[2J\u009b2J\u202e\x07"
 
-// harmless fails where a text has anything that commands a terminal.
+// harmless fails if a text contains terminal control characters.
 func harmless(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {

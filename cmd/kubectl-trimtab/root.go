@@ -39,16 +39,16 @@ type streams struct {
 	out, err io.Writer
 }
 
-// misuse is an error in a command line or in its input.
-type misuse struct{ err error }
+// usageError is an error in a command line or in its input.
+type usageError struct{ err error }
 
-func (m *misuse) Error() string { return m.err.Error() }
-func (m *misuse) Unwrap() error { return m.err }
+func (m *usageError) Error() string { return m.err.Error() }
+func (m *usageError) Unwrap() error { return m.err }
 
-// quiet is an exit code whose reason is already printed.
-type quiet struct{ code int }
+// printedExit is an exit code whose reason is already printed.
+type printedExit struct{ code int }
 
-func (q *quiet) Error() string { return fmt.Sprintf("exit code %d", q.code) }
+func (q *printedExit) Error() string { return fmt.Sprintf("exit code %d", q.code) }
 
 // run runs one command and returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	cmd, err := root.ExecuteContextC(ctx)
-	var said *quiet
+	var said *printedExit
 	if errors.As(err, &said) {
 		return said.code
 	}
@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, s streams) int {
 // exitCode returns the exit code for an error.
 func exitCode(err error, begun bool) int {
 	var (
-		wrong       *misuse
+		wrong       *usageError
 		bad         *config.Error
 		exit        *fleet.Exit
 		unreachable *fleet.Unreachable
@@ -137,29 +137,29 @@ func (p *plugin) addFlags(flags *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&p.agents, "agent-namespace", "", "namespace of the agents' pods (default: found by label in all namespaces)")
 	flags.DurationVar(&p.timeout, "timeout", 20*time.Second, "how long one agent may take to answer")
-	flags.IntVar(&p.parallel, "parallel", 20, "how many agents are asked at a time")
+	flags.IntVar(&p.parallel, "parallel", 20, "how many agents are asked at the same time")
 }
 
 // connect reads the kubeconfig; namespace is that of its context or of -n.
 func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	if p.parallel < 1 || p.timeout <= 0 {
-		return nil, "", &misuse{errors.New("--parallel and --timeout have to be above zero")}
+		return nil, "", &usageError{errors.New("--parallel and --timeout must be above zero")}
 	}
 	file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&p.kubeconfig, &p.overrides)
 	conf, err := file.ClientConfig()
 	if err != nil {
-		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig or $KUBECONFIG", err)}
+		return nil, "", &usageError{fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig or $KUBECONFIG", err)}
 	}
 	conf.UserAgent = "kubectl-trimtab/" + cli.ThisBuild().Version
 	if namespace, _, err = file.Namespace(); err != nil {
-		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w", err)}
+		return nil, "", &usageError{fmt.Errorf("read the kubeconfig: %w", err)}
 	}
 	c, err = fleet.Connect(conf, p.agents)
 	return c, namespace, err
 }
 
-// all connects to the cluster and finds the nodes.
-func (p *plugin) all(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
+// connectToAll connects to the cluster and finds the nodes.
+func (p *plugin) connectToAll(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
 	c, _, err := p.connect()
 	if err != nil {
 		return nil, fleet.Found{}, err
@@ -168,9 +168,9 @@ func (p *plugin) all(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
 	return c, found, err
 }
 
-// one connects to the cluster and finds the agent of a node.
-func (p *plugin) one(ctx context.Context, node string) (*fleet.Cluster, *fleet.Agent, error) {
-	c, found, err := p.all(ctx)
+// connectToNode connects to the cluster and finds the agent of a node.
+func (p *plugin) connectToNode(ctx context.Context, node string) (*fleet.Cluster, *fleet.Agent, error) {
+	c, found, err := p.connectToAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

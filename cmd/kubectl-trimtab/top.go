@@ -19,14 +19,14 @@ import (
 func newTop(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top NODE",
-		Short: "Watch a node: how busy each CPU is, who may use it, what waits",
+		Short: "Watch a node: the load of each CPU, its owner, and waiting work",
 		Long: `Runs 'trimtab top' in the agent's pod, on this terminal: q ends, space pauses, s sorts by
 name or by use. Without a terminal, or with --once, it prints one picture.`,
 		Example: "  kubectl trimtab top worker-1\n  kubectl trimtab top worker-1 --once",
 		Args:    cli.Arguments(1, "NODE"),
 	}
 	every := cli.Interval(cmd, "time between two readings, at least 100ms")
-	once := cmd.Flags().Bool("once", false, "print one picture and end")
+	once := cmd.Flags().Bool("once", false, "print one picture and exit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask := []string{"top", "--every", every.String()}
 		in, inIs := terminal(cmd.InOrStdin())
@@ -34,7 +34,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 		if *once || !inIs || !outIs {
 			return p.relay(cmd, args[0], nil, append(ask, "--once")...)
 		}
-		c, a, err := p.one(cmd.Context(), args[0])
+		c, a, err := p.connectToNode(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,8 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	return cmd
 }
 
-// onTerminal runs f while the terminal passes each key on at once, and then restores the terminal.
+// onTerminal runs f while the terminal passes each key to the program at once, and then restores the
+// terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
 	before, err := tty.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -57,32 +58,32 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	defer signal.Stop(changed)
-	err = f(&sizes{ctx: ctx, out: out, changed: changed})
+	err = f(&sizes{ctx: ctx, out: out, resized: changed})
 	var exit *fleet.Exit
 	if errors.As(err, &exit) {
-		return &quiet{exit.Code} // the terminal shows why
+		return &printedExit{exit.Code} // the terminal shows the problem
 	}
 	return err
 }
 
 // sizes reports the size of a terminal, at the start and after each change.
 type sizes struct {
-	ctx     context.Context //nolint:containedctx // Next has no parameter for it
-	out     *os.File
-	changed chan os.Signal
-	told    bool
+	ctx           context.Context //nolint:containedctx // Next has no parameter for it
+	out           *os.File
+	resized       chan os.Signal
+	notifications bool
 }
 
-// Next waits for the next size; nil is the end.
+// Next waits for the next size; it returns nil at the end.
 func (s *sizes) Next() *remotecommand.TerminalSize {
-	if s.told {
+	if s.notifications {
 		select {
-		case <-s.changed:
+		case <-s.resized:
 		case <-s.ctx.Done():
 			return nil
 		}
 	}
-	s.told = true
+	s.notifications = true
 	w, h, err := tty.GetSize(int(s.out.Fd()))
 	if err != nil {
 		return nil

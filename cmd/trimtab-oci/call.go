@@ -13,11 +13,11 @@ type call struct {
 	log, logFormat string
 }
 
-// creates reports whether the command makes a container from a bundle.
-func (c call) creates() bool { return c.command == "create" || c.command == "run" }
+// createsContainer reports whether the command makes a container from a bundle.
+func (c call) createsContainer() bool { return c.command == "create" || c.command == "run" }
 
-// valued are the options that have a value, before and after the command.
-var valued = []string{
+// optionsWithValue are the options that have a value, before and after the command.
+var optionsWithValue = []string{
 	"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager", // of all commands
 	"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds", "config", "f", // of create and run
 }
@@ -31,8 +31,8 @@ func parse(args []string) call {
 		case !isOption && c.command == "":
 			c.command = args[i]
 		case !isOption:
-			c.id = args[i] // the last one
-		case !joined && slices.Contains(valued, name) && i+1 < len(args):
+			c.id = args[i] // the last value counts
+		case !joined && slices.Contains(optionsWithValue, name) && i+1 < len(args):
 			i++
 			value = args[i]
 			fallthrough

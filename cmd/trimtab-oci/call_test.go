@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestParse has the command lines of containerd's shim (go-runc 1.1), Docker, crun and
-// people.
+// TestParse has command lines as containerd's shim (go-runc 1.1), Docker, crun and users write them.
 func TestParse(t *testing.T) {
 	for line, want := range map[string]call{
 		"--root /run/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid c1": {"create", "c1", "/b", "/b/log.json", "json"},
@@ -27,12 +26,12 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: no command line stops the wrapper.
+// FuzzParse: no command line makes the wrapper panic.
 func FuzzParse(f *testing.F) {
 	f.Add("--log /l\ncreate\n--bundle\n/b\nc1")
 	f.Fuzz(func(t *testing.T, lines string) {
 		args := strings.Split(lines, "\n")
-		if c := parse(args); c.creates() && !strings.Contains(lines, c.command) {
+		if c := parse(args); c.createsContainer() && !strings.Contains(lines, c.command) {
 			t.Errorf("%q is %+v", args, c)
 		}
 	})

@@ -1,6 +1,7 @@
-// Command trimtab-oci runs in front of an OCI runtime such as runc. When a container is created, it applies the
-// agent's decision to the bundle's config.json. The decision has what the CRI has no field for. Then it becomes the
-// real runtime. It needs no running agent, holds no state and decides nothing. See docs/oci-wrapper.md.
+// Command trimtab-oci runs in front of an OCI runtime such as runc. When a container is created, it applies
+// the agent's decision to the bundle's config.json. The decision has the values for which the CRI has no
+// field. Then it executes the real runtime. It needs no running agent, holds no state and decides nothing.
+// See docs/oci-wrapper.md.
 package main
 
 import (
@@ -32,23 +33,23 @@ type wrapper struct {
 	exec func(path string, args, env []string) error // does not return, unless it fails
 }
 
-// run edits the bundle if the call creates a container, and becomes the real runtime.
+// run edits the bundle if the call creates a container, and then executes the real runtime.
 func (w *wrapper) run(settingsFile string) error {
 	call := parse(w.args)
 	s, err := readSettings(settingsFile)
-	if err != nil && call.creates() {
+	if err != nil && call.createsContainer() {
 		return err // the settings may say that a container must not start without its decision
 	}
-	runtime, err := find(s.Runtime)
+	runtime, err := findRuntime(s.Runtime)
 	if err != nil {
 		return err
 	}
-	if call.creates() {
+	if call.createsContainer() {
 		if err := edit(s.Decisions, call); err != nil {
 			if s.OnError == onErrorFail {
 				return err
 			}
-			w.report("warning", fmt.Errorf("%w; the container goes without it", err))
+			w.report("warning", fmt.Errorf("%w; the container starts without the decision", err))
 		}
 	}
 	if err := w.exec(runtime, append([]string{runtime}, w.args...), os.Environ()); err != nil {
@@ -70,8 +71,8 @@ func edit(decisions string, c call) error {
 	return err
 }
 
-// find returns the path of the real runtime, which must not be this program.
-func find(name string) (string, error) {
+// findRuntime returns the path of the real runtime, which must not be this program.
+func findRuntime(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("find the OCI runtime: %w", err)

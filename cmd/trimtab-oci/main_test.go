@@ -17,7 +17,7 @@ import (
 
 const bundleConfig = `{"ociVersion":"1.2.0","process":{"args":["sleep"],"rlimits":[{"type":"RLIMIT_NOFILE","hard":10,"soft":10}]}}`
 
-// place is a bundle, a directory of decisions and settings.
+// place has the paths of a bundle, a directory of decisions and a settings file.
 type place struct {
 	t                           *testing.T
 	bundle, decisions, settings string
@@ -61,7 +61,7 @@ func (p *place) create() []string {
 	return []string{"--log", p.log(), "--log-format", "json", "create", "--bundle", p.bundle, "c1"}
 }
 
-// run runs the wrapper up to the real runtime, whose arguments it returns.
+// run runs the wrapper until it would execute the real runtime, and returns that runtime's arguments.
 func (p *place) run(args ...string) (passed []string, said string, err error) {
 	var out bytes.Buffer
 	w := wrapper{args: args, err: &out, exec: func(path string, args, _ []string) error {
@@ -77,7 +77,8 @@ func (p *place) run(args ...string) (passed []string, said string, err error) {
 	return passed, out.String(), err
 }
 
-// TestCreate: a decision is in the bundle before the real runtime reads it, and its result is noted.
+// TestCreate: the wrapper applies a decision to the bundle before the real runtime reads it, and stores the
+// result.
 func TestCreate(t *testing.T) {
 	p := newPlace(t, "")
 	p.decide()
@@ -94,7 +95,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestUntouched: other commands, and containers without a decision, pass as they are.
+// TestUntouched: the wrapper passes other commands, and containers without a decision, unchanged.
 func TestUntouched(t *testing.T) {
 	for _, args := range [][]string{{"create", "--bundle", "BUNDLE", "c2"}, {"start", "c1"}, {"state", "c1"}, {"--version"}, nil} {
 		p := newPlace(t, onErrorFail)
@@ -109,7 +110,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestOnError: a decision that cannot be applied is reported, and stops the container only by the setting.
+// TestOnError: the wrapper reports a decision that it cannot apply, and fails the container only if the
+// settings say so.
 func TestOnError(t *testing.T) {
 	for onError, stops := range map[string]bool{"": false, onErrorIgnore: false, onErrorFail: true} {
 		p := newPlace(t, onError)
@@ -135,7 +137,7 @@ func TestOnError(t *testing.T) {
 	}
 }
 
-// TestSettings: a mistake in the settings stops what creates a container, and nothing else.
+// TestSettings: invalid settings fail commands that create a container, and no other commands.
 func TestSettings(t *testing.T) {
 	for _, text := range []string{"{", `{"onError":"never"}`, `{"runtimes":"x"}`} {
 		p := newPlace(t, "")
@@ -152,10 +154,10 @@ func TestSettings(t *testing.T) {
 	if _, err := parseSettings(filepath.Join(t.TempDir(), "none"), false); err != nil {
 		t.Error(err)
 	}
-	if _, err := find("/proc/self/exe"); err == nil || !strings.Contains(err.Error(), "this program") {
+	if _, err := findRuntime("/proc/self/exe"); err == nil || !strings.Contains(err.Error(), "this program") {
 		t.Errorf("the wrapper may start itself: %v", err)
 	}
-	if _, err := find(filepath.Join(t.TempDir(), "none")); err == nil {
+	if _, err := findRuntime(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a runtime that is missing was found")
 	}
 }
@@ -172,7 +174,8 @@ func built(t testing.TB) string {
 	return path
 }
 
-// TestProgram: the program is small, needs no file of the system, and ends as the real runtime does.
+// TestProgram: the program is small, needs no files of the system, and returns the exit code of the real
+// runtime.
 func TestProgram(t *testing.T) {
 	path := built(t)
 	info, err := os.Stat(path)
@@ -196,8 +199,9 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// BenchmarkCreate compares a runtime that does nothing with the same behind the wrapper, which edits the bundle each
-// time. The pairs alternate, so that both meet the same machine. Bundles and decisions are below /run, a tmpfs.
+// BenchmarkCreate compares a runtime that does nothing with the same runtime behind the wrapper, which
+// edits the bundle each time. The two alternate, so that both run under the same load. Bundles and
+// decisions are below /run, a tmpfs.
 func BenchmarkCreate(b *testing.B) {
 	path := built(b)
 	dir, err := os.MkdirTemp("/dev/shm", "trimtab-oci")

@@ -15,8 +15,8 @@ import (
 const (
 	// settingsVariable names another file of settings.
 	settingsVariable = "TRIMTAB_OCI_SETTINGS"
-	// usualSettings is the default file of settings. It need not exist.
-	usualSettings = "/etc/trimtab/oci.json"
+	// defaultSettingsFile is the default file of settings. It need not exist.
+	defaultSettingsFile = "/etc/trimtab/oci.json"
 
 	onErrorIgnore = "ignore"
 	onErrorFail   = "fail"
@@ -36,7 +36,7 @@ type settings struct {
 
 // readSettings reads a file of settings. If it returns an error, it also returns the defaults.
 func readSettings(named string) (settings, error) {
-	s, err := parseSettings(cmp.Or(named, usualSettings), named != "")
+	s, err := parseSettings(cmp.Or(named, defaultSettingsFile), named != "")
 	if err != nil {
 		s = settings{}
 	}
@@ -65,6 +65,6 @@ func parseSettings(file string, must bool) (s settings, err error) {
 
 // quoted is a text as JSON.
 func quoted(text string) string {
-	b, _ := json.Marshal(text) // a text always has a form
+	b, _ := json.Marshal(text) // a string can always be encoded
 	return string(b)
 }

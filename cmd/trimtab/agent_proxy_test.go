@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// TestProxyFlags: the CRI proxy's defaults, and its flags under the names that
-// unit files of koordinator's runtime proxy have.
+// TestProxyFlags checks the CRI proxy's defaults, and its flags under the names that unit files of
+// koordinator's runtime proxy use.
 func TestProxyFlags(t *testing.T) {
 	const socket, runtime = "/var/run/trimtab/cri.sock", "unix:///var/run/containerd/containerd.sock"
 	for _, tc := range []struct {

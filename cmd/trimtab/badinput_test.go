@@ -140,7 +140,7 @@ var badInputs = []struct {
 	{"sysdump nothere/x.tar.gz", exitUsage, "nothere/x.tar.gz", "no such file"},
 }
 
-// goWords are texts of Go programs that no user should read.
+// goWords are texts from Go's libraries that must not be shown to users.
 var goWords = regexp.MustCompile(`unmarshal|Go (value|struct)|strconv|%!|<nil>|&\{|map\[|0x[0-9a-f]{6}|\*?\b(config|scenario|api|lifecycle|status)\.[A-Z]\w+|arg\(s\)|goroutine`)
 
 func TestBadInput(t *testing.T) {
@@ -155,7 +155,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(b.line, func(t *testing.T) {
 			t.Parallel()
 			var out, said bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), "trimtab", strings.Fields(b.line)...) // TestMain puts it on PATH
+			cmd := exec.CommandContext(t.Context(), "trimtab", strings.Fields(b.line)...) // TestMain adds it to PATH
 			cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
 			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 			err := cmd.Run()

@@ -18,7 +18,7 @@ import (
 func newCapture() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [FILE.tar.gz]",
-		Short: "Pack what this node's kernel says of its CPUs and memory, to try things on it elsewhere",
+		Short: "Save the files that describe this node's CPUs and memory, to try Trimtab on it elsewhere",
 		Long: `Packs the files of /sys and /proc that say what the machine is: CPUs, cores, caches, NUMA
 nodes, memory, huge pages, and the NUMA nodes of PCI devices. 'plan --node', 'sim serve
 --agent' and 'sim run --node' take the archive as the described node; - is standard output.
@@ -40,7 +40,7 @@ files of a fixed list are taken. No agent is needed.`,
 		}
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 		if err != nil {
-			return &misuse{fmt.Errorf("write the archive: %w", err)}
+			return &usageError{fmt.Errorf("write the archive: %w", err)}
 		}
 		n, err := captured.Pack(f, os.DirFS(*host))
 		if err := errors.Join(err, f.Close()); err != nil {
@@ -52,7 +52,7 @@ files of a fixed list are taken. No agent is needed.`,
 	return cmd
 }
 
-// isArchive reports whether a file begins like one of 'trimtab capture'.
+// isArchive reports whether a file begins like an archive of 'trimtab capture'.
 func isArchive(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -64,29 +64,29 @@ func isArchive(file string) bool {
 	return err == nil && captured.Is(head)
 }
 
-// capturedNode is the node of an archive; nil if the file is none.
+// capturedNode returns the node of an archive; nil if the file is not an archive.
 func capturedNode(file string) (*captured.Node, error) {
 	if !isArchive(file) {
 		return nil, nil //nolint:nilnil // no archive is no error
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, &misuse{err}
+		return nil, &usageError{err}
 	}
 	defer f.Close()
 	n, err := captured.Open(f)
 	if err != nil {
-		return nil, &misuse{fmt.Errorf("%s: %w", file, err)}
+		return nil, &usageError{fmt.Errorf("%s: %w", file, err)}
 	}
 	return n, nil
 }
 
-// stayOnCaptured keeps an agent running on the empty node of an archive.
-func stayOnCaptured(ctx context.Context, file string, out io.Writer, to stay) error {
+// serveCapturedNode keeps an agent running on the empty node of an archive.
+func serveCapturedNode(ctx context.Context, file string, out io.Writer, to serveNode) error {
 	from, err := capturedNode(file)
 	if err != nil {
 		return err
 	}
 	s := &scenario.Scenario{Name: "captured node", Node: scenario.Node{CPUs: "1c", Cgroup: "v2", Driver: string(sim.Systemd)}}
-	return playAndStay(ctx, s, out, to, func(o *sim.RunOptions) { o.Captured = from })
+	return playAndServe(ctx, s, out, to, func(o *sim.RunOptions) { o.Captured = from })
 }

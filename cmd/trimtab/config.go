@@ -53,7 +53,7 @@ line and key. The exit code is 2 if there is one.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", file)
 			}
 			if wrong != nil {
-				return &misuse{wrong}
+				return &usageError{wrong}
 			}
 			return nil
 		},
@@ -63,7 +63,7 @@ line and key. The exit code is 2 if there is one.`,
 func newConfigPrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print [FILE...]",
-		Short: "Print the effective configuration of files, or the defaults; with --sources who set each key",
+		Short: "Print the effective configuration of files, or the defaults; with --sources also what set each key",
 		Long: `Prints the configuration that a file gives: its values, and the defaults for all
 other keys. Without a file it prints the defaults, to start a file of your own.
 
@@ -81,7 +81,7 @@ force.`,
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "yaml", "json")
 	var sources bool
-	cmd.Flags().BoolVar(&sources, "sources", false, "name for each key what set it; without a file, of the running agent")
+	cmd.Flags().BoolVar(&sources, "sources", false, "show what set each key; without a file, of the running agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if sources && len(args) == 0 {
 			return withClient(cmd.Context(), *socket, func(c *status.Client) error {
@@ -95,7 +95,7 @@ force.`,
 		c, from, err := mergeFiles(args)
 		switch {
 		case err != nil:
-			return &misuse{err}
+			return &usageError{err}
 		case sources:
 			var all api.Configuration
 			for _, k := range from.Settings(c) {
@@ -156,13 +156,13 @@ func newConfigSchema() *cobra.Command {
 func load(named string) (c config.Config, used string, err error) {
 	file, must := named, named != ""
 	if !must {
-		file, must = usualConfig()
+		file, must = defaultConfigFile()
 	}
 	switch c, err = config.Load(file); {
 	case !must && errors.Is(err, fs.ErrNotExist):
 		return config.Default(), "", nil
 	case err != nil:
-		return c, "", &misuse{err}
+		return c, "", &usageError{err}
 	}
 	return c, file, nil
 }

@@ -23,11 +23,11 @@ An agent also reads a BalloonsPolicy as it is: placement.policyFile names the fi
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := config.Read(args[0])
 			if err != nil {
-				return &misuse{err}
+				return &usageError{err}
 			}
 			c, err := config.Convert(args[0], text)
 			if err != nil {
-				return &misuse{err}
+				return &usageError{err}
 			}
 			for _, p := range c.Unserved {
 				fmt.Fprintln(cmd.ErrOrStderr(), p)

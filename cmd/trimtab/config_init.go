@@ -37,11 +37,11 @@ would do. Keys that are left out have their defaults: 'trimtab config print' sho
 	var o doctor.Options
 	addNode(cmd, &o)
 	observe := cmd.Flags().Bool("observe", false, "decide and report, and change nothing (mode: observe)")
-	force := cmd.Flags().Bool("force", false, "replace FILE if it is there")
+	force := cmd.Flags().Bool("force", false, "replace FILE if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		o.ConfigFile = "/nonexistent" // use the defaults, from which the new file starts
 		c := config.Default()
@@ -50,15 +50,15 @@ would do. Keys that are left out have their defaults: 'trimtab config print' sho
 		}
 		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(c.Cgroup.Root, &c), *observe)
 		if _, err := config.Parse("init", text); err != nil {
-			return fmt.Errorf("the configuration that was made is refused: %w", err)
+			return fmt.Errorf("the configuration that the command made is invalid: %w", err)
 		}
 		if len(args) == 0 {
 			return cli.Write(cmd.OutOrStdout(), text)
 		}
 		if err := writeNew(args[0], text, *force); err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s is written; read it, then start the agent\n", args[0])
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; read it, then start the agent\n", args[0])
 		return nil
 	}
 	return cmd
@@ -72,7 +72,7 @@ func writeNew(name string, text []byte, force bool) error {
 	}
 	f, err := os.OpenFile(name, flags, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already: name another file, or replace it with --force", name)
+		return fmt.Errorf("%s exists already: name another file, or replace it with --force", name)
 	}
 	if err != nil {
 		return err
@@ -131,9 +131,9 @@ func attachFor(r doctor.Report) (attach, why string) {
 		case doctor.OK:
 			return "nri", "Here: " + c.Found + "."
 		case doctor.Problem:
-			return "auto", "Here NRI does not serve (" + c.Found + "): auto works beside the runtime until it does. To do: " + c.Do + "."
+			return "auto", "NRI is not available on this node (" + c.Found + "). Until it is, auto works beside the runtime. To do: " + c.Do + "."
 		}
-		return "auto", "Here it is not known whether NRI serves (" + c.Found + "): auto uses it once it does, and works beside the runtime meanwhile."
+		return "auto", "It is unknown whether NRI is available on this node (" + c.Found + "). If it is, auto uses it; otherwise auto works beside the runtime."
 	}
 	return "auto", ""
 }

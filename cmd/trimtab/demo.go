@@ -12,12 +12,12 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var at ending
+	var at stopAfter
 	var serve bool
-	var to stay
+	var to serveNode
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See the agent at work, without root, runtime or cluster",
+		Short: "Run the agent in a demo, without root, runtime or cluster",
 		Long: `Plays the scenario test/scenarios/demo.yaml, which is built in, just as 'trimtab sim
 run' does with a file: a node with two sockets on which an online service, batch
 work, a database with CPUs of its own and a GPU job arrive, the configuration
@@ -32,8 +32,8 @@ With --serve the agent stays on that node until interrupted, as with 'trimtab si
 			if err != nil {
 				return fmt.Errorf("the built-in demo: %w", err)
 			}
-			if !serve && to != (stay{}) {
-				return &misuse{errors.New("--http and --dir are for --serve")}
+			if !serve && to != (serveNode{}) {
+				return &usageError{errors.New("--http and --dir can only be used with --serve")}
 			}
 			drawn, err := at.apply(s)
 			if err != nil {
@@ -42,7 +42,7 @@ With --serve the agent stays on that node until interrupted, as with 'trimtab si
 			if !serve {
 				return play(cmd.Context(), s, cmd.OutOrStdout(), drawn)
 			}
-			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to, drawn)
+			return playAndServe(cmd.Context(), s, cmd.OutOrStdout(), to, drawn)
 		},
 	}
 	at.add(cmd)

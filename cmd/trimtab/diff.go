@@ -36,8 +36,8 @@ after --duration.`,
 	}
 	socket := cmd.Flags().String("nri-socket", "", "NRI socket of the runtime (default nri.socket of the configuration)")
 	file := addConfig(cmd)
-	indices := cmd.Flags().StringSlice("indices", []string{"00", "99"}, "where the observers are among the plugins, two digits each")
-	duration := cmd.Flags().Duration("duration", 0, "end after this time; 0 for never")
+	indices := cmd.Flags().StringSlice("indices", []string{"00", "99"}, "indices of the observers among the NRI plugins, two digits each")
+	duration := cmd.Flags().Duration("duration", 0, "stop after this time; 0 means never")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
@@ -51,10 +51,10 @@ after --duration.`,
 		err := nridiff.Run(ctx, nridiff.Options{
 			Socket: cmp.Or(*socket, nriSocket(*file)), Indices: *indices,
 			Take:  func(r nridiff.Result) error { return showDiff(w, out.String(), &r) },
-			Ready: func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; an interrupt ends it") },
+			Ready: func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; interrupt (Ctrl-C) to stop") },
 		})
 		if bad := (*nridiff.BadIndices)(nil); errors.As(err, &bad) {
-			return &misuse{fmt.Errorf("--indices: %w", err)}
+			return &usageError{fmt.Errorf("--indices: %w", err)}
 		}
 		return err
 	}
@@ -63,7 +63,7 @@ after --duration.`,
 
 // nriSocket returns the NRI socket from a configuration file, or the default one.
 func nriSocket(named string) string {
-	usual, _ := usualConfig()
+	usual, _ := defaultConfigFile()
 	var c struct {
 		NRI struct {
 			Socket string `yaml:"socket"`
@@ -94,7 +94,7 @@ func showDiff(w io.Writer, format string, r *nridiff.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s/%s, plugins from %s to %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), r.From, r.To, term.Count(len(r.Changes), "change"))
 	for _, c := range r.Changes {
-		fmt.Fprintf(t, "  %s\t%s\t->\t%s\n", term.Clean(c.Setting), orDash(c.Before), orDash(c.After))
+		fmt.Fprintf(t, "  %s\t%s\t->\t%s\n", term.Clean(c.Setting), dashIfEmpty(c.Before), dashIfEmpty(c.After))
 	}
 	return t.Flush()
 }

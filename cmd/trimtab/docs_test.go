@@ -76,7 +76,7 @@ func flagRow(f *pflag.Flag) string {
 	return fmt.Sprintf("| %s | %s | %s |\n", name, def, strings.ReplaceAll(f.Usage, "|", "\\|"))
 }
 
-// TestEveryCommandIsDocumented: what --help shows must be of use.
+// TestEveryCommandIsDocumented checks that each command and flag has a useful help text.
 func TestEveryCommandIsDocumented(t *testing.T) {
 	root, _ := newRoot()
 	var visit func(*cobra.Command)

@@ -17,7 +17,7 @@ import (
 func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what on this node keeps Trimtab from working",
+		Short: "Check what prevents Trimtab from working on this node",
 		Long: `Looks at the runtime, its NRI settings and socket, the kubelet's static managers,
 the cgroup files, the hooks' needs and the agent itself. Each check is ok, a problem,
 or not known, and says what was found, and what to do if it is not ok.
@@ -35,12 +35,12 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		if o.ConfigFile == "" {
 			o.ConfigFile = configFile
 			if o.HostRoot == "/" { // otherwise the variable has a path of this container
-				o.ConfigFile, _ = usualConfig()
+				o.ConfigFile, _ = defaultConfigFile()
 			}
 		}
 		r := doctor.Run(cmd.Context(), o)
@@ -56,7 +56,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 	return cmd
 }
 
-// addNode adds the flags that say where doctor finds the node, and how it asks the agent and the
+// addNode adds the flags that tell doctor where the node's files are, and how to ask the agent and the
 // kubelet.
 func addNode(cmd *cobra.Command, o *doctor.Options) {
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")

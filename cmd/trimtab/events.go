@@ -16,7 +16,7 @@ import (
 func newEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Each event as it happens, and what was decided",
+		Short: "Show each event as it happens, and what was decided",
 		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values
 decided for it, and what others lost or got by it. It continues until interrupted;
 with --follow=false it prints the past events and ends. With -o json each line is
@@ -35,11 +35,11 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
 	var from since
-	cmd.Flags().Var(&from, "since", "begin after the event with this number, or with events this long ago, as 5m")
+	cmd.Flags().Var(&from, "since", "begin after the event with this number, or with events since this long ago, such as 5m")
 	whole := addFullEvents(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
-		if full, err := whole.asked(cmd); full || err != nil {
+		if full, err := whole.wantsFull(cmd); full || err != nil {
 			if err != nil {
 				return err
 			}

@@ -30,16 +30,16 @@ func addFullEvents(cmd *cobra.Command) *fullEvents {
 	return f
 }
 
-// asked reports whether the user wants whole messages. The error is about flags that exclude each other.
-func (f *fullEvents) asked(cmd *cobra.Command) (bool, error) {
+// wantsFull reports whether the user wants whole messages. The error is about flags that exclude each other.
+func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {
 		if is && cmd.Flags().Changed(other) {
-			return true, &misuse{fmt.Errorf("--%s is not for --full and --record, which begin now and continue until interrupted", other)}
+			return true, &usageError{fmt.Errorf("--%s cannot be used with --full and --record, which begin now and continue until interrupted", other)}
 		}
 	}
 	if f.withoutEnv && !is {
-		return false, &misuse{errors.New("--without-env is for --full and --record")}
+		return false, &usageError{errors.New("--without-env can only be used with --full or --record")}
 	}
 	return is, nil
 }
@@ -50,7 +50,7 @@ func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer
 	if f.record != "" {
 		file, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return &misuse{fmt.Errorf("--record: %w", err)}
+			return &usageError{fmt.Errorf("--record: %w", err)}
 		}
 		keep = bufio.NewWriter(file)
 		defer func() { err = errors.Join(err, keep.Flush(), file.Close()) }()
@@ -69,7 +69,7 @@ func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer
 			if err := json.Unmarshal(line, &head); err != nil {
 				return fmt.Errorf("read the agent's answer: %w", err)
 			}
-			fmt.Fprintf(log, "recording begins: %d pods and %d containers are known\n", len(head.State.Pods), len(head.State.Containers))
+			fmt.Fprintf(log, "recording; %d pods and %d containers are running\n", len(head.State.Pods), len(head.State.Containers))
 			return nil
 		}
 		var count struct{ Lost uint64 }
@@ -87,7 +87,7 @@ func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer
 	})
 	fmt.Fprintf(log, "%d events", seen)
 	if lost > 0 {
-		fmt.Fprintf(log, "; %d were lost, as they were not read in time", lost)
+		fmt.Fprintf(log, "; %d were lost because they were not read in time", lost)
 	}
 	fmt.Fprintln(log)
 	return err

@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestExamplesParse: each example of the help, which docs/cli.md and the man pages repeat, has a command, flags and
-// arguments that exist. It runs none of them.
+// reference splits an argument of the form NAMESPACE/POD[/CONTAINER].
 func TestExamplesParse(t *testing.T) {
 	first, _ := newRoot()
 	var examples []string

@@ -20,7 +20,7 @@ import (
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/POD[/CONTAINER]",
-		Short: "Why a container has the values it has",
+		Short: "Show why a container has its values",
 		Long: `Shows what the containers of a pod on this node were promised and got: first whether
 all of it is in force, then the facts about the container. For each value: the hook
 that decided it, the annotation, label or configuration key it comes from, the channel
@@ -64,7 +64,7 @@ func reference(s string) (namespace, pod, container string, err error) {
 		bad = bad || p == ""
 	}
 	if bad {
-		return "", "", "", &misuse{fmt.Errorf("%q is not NAMESPACE/POD or NAMESPACE/POD/CONTAINER", s)}
+		return "", "", "", &usageError{fmt.Errorf("%q is not NAMESPACE/POD or NAMESPACE/POD/CONTAINER", s)}
 	}
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
@@ -89,7 +89,7 @@ func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, e
 		similar = slices.DeleteFunc(known, func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
 	}
 	if len(similar) == 0 {
-		return fmt.Errorf("%w; 'trimtab status' lists those it knows", err)
+		return fmt.Errorf("%w; 'trimtab status' lists the pods that it knows", err)
 	}
 	more := ""
 	if len(similar) > mostSimilar {

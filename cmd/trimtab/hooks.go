@@ -24,7 +24,7 @@ import (
 func newHooks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hooks [NAME]",
-		Short: "The policies built in: which are on, which this node supports, what each reads",
+		Short: "List the built-in policies: which are enabled, which this node supports, what each reads",
 		Long: `Lists every hook: whether the configuration switches it on, whether this node supports
 it (yes, no with the reason, or unknown), and the labels and annotations it reads.
 With a name it shows the page of that hook: the lifecycle steps it acts at, the values
@@ -46,7 +46,7 @@ configuration.`,
 		c, _, err := load(*file)
 		switch {
 		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read it
-			fmt.Fprintln(cmd.ErrOrStderr(), "judged by the defaults:", err)
+			fmt.Fprintln(cmd.ErrOrStderr(), "no configuration file; shown for the defaults:", err)
 			c = config.Default()
 		case err != nil:
 			return err
@@ -61,9 +61,9 @@ configuration.`,
 			}
 		}
 		if near, distance := nearest.To(args[0], hookNames()); distance <= 2 {
-			return &misuse{fmt.Errorf("there is no hook %q; did you mean %q?", args[0], near)}
+			return &usageError{fmt.Errorf("there is no hook %q; did you mean %q?", args[0], near)}
 		}
-		return &misuse{fmt.Errorf("there is no hook %q: 'trimtab hooks' lists all", args[0])}
+		return &usageError{fmt.Errorf("there is no hook %q: 'trimtab hooks' lists all hooks", args[0])}
 	}
 	return cmd
 }
@@ -75,7 +75,7 @@ func hookNames() (names []string) {
 	return names
 }
 
-// hookOnNode is a hook, whether the configuration switches it on, and whether it can take effect on this node.
+// hookOnNode is a hook, whether the configuration enables it, and whether it can take effect on this node.
 type hookOnNode struct {
 	hook.Info
 	Enabled bool   `json:"enabled"`

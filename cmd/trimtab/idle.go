@@ -6,11 +6,12 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
-// newIdle makes the command of a pod without an agent, in which users run other commands.
+// newIdle makes the command that keeps a pod without an agent running. Users run other commands in that
+// pod.
 func newIdle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "idle",
-		Short: "Keep a pod running by which kubectl trimtab asks an agent that is no pod",
+		Short: "Keep a pod running in which kubectl trimtab reaches an agent that is not a pod",
 		Long: `Does nothing until it is ended. The chart with 'attach: none' runs it in a pod on nodes
 whose agent is a systemd unit: the pod has the agent's status socket, and 'kubectl
 trimtab' runs the other commands in it. It reads no file; 'kubectl trimtab' takes the

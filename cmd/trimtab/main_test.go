@@ -63,7 +63,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// await FILE [TEXT] waits until a file is there, and holds the text.
+// await FILE [TEXT] waits until a file exists, and contains the text.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await FILE [TEXT]")
@@ -90,7 +90,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// serveStatus SOCKET serves a canned agent's answers until the script ends.
+// serveStatus SOCKET serves prepared answers of an agent until the script ends.
 func serveStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serve SOCKET")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPicture: the picture in README.md is that of the demo.
+// TestPicture: the picture in README.md equals the one of the demo.
 func TestPicture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demo.svg")
 	var out, problems bytes.Buffer

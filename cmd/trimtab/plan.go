@@ -49,7 +49,7 @@ configuration that --config names, or to the node of a scenario after its last s
 			return connect(cmd, args)
 		}
 		if cmd.Flags().Changed("socket") {
-			return &misuse{errors.New("--node and --socket exclude each other: --node asks no agent that runs")}
+			return &usageError{errors.New("--node and --socket exclude each other: with --node no running agent is asked")}
 		}
 		return nil
 	}
@@ -59,13 +59,13 @@ configuration that --config names, or to the node of a scenario after its last s
 		}
 		s, err := describedNode(*node, cmd.Flag("config").Value.String())
 		if err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		from, err := capturedNode(*node)
 		if err != nil {
 			return err
 		}
-		return onNode(cmd.Context(), s, from, func(socket string) error {
+		return playOnNode(cmd.Context(), s, from, func(socket string) error {
 			if err := cmd.Flags().Set("socket", socket); err != nil {
 				return err
 			}
@@ -109,8 +109,8 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 	return s, err
 }
 
-// onNode plays a scenario with an agent and calls do with its status socket.
-func onNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
+// playOnNode plays a scenario with an agent and calls do with its status socket.
+func playOnNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
 	var result error
 	err := play(ctx, s, io.Discard, func(o *sim.RunOptions) {
 		o.Out, o.Captured = nil, from
@@ -120,7 +120,7 @@ func onNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do f
 		}
 	})
 	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
-		return &misuse{fmt.Errorf("--node: %w", err)}
+		return &usageError{fmt.Errorf("--node: %w", err)}
 	}
 	return result
 }
@@ -128,7 +128,7 @@ func onNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do f
 func newConfigPlan() *cobra.Command {
 	return planCommand(&cobra.Command{
 		Use:   "plan FILE",
-		Short: "Show which running containers another configuration would move",
+		Short: "Show which running containers would move with another configuration",
 		Long: `Asks the running agent to check a configuration file against what runs, and shows
 which containers would get other CPUs. Nothing changes.`,
 		Example: "  trimtab config plan new.yaml",
@@ -136,14 +136,14 @@ which containers would get other CPUs. Nothing changes.`,
 }
 
 // planCommand completes a command that asks for a plan.
-func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
+func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
 	cmd.Args = cli.Arguments(1, arg)
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := read(args[0], cmd.InOrStdin())
 		if err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)
@@ -166,7 +166,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 // badInput turns an error into misuse if the agent refuses the question as invalid.
 func badInput(err error) error {
 	if answer := (*status.Refused)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
-		return &misuse{err}
+		return &usageError{err}
 	}
 	return err
 }

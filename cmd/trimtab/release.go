@@ -17,7 +17,7 @@ import (
 func newRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release",
-		Short: "Restore what Trimtab changed in the kernel, before you remove it",
+		Short: "Restore what Trimtab changed in the kernel, before you uninstall it",
 		Long: `Asks the running agent to restore every value that it changed in the kernel and in the
 runtime's stored copies, and to decide nothing more until its next start. Without a
 running agent, the command restores kernel values from the files in paths.state; the

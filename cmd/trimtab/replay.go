@@ -20,7 +20,7 @@ import (
 func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RECORDING",
-		Short: "Decide recorded events again, and show what would differ",
+		Short: "Decide recorded events again, and show which decisions would differ",
 		Long: `Reads a file that 'trimtab events --record' wrote, decides its events again with this
 program, and shows each value of a container or pod that would differ. With --config
 it does so under another configuration. It needs no agent and changes nothing.
@@ -39,7 +39,7 @@ recording.`,
 		if *file != "" {
 			text, err := os.ReadFile(*file)
 			if err != nil {
-				return &misuse{fmt.Errorf("--config: %w", err)}
+				return &usageError{fmt.Errorf("--config: %w", err)}
 			}
 			c, err := config.Parse(*file, text)
 			if err != nil {
@@ -49,13 +49,13 @@ recording.`,
 		}
 		in, err := openInput(args[0], cmd.InOrStdin())
 		if err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		defer in.Close()
 		defer debug.SetGCPercent(debug.SetGCPercent(recording.GCPercent))
 		report, err := agent.Replay(in, another)
 		if err != nil {
-			return &misuse{fmt.Errorf("%s: %w", args[0], err)}
+			return &usageError{fmt.Errorf("%s: %w", args[0], err)}
 		}
 		w := cmd.OutOrStdout()
 		if err := out.PrintAs(w, "Replayed", report, func() error { return renderReplay(w, &report) }); err != nil {
@@ -83,19 +83,19 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "EVENT\tOWNER\tSETTING\tRECORDED\tREPLAYED\tEVENTS\tWHY")
 		for _, d := range r.Differences {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", eventName(&d), term.Clean(d.Owner), term.Clean(d.Setting), orDash(d.Recorded), orDash(d.Replayed), d.Events, orDash(d.Why))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", eventName(&d), term.Clean(d.Owner), term.Clean(d.Setting), dashIfEmpty(d.Recorded), dashIfEmpty(d.Replayed), d.Events, dashIfEmpty(d.Why))
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s, %d decided otherwise\n", term.Count(int(r.Events), "event"), r.Differing)
+	fmt.Fprintf(w, "%s, %d with another decision\n", term.Count(int(r.Events), "event"), r.Differing)
 	if r.Lost > 0 {
-		fmt.Fprintf(w, "%s are missing in the recording: differences after them may come from that\n", term.Count(int(r.Lost), "event"))
+		fmt.Fprintf(w, "%s are missing in the recording: they may cause differences after them\n", term.Count(int(r.Lost), "event"))
 	}
 	if r.WithoutEnv {
-		fmt.Fprintln(w, "the recording has no values of environment variables: differences may come from that")
+		fmt.Fprintln(w, "the recording has no values of environment variables: this may cause differences")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func eventName(d *recording.Difference) string {
 	return fmt.Sprintf("%d %s", d.Seq, d.Event)
 }
 
-func orDash(s string) string {
+func dashIfEmpty(s string) string {
 	if s == "" {
 		return "-"
 	}

@@ -41,16 +41,16 @@ const exitCodes = `Every subcommand ends with one of these exit codes:
 type invocation struct {
 	name     string // argv[0]
 	args     []string
-	launched bool // by a runtime, as a pre-installed NRI plugin
+	launched bool // started by a runtime, as a pre-installed NRI plugin
 	in       io.Reader
 	out, err io.Writer
 }
 
-// misuse is an error in a command line or in its input.
-type misuse struct{ err error }
+// usageError is an error in a command line or in its input.
+type usageError struct{ err error }
 
-func (m *misuse) Error() string { return m.err.Error() }
-func (m *misuse) Unwrap() error { return m.err }
+func (m *usageError) Error() string { return m.err.Error() }
+func (m *usageError) Unwrap() error { return m.err }
 
 // refusal is the error of a plan in which this many pods or containers would be refused.
 type refusal struct{ count int }
@@ -95,7 +95,7 @@ func run(ctx context.Context, i invocation) int {
 // arguments.
 func exitCode(err error, begun bool) int {
 	var (
-		wrong       *misuse
+		wrong       *usageError
 		bad         *config.Error
 		unreachable *status.Unreachable
 		refusal     *refusal

@@ -40,7 +40,7 @@ is one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadRules(args[0])
 			if err != nil {
-				return &misuse{err}
+				return &usageError{err}
 			}
 			for _, r := range c.Rules {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", term.Clean(r.Name))
@@ -56,7 +56,7 @@ is one.`,
 func newRulesTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
-		Short: "Play the cases of a file against rules, and show what differs",
+		Short: "Test rules with the cases of a file, and show what differs",
 		Long: `Reads a file of kind RulesTest: rules, or the path of a configuration that has them,
 and cases. A case has a pod, and what rules should set, match or refuse for one of
 its containers. It needs no agent. docs/rules.md has the format.
@@ -70,11 +70,11 @@ or a pod is malformed.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := loadRulesTest(args[0])
 		if err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		node, err := agent.RulesNode(f.Config, f.NamespaceLabels)
 		if err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		report := f.Run(node)
 		w := cmd.OutOrStdout()
@@ -83,9 +83,9 @@ or a pod is malformed.`,
 		}
 		switch {
 		case report.Wrong > 0:
-			return &misuse{fmt.Errorf("%s: %s cannot be played", args[0], term.Count(report.Wrong, "case"))}
+			return &usageError{fmt.Errorf("%s: %s cannot be run", args[0], term.Count(report.Wrong, "case"))}
 		case report.Failed > 0:
-			return errors.New("some cases do not hold")
+			return errors.New("some cases failed")
 		}
 		return nil
 	}
@@ -132,7 +132,7 @@ func renderRulesTest(w io.Writer, r *rulestest.Report) error {
 		case len(c.Differences) > 0:
 			fmt.Fprintf(w, "FAIL   %s\n", term.Clean(c.Name))
 			for _, d := range c.Differences {
-				fmt.Fprintf(w, "         %s: want %s, got %s\n", term.Clean(d.What), orNothing(d.Want), orNothing(d.Got))
+				fmt.Fprintf(w, "         %s: want %s, got %s\n", term.Clean(d.What), nothingIfEmpty(d.Want), nothingIfEmpty(d.Got))
 			}
 		default:
 			fmt.Fprintf(w, "ok     %s\n", term.Clean(c.Name))
@@ -140,14 +140,14 @@ func renderRulesTest(w io.Writer, r *rulestest.Report) error {
 	}
 	for _, rule := range r.Rules {
 		if rule.Cases == 0 {
-			fmt.Fprintf(w, "rule %s matches in no case\n", term.Clean(rule.Name))
+			fmt.Fprintf(w, "no case matches rule %s\n", term.Clean(rule.Name))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s, %d failed\n", term.Count(len(r.Cases), "case"), r.Failed+r.Wrong)
 	return err
 }
 
-func orNothing(text string) string {
+func nothingIfEmpty(text string) string {
 	if text == "" {
 		return "nothing"
 	}

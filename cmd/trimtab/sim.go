@@ -18,7 +18,7 @@ import (
 func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Try things on an embedded runtime, without cluster or root",
+		Short: "Try Trimtab on an embedded runtime, without cluster or root",
 		Long: `The embedded runtime is a small container runtime that speaks NRI over a real
 socket, on a described node with a kernel of its own. No process is started and
 nothing of this machine is changed.`,
@@ -30,11 +30,11 @@ nothing of this machine is changed.`,
 }
 
 func newSimRun() *cobra.Command {
-	var at ending
+	var at stopAfter
 	var node *string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
-		Short: "Play a scenario with the agent and show the results",
+		Short: "Run a scenario with the agent and show the results",
 		Long: `Plays a scenario, a file with a node, a configuration and what happens to pods,
 with the agent. After each step it shows what every container got and why, with a
 picture of the node's CPUs. If the result differs from what the scenario wants, it
@@ -44,14 +44,14 @@ says so and the exit code is 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenario.Load(args[0])
 			if err != nil {
-				return &misuse{err}
+				return &usageError{err}
 			}
 			drawn, err := at.apply(s)
 			if err != nil {
 				return err
 			}
 			if *node != "" && !isArchive(*node) {
-				return &misuse{fmt.Errorf("--node %s: no file of 'trimtab capture'", *node)}
+				return &usageError{fmt.Errorf("--node %s: no file of 'trimtab capture'", *node)}
 			}
 			from, err := capturedNode(*node)
 			if err != nil {
@@ -61,7 +61,7 @@ says so and the exit code is 1.`,
 		},
 	}
 	at.add(cmd)
-	node = cmd.Flags().String("node", "", "play it on the node of this `archive` of 'trimtab capture'")
+	node = cmd.Flags().String("node", "", "run it on the node of this `archive` of 'trimtab capture'")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func
 func newSimServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [SCENARIO.yaml]",
-		Short: "Offer the embedded runtime to any NRI plugin, or keep an agent running on it",
+		Short: "Serve the embedded runtime to any NRI plugin, or keep an agent running on it",
 		Long: `With --socket it offers an NRI socket to any NRI plugin. Each time one connects, it
 creates, changes and removes pods: those of the scenario, or a few of its own. It shows
 each event, the plugin's answer, and the result.
@@ -104,31 +104,31 @@ Both continue until interrupted.`,
   my-plugin -idx 10 -socket-path /tmp/nri.sock`,
 		Args: cli.Arguments(0, "SCENARIO.yaml"),
 	}
-	socket := cmd.Flags().String("socket", "", "path of the NRI socket to make for plugins")
+	socket := cmd.Flags().String("socket", "", "path of the NRI socket to create for plugins")
 	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the described node, and keep it running")
-	var to stay
+	var to serveNode
 	to.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *withAgent && *socket != "":
-			return &misuse{errors.New("--agent and --socket exclude each other: the agent connects to a socket of its own")}
+			return &usageError{errors.New("--agent and --socket exclude each other: the agent connects to a socket of its own")}
 		case !*withAgent && *socket == "":
-			return &misuse{errors.New("--socket PATH is needed, for plugins to connect to; or --agent, to run Trimtab's own agent")}
-		case !*withAgent && to != (stay{}):
-			return &misuse{errors.New("--http and --dir are for --agent")}
+			return &usageError{errors.New("set --socket PATH, to which plugins connect, or --agent, to run Trimtab's own agent")}
+		case !*withAgent && to != (serveNode{}):
+			return &usageError{errors.New("--http and --dir can only be used with --agent")}
 		}
 		var s *scenario.Scenario
 		if *withAgent && len(args) > 0 && isArchive(args[0]) {
-			return stayOnCaptured(cmd.Context(), args[0], cmd.OutOrStdout(), to)
+			return serveCapturedNode(cmd.Context(), args[0], cmd.OutOrStdout(), to)
 		}
 		if len(args) > 0 {
 			var err error
 			if s, err = scenario.Load(args[0]); err != nil {
-				return &misuse{err}
+				return &usageError{err}
 			}
 		}
 		if *withAgent {
-			return playAndStay(cmd.Context(), s, cmd.OutOrStdout(), to)
+			return playAndServe(cmd.Context(), s, cmd.OutOrStdout(), to)
 		}
 		quiet := slog.New(slog.DiscardHandler)
 		sim.SetNRILog(quiet)

@@ -25,21 +25,21 @@ import (
 // pageAddress is where the web page of a described node is by default.
 const pageAddress = "127.0.0.1:9464"
 
-// stay prints how to reach an agent on a described node.
-type stay struct {
+// serveNode prints how to reach an agent on a described node.
+type serveNode struct {
 	http string // address of the web page; "none" for no page, "" for the default
 	dir  string // directory of the configuration file; "" for the agent's own directory
 }
 
 // add gives a command the flags.
-func (s *stay) add(cmd *cobra.Command) {
+func (s *serveNode) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file (default a temporary one)")
 	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
 }
 
-// playAndStay plays a scenario, or the demo if s is nil, and keeps its agent running until ctx ends. It prints the
+// playAndServe plays a scenario, or the demo if s is nil, and keeps its agent running until ctx ends. It prints the
 // commands that reach the agent.
-func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to stay, more ...func(*sim.RunOptions)) (err error) {
+func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to serveNode, more ...func(*sim.RunOptions)) (err error) {
 	if s == nil {
 		if s, err = scenario.Parse(scenarios.Demo); err != nil {
 			return fmt.Errorf("the built-in demo: %w", err)
@@ -47,7 +47,7 @@ func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to st
 	}
 	address, err := freeAddress(to.http)
 	if err != nil {
-		return &misuse{err}
+		return &usageError{err}
 	}
 	more = append(more, func(o *sim.RunOptions) {
 		o.Configure = func(c *config.Config) {
@@ -61,7 +61,7 @@ func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to st
 			if err := os.WriteFile(file, config.Print(c), 0o600); err != nil {
 				return err
 			}
-			if err := cli.Write(out, []byte(invitation(file, address, node))); err != nil {
+			if err := cli.Write(out, []byte(suggestedCommands(file, address, node))); err != nil {
 				return err
 			}
 			<-ctx.Done()
@@ -75,8 +75,8 @@ func playAndStay(ctx context.Context, s *scenario.Scenario, out io.Writer, to st
 	return err
 }
 
-// invitation lists the commands to try while the agent runs.
-func invitation(file, address string, node api.Node) string {
+// suggestedCommands lists the commands to try while the agent runs.
+func suggestedCommands(file, address string, node api.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThe agent stays on this node. In another terminal:\n\n  export %s=%s\n", configVariable, file)
 	commands := []string{"status", "top", "events", "plan PODS.yaml"}
@@ -89,7 +89,7 @@ func invitation(file, address string, node api.Node) string {
 	if address != "" {
 		fmt.Fprintf(&b, "\nIts web page: http://%s%s\n", address, page.Path)
 	}
-	b.WriteString("It ends with an interrupt (Ctrl-C).\n")
+	b.WriteString("Interrupt (Ctrl-C) to stop it.\n")
 	return b.String()
 }
 
@@ -112,7 +112,7 @@ func freeAddress(asked string) (string, error) {
 	return free, nil
 }
 
-// tryAddress opens and closes an address.
+// serveNode prints how to reach an agent on a described node.
 func tryAddress(address string) (string, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

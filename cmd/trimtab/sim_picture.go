@@ -15,25 +15,25 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// ending says after which step a scenario ends, and to which file to draw its node.
-type ending struct {
+// stopAfter says after which step a scenario ends, and to which file to draw its node.
+type stopAfter struct {
 	svg  string // a file, - for standard output, or "" for no picture
-	step int    // 0 for the last
+	step int    // 0 means the last step
 }
 
 // add gives a command the flags.
-func (e *ending) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&e.svg, "svg", "", "only draw the node, as it is at the end, to this SVG `file`; - is standard output")
-	cmd.Flags().IntVar(&e.step, "step", 0, "end after the step of this `number` (default the last)")
+func (e *stopAfter) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&e.svg, "svg", "", "only draw the node, in its final state, to this SVG `file`; - is standard output")
+	cmd.Flags().IntVar(&e.step, "step", 0, "stop after the step with this `number` (default: the last step)")
 	// The flag was made above.
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
 // apply cuts a scenario after the step, and makes the player draw the picture.
-func (e *ending) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
+func (e *stopAfter) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
 	all := len(s.Steps)
 	if e.step < 0 || e.step > all {
-		return nil, &misuse{fmt.Errorf("--step %d: the scenario has steps 1 to %d", e.step, all)}
+		return nil, &usageError{fmt.Errorf("--step %d: the scenario has steps 1 to %d", e.step, all)}
 	}
 	if e.step > 0 {
 		s.Steps = s.Steps[:e.step]
@@ -62,7 +62,7 @@ func drawCaptioned(out io.Writer, file string, n api.Node, caption status.Captio
 		return cli.Write(out, b.Bytes())
 	}
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-		return &misuse{fmt.Errorf("draw the node: %w", err)}
+		return &usageError{fmt.Errorf("draw the node: %w", err)}
 	}
 	return nil
 }

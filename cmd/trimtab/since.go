@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// since is the value of events --since: the number of an event, or how long ago.
+// since is the value of events --since: the number of an event, or a duration before now.
 type since struct {
 	text string
 	seq  uint64
@@ -36,7 +36,7 @@ func (s *since) Set(text string) error {
 	return nil
 }
 
-// after passes on events that are recent enough.
+// after filters out events that are too old.
 func (s *since) after(now time.Time, show func(api.Event) error) func(api.Event) error {
 	if s.ago == 0 {
 		return show

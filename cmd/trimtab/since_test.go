@@ -25,7 +25,7 @@ func TestSince(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !slices.Equal(got, want) { // the agent begins after a number, not the filter
+		if !slices.Equal(got, want) { // the agent, not the filter, selects events by number
 			t.Errorf("--since %q shows %v, want %v", text, got, want)
 		}
 	}

@@ -17,13 +17,13 @@ import (
 // so that commands in the agent's pod find the agent.
 const configVariable = "TRIMTAB_CONFIG"
 
-// usualConfig returns the configuration file if no flag names one. named reports whether the environment names it.
-func usualConfig() (file string, named bool) {
+// defaultConfigFile returns the configuration file if no flag names one. named reports whether the environment names it.
+func defaultConfigFile() (file string, named bool) {
 	file = os.Getenv(configVariable)
 	return cmp.Or(file, configFile), file != ""
 }
 
-// addConfig gives a command the flag that names the agent's configuration file.
+// only the picture is printed
 func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
@@ -45,11 +45,11 @@ func addSocket(cmd *cobra.Command) *string {
 // statusSocket returns the status socket from a configuration file. A running agent keeps its socket while its file
 // is invalid, so errors in other keys of the file do not matter.
 func statusSocket(named string) (string, error) {
-	file, _ := usualConfig()
+	file, _ := defaultConfigFile()
 	text, err := os.ReadFile(cmp.Or(named, file))
 	if err != nil {
 		if named != "" {
-			return "", &misuse{fmt.Errorf("--config: %w", err)}
+			return "", &usageError{fmt.Errorf("--config: %w", err)}
 		}
 		return config.Default().Paths.StatusSocket, nil // perhaps only root can read it
 	}

@@ -37,9 +37,9 @@ type statusFlags struct {
 func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "What the agent on this node does: attachment, CPUs, containers",
+		Short: "Show what the agent on this node does: attachment, CPUs, containers",
 		Long: `Asks the running agent what is in force: its configuration, the attachment to the
-runtime, who owns which CPUs, and a line per container. A configuration file that
+runtime, which pod owns which CPUs, and one line for each container. A configuration file that
 was refused and values that could not be applied are named here first.
 
 With --watch it prints the state again and again. With --wait=ready it first waits until
@@ -60,7 +60,7 @@ has these CPUs.`,
 	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(cmd); err != nil {
-			return &misuse{err}
+			return &usageError{err}
 		}
 		if f.wait != "" {
 			if err := awaitReady(cmd.Context(), *socket, f.timeout); err != nil {
@@ -75,11 +75,11 @@ has these CPUs.`,
 }
 
 func (f *statusFlags) add(cmd *cobra.Command) {
-	addPicture(cmd, &f.svg)
-	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only the containers of this namespace")
+	addSVGFlag(cmd, &f.svg)
+	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only containers in this namespace")
 	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, as app=web,tier!=test")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state again and again, until interrupted")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state repeatedly, until interrupted")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long --wait may take")
@@ -94,9 +94,9 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	case f.wait != "" && f.wait != "ready":
 		return fmt.Errorf("--wait=%s: the only state to wait for is ready", f.wait)
 	case f.wait == "" && cmd.Flags().Changed("timeout"):
-		return errors.New("--timeout is for --wait")
+		return errors.New("--timeout can only be used with --wait")
 	case !f.watch && cmd.Flags().Changed("interval"):
-		return errors.New("--interval is for --watch")
+		return errors.New("--interval can only be used with --watch")
 	case f.interval < 100*time.Millisecond:
 		return fmt.Errorf("--interval %v: want 100ms or more", f.interval)
 	case f.watch && f.svg != "":
@@ -130,10 +130,10 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 			return err
 		}
 		if f.svg != "" {
-			return picture(f.svg, n)
+			return drawNodeToFile(f.svg, n)
 		}
 		if f.watch && live {
-			if err := cli.Write(w, []byte("\x1b[H\x1b[2J")); err != nil { // top left, and clear (ECMA-48: CUP, ED)
+			if err := cli.Write(w, []byte("\x1b[H\x1b[2J")); err != nil { // move the cursor to the top left, and clear the screen (ECMA-48: CUP, ED)
 				return err
 			}
 		}
@@ -172,15 +172,15 @@ func awaitReady(ctx context.Context, socket string, most time.Duration) error {
 	}
 }
 
-// addPicture gives a command the flag --svg.
-func addPicture(cmd *cobra.Command, file *string) {
+// addSVGFlag gives a command the flag --svg.
+func addSVGFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "svg", "", "draw the node's CPUs and who may use them to this SVG `file`; - is standard output")
 	// The flag was made in the line above.
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// picture draws a node to a file. It draws nothing if the file has no name.
-func picture(file string, n api.Node) error {
+// drawNodeToFile draws a node to a file. It draws nothing if the file has no name.
+func drawNodeToFile(file string, n api.Node) error {
 	var b bytes.Buffer
 	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {
 		return err

@@ -27,7 +27,7 @@ import (
 func newSysdump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sysdump [FILE.tar.gz]",
-		Short: "Pack what a maintainer needs to find a fault",
+		Short: "Collect what a maintainer needs to find a fault",
 		Long: `Packs a compressed archive: the version, the agent's status, configuration and journal,
 its metrics where http.address serves them, what doctor finds, and the node's kernel,
 CPUs, NUMA nodes and cgroup mounts. What cannot be had is named in the archive, and the
@@ -50,7 +50,7 @@ are in it, and the labels and annotations that something was decided from.`,
 		}
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
-			return &misuse{fmt.Errorf("write the archive: %w", err)}
+			return &usageError{fmt.Errorf("write the archive: %w", err)}
 		}
 		if err := errors.Join(pack(f, parts), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(file))
@@ -59,7 +59,7 @@ are in it, and the labels and annotations that something was decided from.`,
 		fmt.Fprintf(w, "%s: %d parts\n", file, len(parts))
 		for _, p := range parts {
 			if p.err != nil {
-				fmt.Fprintf(w, "  not in it: %s: %v\n", p.name, p.err)
+				fmt.Fprintf(w, "  missing: %s: %v\n", p.name, p.err)
 			}
 		}
 		return nil
@@ -67,8 +67,8 @@ are in it, and the labels and annotations that something was decided from.`,
 	return cmd
 }
 
-// part is a file of the archive, or the reason why it is missing.
-type part struct {
+// archivePart is a file of the archive, or the reason why it is missing.
+type archivePart struct {
 	name string
 	data []byte
 	err  error
@@ -81,17 +81,17 @@ var nodeFiles = []string{
 }
 
 // sysdumpParts gathers the parts. A part that fails does not stop the others.
-func sysdumpParts(ctx context.Context, socket, configFlag string) []part {
+func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	usual, _ := usualConfig()
+	usual, _ := defaultConfigFile()
 	file := cmp.Or(configFlag, usual)
 	var node api.Node
 	var metricsAt string
-	var parts []part
+	var parts []archivePart
 	add := func(name string, from func() (any, error)) {
 		value, err := from()
-		p := part{name: name, err: err}
+		p := archivePart{name: name, err: err}
 		if text, ok := value.([]byte); ok {
 			p.data = text
 		} else if err == nil {
@@ -185,7 +185,7 @@ func cgroupMounts() (any, error) {
 }
 
 // pack writes the archive. Its missing.txt lists the missing files, and why they are missing.
-func pack(w io.Writer, parts []part) error {
+func pack(w io.Writer, parts []archivePart) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	var missing strings.Builder

@@ -25,7 +25,7 @@ const minWidth, maxWidth = 40, 1000
 func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch the node: how busy each CPU is, who may use it, what waits",
+		Short: "Watch the node: the load of each CPU, its owner, and waiting work",
 		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last reading and
 who owns it, and the kernel's pressure figures. Below it are the pods that own CPUs and
 the pools, with what their containers have used, and the containers: the CPUs they have
@@ -41,14 +41,14 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 	}
 	socket := addSocket(cmd)
 	every := cli.Interval(cmd, "time between two readings, at least 100ms")
-	once := cmd.Flags().Bool("once", false, "print one picture and end")
+	once := cmd.Flags().Bool("once", false, "print one picture and exit")
 	wide := cmd.Flags().Int("width", 0, "`columns` of a picture that is printed once (default COLUMNS, or the terminal's)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *every < 100*time.Millisecond {
-			return &misuse{fmt.Errorf("--interval %v: want 100ms or more", *every)}
+			return &usageError{fmt.Errorf("--interval %v: want 100ms or more", *every)}
 		}
 		if *wide != 0 && (*wide < minWidth || *wide > maxWidth) {
-			return &misuse{fmt.Errorf("--width %d: want %d to %d columns", *wide, minWidth, maxWidth)}
+			return &usageError{fmt.Errorf("--width %d: want %d to %d columns", *wide, minWidth, maxWidth)}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()
@@ -64,7 +64,7 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 				return cli.Write(out, []byte(f.String()+"\n"))
 			}
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithOutput(out), tea.WithInput(cmd.InOrStdin())).Run()
-			if errors.Is(err, tea.ErrProgramKilled) { // by a signal
+			if errors.Is(err, tea.ErrProgramKilled) { // a signal ended it
 				return nil
 			}
 			return err
@@ -89,7 +89,7 @@ func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Durat
 		}
 		reading, err := usage.Read(os.DirFS("/proc"))
 		if err != nil {
-			return top.Frame{}, fmt.Errorf("how busy the CPUs are: %w", err)
+			return top.Frame{}, fmt.Errorf("read the load of the CPUs: %w", err)
 		}
 		m = m.Seen(node, used, reading, nil)
 	}

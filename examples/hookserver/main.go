@@ -1,9 +1,9 @@
-// Command hookserver is an example of a hook server. Pods of a team that burst get no CFS quota, a lower weight,
-// and an environment variable that says so.
+// Command hookserver is an example of a hook server. It gives burstable pods of a team no CFS quota, a
+// lower weight, and an environment variable that says so.
 //
-//	hookserver SOCKET [REGISTRATION.json]
+// hookserver SOCKET [REGISTRATION.json]
 //
-// It stores nothing, because each call has everything that is known of the container.
+// It stores nothing, because each call has all known data of the container.
 package main
 
 import (

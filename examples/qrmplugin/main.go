@@ -1,11 +1,12 @@
-// Command qrmplugin is an example of a QoS resource plugin (resourceplugin.v1alpha1), as Katalyst's
-// kubelet and Trimtab call them. It gives network interfaces, each near one NUMA node:
+// Command qrmplugin is an example of a QoS resource plugin (resourceplugin.v1alpha1), as Katalyst's kubelet
+// and Trimtab call them. It allocates network interfaces, each near one NUMA node:
 //
-//	qrmplugin -dir /var/lib/trimtab/resource-plugins -state /var/lib/qrmplugin.json -nics eth1@0,eth2@1 [flags]
+// qrmplugin -dir /var/lib/trimtab/resource-plugins -state /var/lib/qrmplugin.json -nics eth1@0,eth2@1
+// [flags]
 //
-// A container that requests example.com/nic gets as many interfaces: their names in the variable
-// NICS and an annotation, and where they are told, a mount and a device. What was given is in a
-// file, so that a restart gives nothing twice.
+// A container that requests example.com/nic gets that number of interfaces: their names in the variable
+// NICS and in an annotation, and, if configured, a mount and a device. The allocations are stored in a
+// file, so that a restart allocates no interface twice.
 package main
 
 import (
@@ -32,28 +33,28 @@ import (
 
 const (
 	version = "v1alpha1"
-	// checkSocket is how often the manager's socket is compared with the one registered at.
+	// checkSocket is how often the plugin checks whether the manager has created its socket again.
 	checkSocket = 200 * time.Millisecond
-	// registerWithin is how long a registration may take.
+	// registerWithin is the time limit of a registration.
 	registerWithin = 10 * time.Second
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
-	dir      string // of the manager: the plugin registers at its kubelet.sock
-	watched  string // or a directory that a manager watches
-	socket   string // the name of the plugin's own socket
-	resource string
-	state    string
-	nics     []nic
-	mount    string // HOST:CONTAINER, to read
-	device   string
+	dir              string // the manager's directory: the plugin registers at its kubelet.sock
+	watchedDirectory string // or a directory that a manager watches for plugins
+	socket           string // the name of the plugin's own socket
+	resource         string
+	state            string
+	nics             []nic
+	mount            string // HOST:CONTAINER, mounted read-only
+	device           string
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.dir, "dir", "", "the manager's directory, with kubelet.sock")
-	flag.StringVar(&s.watched, "watched", "", "a directory that a manager watches, instead of -dir")
+	flag.StringVar(&s.watchedDirectory, "watched", "", "a directory that a manager watches, instead of -dir")
 	flag.StringVar(&s.socket, "socket", "qrmplugin.sock", "the name of the plugin's socket in that directory")
 	flag.StringVar(&s.resource, "resource", "example.com/nic", "the name of the resource")
 	flag.StringVar(&s.state, "state", "", "the file with what was given")
@@ -89,8 +90,8 @@ func parseNICs(text string) ([]nic, error) {
 // run serves until ctx ends.
 func run(ctx context.Context, s settings) error {
 	dir := s.dir
-	if s.watched != "" {
-		dir = s.watched
+	if s.watchedDirectory != "" {
+		dir = s.watchedDirectory
 	}
 	if dir == "" {
 		return errors.New("set -dir or -watched")
@@ -109,7 +110,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	server := grpc.NewServer()
 	api.RegisterResourcePluginServer(server, p)
-	registry.RegisterRegistrationServer(server, watched{name: s.resource})
+	registry.RegisterRegistrationServer(server, watchedRegistration{name: s.resource})
 	defer context.AfterFunc(ctx, server.Stop)()
 	if s.dir != "" {
 		go keepRegistered(ctx, s, p)
@@ -117,27 +118,27 @@ func run(ctx context.Context, s settings) error {
 	return server.Serve(l)
 }
 
-// watched answers a manager that found the socket in a directory.
-type watched struct {
+// watchedRegistration answers a manager that found the socket in a watched directory.
+type watchedRegistration struct {
 	registry.UnimplementedRegistrationServer
 
 	name string
 }
 
-// GetInfo says which plugin this is.
-func (w watched) GetInfo(context.Context, *registry.InfoRequest) (*registry.PluginInfo, error) {
+// GetInfo returns the identity of this plugin.
+func (w watchedRegistration) GetInfo(context.Context, *registry.InfoRequest) (*registry.PluginInfo, error) {
 	return &registry.PluginInfo{Type: "ResourcePlugin", Name: w.name, SupportedVersions: []string{version}}, nil
 }
 
-// NotifyRegistrationStatus says whether the manager took it.
-func (watched) NotifyRegistrationStatus(_ context.Context, s *registry.RegistrationStatus) (*registry.RegistrationStatusResponse, error) {
+// NotifyRegistrationStatus receives the result of the registration.
+func (watchedRegistration) NotifyRegistrationStatus(_ context.Context, s *registry.RegistrationStatus) (*registry.RegistrationStatusResponse, error) {
 	if !s.GetPluginRegistered() {
 		log.Printf("the manager refused the plugin: %s", s.GetError())
 	}
 	return &registry.RegistrationStatusResponse{}, nil
 }
 
-// keepRegistered registers at the manager, again whenever that made its socket anew.
+// keepRegistered registers at the manager, and again whenever the manager has created a new socket.
 func keepRegistered(ctx context.Context, s settings, p *plugin) {
 	path := filepath.Join(s.dir, "kubelet.sock")
 	var at os.FileInfo

@@ -17,7 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// story is a node with two NUMA nodes, each with an interface, and pods that want them.
+// story is a scenario of a node with two NUMA nodes, each with an interface, and pods that request
+// interfaces.
 const story = `
 name: qrmplugin
 about: Interfaces of a resource plugin go to containers with CPUs of the same NUMA node; a third pod finds none.
@@ -68,7 +69,7 @@ steps:
     run:
       - pod: {namespace: default, name: late, qos: Burstable, spec: *shared}
         containers: [{name: a, resources: {shares: 102}}]
-    wantRejected: "no NUMA nodes meet the policy: example.com/nic fits on no single one"
+    wantRejected: "no NUMA nodes meet the policy: example.com/nic fits on no single NUMA node"
   - name: one ends
     remove: [default/owner, default/late]
   - name: its interface is free
@@ -96,7 +97,7 @@ func awaitPlugin(t *testing.T, s status.Source) {
 	}
 }
 
-// TestPlay plays pods at an agent with the plugin, which registers in both ways.
+// TestPlay runs a scenario with an agent and the plugin, which registers in both ways.
 func TestPlay(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("watched=%v", watched), func(t *testing.T) { play(t, watched) })
@@ -115,7 +116,7 @@ func play(t *testing.T, watched bool) {
 		nics: []nic{{"eth0", 0}, {"eth1", 1}}, mount: host + ":/run/nic", device: "/dev/null",
 	}
 	if watched {
-		set.dir, set.watched = "", dir
+		set.dir, set.watchedDirectory = "", dir
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -145,5 +146,5 @@ func play(t *testing.T, watched bool) {
 	}
 }
 
-// replaced has a directory of the host where the story says HOST.
+// replaced replaces HOST in the scenario by a directory of the host.
 func replaced(story, host string) string { return strings.ReplaceAll(story, "HOST", host) }

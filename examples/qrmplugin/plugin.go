@@ -24,19 +24,19 @@ type nic struct {
 	node uint64
 }
 
-// plugin gives interfaces to containers. Calls that it does not have are answered Unimplemented.
+// plugin allocates interfaces to containers. It answers Unimplemented to the calls that it does not have.
 type plugin struct {
 	api.UnimplementedResourcePluginServer
 
 	s settings
 
-	mu    sync.Mutex // guards given
-	given map[string]map[string][]string
+	mu          sync.Mutex // guards allocations
+	allocations map[string]map[string][]string
 }
 
-// open reads what was given before.
+// open reads the stored allocations.
 func open(s settings) (*plugin, error) {
-	p := &plugin{s: s, given: map[string]map[string][]string{}}
+	p := &plugin{s: s, allocations: map[string]map[string][]string{}}
 	if s.state == "" {
 		return p, nil
 	}
@@ -45,7 +45,7 @@ func open(s settings) (*plugin, error) {
 		return p, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &p.given)
+		err = json.Unmarshal(data, &p.allocations)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was given: %w", err)
@@ -53,12 +53,12 @@ func open(s settings) (*plugin, error) {
 	return p, nil
 }
 
-// save stores what was given. It replaces the file, which is whole at any time.
+// save stores the allocations. It replaces the file atomically.
 func (p *plugin) save() error {
 	if p.s.state == "" {
 		return nil
 	}
-	data, err := json.Marshal(p.given)
+	data, err := json.Marshal(p.allocations)
 	if err == nil {
 		err = os.WriteFile(p.s.state+".new", data, 0o600)
 	}
@@ -72,24 +72,24 @@ func (p *plugin) options() *api.ResourcePluginOptions {
 	return &api.ResourcePluginOptions{WithTopologyAlignment: true, NeedReconcile: true}
 }
 
-// GetResourcePluginOptions says what the plugin wants of its manager.
+// GetResourcePluginOptions returns which calls the plugin needs from its manager.
 func (p *plugin) GetResourcePluginOptions(context.Context, *api.Empty) (*api.ResourcePluginOptions, error) {
 	return p.options(), nil
 }
 
-// wanted returns how many interfaces a request is for. The key is the plugin's resource.
+// wanted returns how many interfaces a request is for. Its key is the plugin's resource.
 func (p *plugin) wanted(r *api.ResourceRequest) (int, error) {
 	n := math.Ceil(r.GetResourceRequests()[p.s.resource])
-	if !(n >= 1) || n > float64(len(p.s.nics)) { // NaN is no amount either
+	if !(n >= 1) || n > float64(len(p.s.nics)) { // NaN is not a valid amount either
 		return 0, status.Errorf(codes.ResourceExhausted, "%v interfaces: the node has %d", n, len(p.s.nics))
 	}
 	return int(n), nil
 }
 
-// free returns the interfaces that nobody has; in order.
+// free returns the interfaces that are not allocated, in order.
 func (p *plugin) free() []nic {
 	used := map[string]bool{}
-	for _, pod := range p.given {
+	for _, pod := range p.allocations {
 		for _, names := range pod {
 			for _, name := range names {
 				used[name] = true
@@ -99,8 +99,8 @@ func (p *plugin) free() []nic {
 	return slices.DeleteFunc(slices.Clone(p.s.nics), func(n nic) bool { return used[n.name] })
 }
 
-// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and all nodes with one
-// together. Nodes that have enough alone are preferred.
+// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and the set of all nodes.
+// Single nodes with enough interfaces are preferred.
 func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*api.ResourceHintsResponse, error) {
 	n, err := p.wanted(r)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*a
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if had := p.given[r.GetPodUid()][r.GetContainerName()]; len(had) > 0 {
+	if had := p.allocations[r.GetPodUid()][r.GetContainerName()]; len(had) > 0 {
 		return p.hints(r, &api.TopologyHint{Nodes: p.nodesOf(had), Preferred: true}), nil
 	}
 	count := map[uint64]int{}
@@ -151,7 +151,7 @@ func (p *plugin) nodesOf(names []string) []uint64 {
 	return slices.Compact(out)
 }
 
-// Allocate gives interfaces: those of the hint first. The same question has the same answer.
+// Allocate allocates interfaces, those of the hint first. It returns the same answer for the same request.
 func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.ResourceAllocationResponse, error) {
 	n, err := p.wanted(r)
 	if err != nil {
@@ -160,23 +160,23 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	uid, ctr := r.GetPodUid(), r.GetContainerName()
-	names := p.given[uid][ctr]
+	names := p.allocations[uid][ctr]
 	if len(names) == 0 {
 		free := p.free()
 		if len(free) < n {
 			return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, and %d are requested", len(free), n)
 		}
 		near := r.GetHint().GetNodes()
-		slices.SortStableFunc(free, func(a, b nic) int { return far(near, a) - far(near, b) })
+		slices.SortStableFunc(free, func(a, b nic) int { return distance(near, a) - distance(near, b) })
 		for _, f := range free[:n] {
 			names = append(names, f.name)
 		}
-		if p.given[uid] == nil {
-			p.given[uid] = map[string][]string{}
+		if p.allocations[uid] == nil {
+			p.allocations[uid] = map[string][]string{}
 		}
-		p.given[uid][ctr] = names
+		p.allocations[uid][ctr] = names
 		if err := p.save(); err != nil {
-			delete(p.given[uid], ctr)
+			delete(p.allocations[uid], ctr)
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 	}
@@ -186,8 +186,8 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	}, nil
 }
 
-// far is 1 for an interface that is at none of the nodes.
-func far(nodes []uint64, n nic) int {
+// distance is 1 for an interface on none of the nodes, and 0 otherwise.
+func distance(nodes []uint64, n nic) int {
 	if slices.Contains(nodes, n.node) {
 		return 0
 	}
@@ -222,7 +222,7 @@ func (p *plugin) GetResourcesAllocation(context.Context, *api.GetResourcesAlloca
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &api.GetResourcesAllocationResponse{PodResources: map[string]*api.ContainerResources{}}
-	for uid, pod := range p.given {
+	for uid, pod := range p.allocations {
 		of := &api.ContainerResources{ContainerResources: map[string]*api.ResourceAllocation{}}
 		for ctr, names := range pod {
 			of.ContainerResources[ctr] = p.allocation(names)
@@ -232,17 +232,17 @@ func (p *plugin) GetResourcesAllocation(context.Context, *api.GetResourcesAlloca
 	return out, nil
 }
 
-// RemovePod takes back what a pod had. A pod that is not known has nothing.
+// RemovePod releases a pod's interfaces. It does nothing for an unknown pod.
 func (p *plugin) RemovePod(_ context.Context, r *api.RemovePodRequest) (*api.RemovePodResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	had, known := p.given[r.GetPodUid()]
+	had, known := p.allocations[r.GetPodUid()]
 	if !known {
 		return &api.RemovePodResponse{}, nil
 	}
-	delete(p.given, r.GetPodUid())
+	delete(p.allocations, r.GetPodUid())
 	if err := p.save(); err != nil {
-		p.given[r.GetPodUid()] = had
+		p.allocations[r.GetPodUid()] = had
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return &api.RemovePodResponse{}, nil

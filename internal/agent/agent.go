@@ -41,20 +41,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// Options are the parts and settings of an agent. Tests and the embedded runtime
-// set Machine and Tree; if nil, they are read from the node, as are the devices of
-// Host.
+// Options are the parts and settings of an agent. Tests and the embedded runtime set Machine, Tree and
+// Host. If Machine or Tree is nil, the agent reads it, and the devices of Host, from the node.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
-	// Reload has ConfigFile read at once (SIGHUP); nil for never.
+	// A value on Reload makes the agent read ConfigFile at once, as after SIGHUP; a nil channel never does.
 	Reload <-chan os.Signal
-	// Override sets values with a higher priority than the file (flags) in each
-	// configuration read from it; nil for none.
+	// Override sets values that have priority over the file, such as those of flags, in each configuration
+	// read from it; nil sets none.
 	Override func(*config.Config)
-	// Level follows log.level; nil if the log's level is set elsewhere.
+	// Level gets log.level from the configuration; nil if other code sets the log's level.
 	Level *slog.LevelVar
-	// Format is called with log.format; nil if the log's format is set elsewhere.
+	// Format is called with log.format; nil if other code sets the log's format.
 	Format  func(string)
 	Version string
 	Commit  string
@@ -64,9 +63,9 @@ type Options struct {
 	Host    *lifecycle.Host
 	Resctrl resctrl.FS
 	Cookies coresched.Kernel
-	// Listeners are sockets the CRI proxy serves instead of its own.
+	// Listeners are sockets that the CRI proxy serves in place of its own.
 	Listeners []net.Listener
-	// Watch notifies of changes in Tree; nil for the node's own.
+	// Watch reports changes in Tree; nil uses inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
 	// Proc is where bypass finds processes; "" for /proc.
 	Proc string
@@ -76,53 +75,54 @@ type Options struct {
 	// Sweep is how often the agent checks for pods that ended without an event and
 	// containers without a cgroup; 0 for the conductor's default.
 	Sweep time.Duration
-	// CgroupDir replaces the kubelet's cgroup root if Tree is given, as the
-	// directory that agents of one node lock; "" for none.
+	// CgroupDir is the directory that agents of one node lock, in place of the kubelet's cgroup root, if
+	// Tree is given; "" for none.
 	CgroupDir string
-	// Files makes the calls of a directory of state files; nil for the disk.
+	// Files makes the file system calls for a directory of state files; nil uses the disk.
 	Files func(dir string) statefile.FS
-	// Dial connects to the runtime; nil for the system's call.
+	// Dial connects to the runtime; nil uses the system's call.
 	Dial socket.Dialer
-	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil for the system's call.
+	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil uses the system's
+	// call.
 	DialKubelet socket.Dialer
-	// Spread is the longest wait before anything is listed at the API server; 0 for 20 s.
+	// Spread is the longest time that the agent waits before it lists objects at the API server; 0 means 20
+	// s.
 	Spread time.Duration
-	// Polls: NRI polls for the runtime's socket instead of watching it with inotify.
+	// Polls makes NRI poll for the runtime's socket instead of watching it with inotify.
 	Polls bool
 	// Accept wraps the listener of the status socket; nil leaves it as it is.
 	Accept func(net.Listener) net.Listener
 }
 
-// Agent is a Trimtab that runs on a node.
+// Agent is the Trimtab agent of a node.
 type Agent struct {
-	opt       Options
-	log       *slog.Logger
-	node      node
-	settings  *settings
-	letters   cpumap.Letters // of owners, in pictures
-	conductor *conductor.Conductor
-	keeper    *keeper.Keeper
-	files     stateFiles
-	specs     *podspec.Chain
-	grants    *podspec.Grants
-	servers   *hookserver.Servers // nil if there is no source
-	plugins   *qrm.Manager        // nil if no resource plugins can register
-	ahead     *conductor.Ahead    // nil if pods are not decided ahead
-	host      *nrihost.Host       // nil if no plugins of others are served
-	attached  attachments
-	metrics   *metrics.Metrics
-	started   time.Time
-	neighbour neighbour
-	cluster   cluster
-	layers    *layers.Watch // nil without cluster.config.enabled
-	merged    *merged
+	opt          Options
+	log          *slog.Logger
+	node         node
+	settings     *settings
+	ownerLetters cpumap.Letters // letters of the pods that own CPUs, for drawings
+	conductor    *conductor.Conductor
+	keeper       *keeper.Keeper
+	files        stateFiles
+	specs        *podspec.Chain
+	grants       *podspec.Grants
+	servers      *hookserver.Servers // nil if there is no source
+	plugins      *qrm.Manager        // nil if no resource plugins can register
+	ahead        *conductor.Ahead    // nil if pods are not decided ahead
+	host         *nrihost.Host       // nil if the agent serves no NRI plugins
+	attached     attachments
+	metrics      *metrics.Metrics
+	started      time.Time
+	otherAgent   otherAgent
+	cluster      cluster
+	layers       *layers.Watch // nil without cluster.config.enabled
+	merged       *merged
 	// fileConfig is the configuration of the file and the flags, at the start.
 	fileConfig config.Config
 	close      func() error
 }
 
-// New makes an agent. Nothing is attached and nothing is written to the kernel
-// before Run.
+// New makes an agent. The agent attaches to nothing and writes nothing to the kernel before Run.
 func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -138,15 +138,15 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// start makes an agent, with the API server's last configuration above the file if
-// restore says so. If that is why it fails, it returns the agent besides the error.
+// start makes an agent. If restore is set, it merges the API server's last configuration over the file. If
+// that configuration is the reason for an error, start returns the agent together with the error.
 func start(o Options, restore bool) (*Agent, error) {
 	startMode(&o)
 	paths := o.Config.Paths
 	a := &Agent{
 		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
-		files:     stateFiles{log: o.Log, paths: paths, disk: o.Files},
-		neighbour: neighbour{log: o.Log, path: paths.StatusSocket, accept: o.Accept}, merged: newMerged(o), fileConfig: o.Config,
+		files:      stateFiles{log: o.Log, paths: paths, disk: o.Files},
+		otherAgent: otherAgent{log: o.Log, path: paths.StatusSocket, accept: o.Accept}, merged: newMerged(o), fileConfig: o.Config,
 	}
 	if err := a.own(); err != nil {
 		return nil, err
@@ -189,11 +189,11 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.metrics = newMetrics(o)
-	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.Spread, spread)})
+	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.Spread, maxStartDelay)})
 	a.specs, a.grants = a.specChain(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
-		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
+		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
 		FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
@@ -204,7 +204,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.cluster.services = a.clusterServices(a.cluster.client)
-	a.neighbour.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
+	a.otherAgent.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
 	return nil
@@ -244,7 +244,7 @@ func (a *Agent) resctrl() resctrl.FS {
 // socketOf returns the path of an endpoint.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// read reads what Options leaves out: the machine, and its cgroup files.
+// read reads the machine and its cgroup files, if Options lacks them.
 func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
@@ -283,10 +283,9 @@ func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	return tree, nil
 }
 
-// Run attaches to the runtime and serves until ctx ends or the agent cannot
-// continue. Containers keep their values when it returns. Attachments end first:
-// calls under way are decided to their end, and their changes are saved with the
-// rest.
+// Run attaches to the runtime and serves until ctx ends or the agent cannot continue. When it returns,
+// containers keep their values. Run first ends the attachments: events that are being handled are decided,
+// and their changes are saved with all others.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -294,11 +293,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer end()
 	group, inner := errgroup.WithContext(inner)
 	defer context.AfterFunc(inner, stop)()
-	a.neighbour.open(ctx)
+	a.otherAgent.open(ctx)
 	a.serve(inner, group)
 
-	// Containers that run are decided by their pods' present specs: a runtime
-	// reports what specs said at the pods' creation.
+	// A runtime reports what a pod's spec said when the pod was created. Running containers are decided
+	// with their pods' present specs.
 	a.specs.AwaitFirst(ctx)
 	err := a.attached.run(ctx)
 	end()
@@ -307,10 +306,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.conductor.Checkpoint().Finish(save)
 	}
 	// The next agent reads the saved files, so the lock is released last.
-	return errors.Join(err, a.close(), a.neighbour.lock.Release())
+	return errors.Join(err, a.close(), a.otherAgent.lock.Release())
 }
 
-// serve starts everything that runs until no attachment is left.
+// serve starts all services of the agent and returns when no attachment is left.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.watchDrift(ctx) })
@@ -334,7 +333,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { return a.keeper.Originals.RetrySaving(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
-		group.Go(func() error { a.neighbour.serve(ctx, a.Source()); return nil })
+		group.Go(func() error { a.otherAgent.serve(ctx, a.Source()); return nil })
 	}
 	group.Go(func() error { a.settings.probeAgain(ctx); return nil })
 	group.Go(func() error { a.settings.watchHookFiles(ctx); return nil })
@@ -351,19 +350,19 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
-// follow applies changes of the configuration file, until ctx ends.
+// follow applies changes of the configuration file until ctx ends.
 func (a *Agent) follow(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
 		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.reloading(a.merged.fromFile), Report: a.settings.problem, Now: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
-		a.log.Error("the configuration file is not watched", logkey.File, a.opt.ConfigFile, logkey.Err, err)
+		a.log.Error("the configuration file cannot be watched for changes", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
 }
 
-// Reconfigure applies a new configuration to running pods and new ones. It names
-// settings that only a start can change; these keep their old value.
+// Reconfigure applies a new configuration to running and new pods. It returns the keys whose change needs a
+// restart of the agent; these keys keep their old values.
 func (a *Agent) Reconfigure(c config.Config) error { return a.settings.apply(c) }
 
 // Connected reports whether an attachment is registered and synchronised.
@@ -376,27 +375,27 @@ func (a *Agent) Connected() bool {
 	return false
 }
 
-// Source answers the status server and tests.
+// Source returns the source of answers for the status server and for tests.
 func (a *Agent) Source() status.Source { return source{a} }
 
-// source adds the agent's own parts to the conductor's answers.
+// source combines the conductor's answers with the agent's own parts.
 type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
 	s.a.conductor.Compare()
 	n := nodeview.Status(s.a.conductor)
-	s.a.letters.Mark(n.CPUs.Grants)
+	s.a.ownerLetters.Mark(n.CPUs.Grants)
 	n.Hooks = s.a.settings.hooks()
 	n.PodSpecs = sources(s.a.specs)
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
 	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
-	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
+	n.Agent, n.Standby = s.a.otherAgent.lock.Self(), s.a.otherAgent.standby()
 	n.Described = s.a.described()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.JournalError())
-	n.Cluster = s.a.clusterStatus() // before the lock: who changes the configuration takes it while this waits
+	n.Cluster = s.a.clusterStatus() // before the lock, because code that changes the configuration holds that lock while this waits
 	var notReady string
 	if err := s.a.Ready(); err != nil {
 		notReady = err.Error()
@@ -407,7 +406,7 @@ func (s source) Status() api.Node {
 	if set.config.Authority == "kubelet" {
 		n.KubeletCPUs = granted.CPUSource()
 	}
-	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.bad()
+	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.refusedReason()
 	n.Attachments, n.NotReady = s.a.attached.forStatus(n.Attachments), notReady
 	return n
 }

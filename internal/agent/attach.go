@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// attachments are those that the configuration chose.
+// attachments are the attachments that the configuration chose.
 type attachments struct {
 	nri    *nri.Attachment
 	bypass *bypass.Attachment
@@ -23,8 +23,8 @@ type attachments struct {
 	auto   *auto.Failover // between nri and bypass
 }
 
-// attach makes the attachment that the configuration chooses. A runtime that
-// launched us ends us, too: then nothing replaces NRI.
+// attach makes the attachment that the configuration chooses. If a runtime launched this process as an NRI
+// plugin, the process ends with the runtime, so no other attachment replaces NRI.
 func (a *Agent) attach() error {
 	c := a.opt.Config
 	switch {
@@ -35,7 +35,7 @@ func (a *Agent) attach() error {
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.neighbour.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsFor(c),
+			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c),
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
@@ -47,8 +47,9 @@ func (a *Agent) attach() error {
 	return nil
 }
 
-// decisionsFor is the directory of what the OCI runtime wrapper applies; "" without one.
-func decisionsFor(c config.Config) string {
+// decisionsDirectory returns the directory of the decisions that the OCI runtime wrapper applies; "" if the
+// wrapper is not used.
+func decisionsDirectory(c config.Config) string {
 	if c.Attach != "cri" || !c.CRI.OCIWrapper.Enabled {
 		return ""
 	}
@@ -60,7 +61,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	a.attached.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
 		Handler: h, Log: a.log, OnConfigure: a.settings.fromRuntime, OnState: onState,
-		FailRequest: c.FailurePolicy.Agent == "fail", Disabled: callsOf(c.NRI.DisabledStages), Admit: a.neighbour.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
+		FailRequest: c.FailurePolicy.Agent == "fail", Disabled: callsOf(c.NRI.DisabledStages), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
 	})
 }
 
@@ -72,12 +73,12 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	a.attached.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
 		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.PollInterval, Watch: watch, Handler: h, Log: a.log,
-		Admit: a.neighbour.admit, Dial: a.opt.Dial,
+		Admit: a.otherAgent.admit, Dial: a.opt.Dial,
 	})
 	return err
 }
 
-// run is attached until ctx ends. A plugin that the runtime launched ends with its
+// run keeps the attachment running until ctx ends. A plugin that the runtime launched ends with its
 // connection.
 func (a attachments) run(ctx context.Context) error {
 	switch {
@@ -94,20 +95,20 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// nriState reports to `auto` when NRI is not connected.
+// nriState reports to attach: auto that NRI is not connected.
 func (a *attachments) nriState(state string, err error) {
 	if state == nri.StateWaiting || state == nri.StateLost {
 		a.auto.Away(err)
 	}
 }
 
-// attachment is what status needs of any attachment.
+// attachment has the methods of an attachment that status needs.
 type attachment interface {
 	Name() string
 	Status() (state, runtime string, err error)
 }
 
-// all returns those that the configuration chose, the preferred one first.
+// all returns the attachments that the configuration chose, the preferred one first.
 func (a attachments) all() []attachment {
 	var all []attachment
 	if a.cri != nil {
@@ -133,7 +134,7 @@ func statesOf(at attachment) []string {
 	return nri.States()
 }
 
-// inForce reports whether an attachment is active, and why if another could be.
+// inForce reports whether an attachment is active, and the reason if another one could be active.
 func (a attachments) inForce(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
@@ -146,8 +147,8 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// forStatus are the attachments for status: those the conductor counts as attached, and
-// the others by their own states.
+// forStatus returns the attachments for status. The conductor knows which are attached; the others report
+// their own state.
 func (a attachments) forStatus(attached []api.Attached) []api.Attached {
 	for _, at := range a.all() {
 		has := false
@@ -173,7 +174,7 @@ func (a attachments) forStatus(attached []api.Attached) []api.Attached {
 	return attached
 }
 
-// activeAttachment is a line about the active attachment; "" if there is only one.
+// activeAttachment describes the active attachment in one line; "" if there is only one attachment.
 func (a attachments) activeAttachment() string {
 	for _, at := range a.all() {
 		if is, why := a.inForce(at.Name()); is && why != "" {
@@ -183,7 +184,7 @@ func (a attachments) activeAttachment() string {
 	return ""
 }
 
-// addRuntime adds what is known of the runtime: its time limit, and what it does
+// addRuntime adds what the attachment knows of the runtime: its time limit, and the settings that it does
 // not apply.
 func (a attachments) addRuntime(at *api.Attached) {
 	if a.nri == nil || at.Name != a.nri.Name() {

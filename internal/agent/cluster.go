@@ -14,20 +14,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// cluster is what works through the API server. The zero value does nothing.
+// cluster has the parts of the agent that use the API server. The zero value does nothing.
 type cluster struct {
-	client   *kube.Client // nil without cluster.enabled, or where failed is set
+	client   *kube.Client // nil without cluster.enabled, or if failed is set
 	services []kube.Service
-	// events takes what concerns objects of the API server; nil without a client.
+	// events sends events about objects of the API server; nil without a client.
 	events *events.Recorder
-	failed error // why there is no client
+	failed error // why the client could not be made
 }
 
-// spread is the longest wait of a started agent before it lists anything at the API server.
-const spread = 20 * time.Second
+// maxStartDelay is the longest time that a started agent waits before it lists objects at the API server.
+const maxStartDelay = 20 * time.Second
 
-// connectCluster makes the client of the API server, if that is switched on. Without
-// a usable kubeconfig or service account the node goes on alone.
+// connectCluster makes the client of the API server if cluster.enabled is set. Without a usable kubeconfig
+// or service account the agent works without the API server.
 func connectCluster(c config.Cluster, o kube.Options) cluster {
 	if !c.Enabled {
 		return cluster{}
@@ -40,8 +40,7 @@ func connectCluster(c config.Cluster, o kube.Options) cluster {
 	return cluster{client: client, failed: err}
 }
 
-// clusterServices are the parts that work through the API server, one line each; nil
-// without a client.
+// clusterServices lists the services that use the API server; nil without a client.
 func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	if client == nil {
 		return nil
@@ -56,7 +55,7 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 		services = append(services, configuration{a.layers, a.merged})
 	}
 	if c.NodeCondition {
-		services = append(services, condition.New(client, a.condition, condition.Usual()))
+		services = append(services, condition.New(client, a.condition, condition.DefaultTiming()))
 	}
 	if c.PodAnnotation {
 		services = append(services, podreport.NewPlacements(a.conductor, client, a.released))
@@ -64,13 +63,13 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	return services
 }
 
-// released reports whether everything was given back.
+// released reports whether a release has restored all values.
 func (a *Agent) released() bool {
 	released, _ := a.settings.standing()
 	return released
 }
 
-// condition is what the node's condition says of this agent; nothing after a release.
+// condition returns the agent's state for the condition of its Node; nothing after a release.
 func (a *Agent) condition() condition.State {
 	released, refused := a.settings.standing()
 	if released {
@@ -85,7 +84,7 @@ func (a *Agent) condition() condition.State {
 	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and the agent knows its containers"}
 }
 
-// status is what is done through the API server; nil where that is switched off.
+// status returns the state of the services that use the API server; nil without cluster.enabled.
 func (c cluster) status() *api.Cluster {
 	switch {
 	case c.failed != nil:
@@ -98,8 +97,8 @@ func (c cluster) status() *api.Cluster {
 	return &s
 }
 
-// clusterStatus is what is done through the API server, with the configuration that is
-// from there; nil where that is switched off.
+// clusterStatus returns the state of the services that use the API server, and of the configuration from
+// there; nil without cluster.enabled.
 func (a *Agent) clusterStatus() *api.Cluster {
 	s := a.cluster.status()
 	if s != nil && a.layers != nil {
@@ -110,7 +109,7 @@ func (a *Agent) clusterStatus() *api.Cluster {
 	return s
 }
 
-// configuration is the part that has the configuration from the API server.
+// configuration is the service that applies the configuration from the API server.
 type configuration struct {
 	*layers.Watch
 

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestClusterOff: without cluster.enabled there is no client, and no part that would use one, whatever else the
-// configuration says.
+// TestClusterOff: without cluster.enabled the agent has no client of the API server and no service that
+// uses one, whatever else the configuration says.
 func TestClusterOff(t *testing.T) {
 	c := config.Default()
 	c.Cluster.Kubeconfig, c.Cluster.NodeName = "/etc/kubernetes/kubelet.conf", "n1"

@@ -14,21 +14,22 @@ import (
 
 // deviceReport writes the node's GPUs and RDMA cards to its Device object.
 type deviceReport struct {
-	// gate returns why this agent must not report the node; nil if it may.
-	gate func() error
-	read func() (devices.Inventory, error)
+	// blocked returns why this agent must not report the node's devices; nil if it may report them.
+	blocked func() error
+	read    func() (devices.Inventory, error)
 
 	mu     sync.Mutex // guards all below
 	has    devices.Inventory
-	labels map[string]string // of the Node
+	labels map[string]string // labels of the Node
 }
 
 func (a *Agent) newDeviceReport() *deviceReport {
 	proc, sys := os.DirFS(cmp.Or(a.opt.Proc, "/proc")), os.DirFS(a.opt.Config.Paths.Sys)
-	return &deviceReport{gate: a.reportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
+	return &deviceReport{blocked: a.reportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
 }
 
-// device is the node's Device. Nothing notifies of a device that comes or goes: it is found within a minute.
+// device returns the Device object of the node. No event reports that a device was added or removed, so the
+// agent reads the devices every minute.
 func (r *deviceReport) device() publish.Report {
 	return publish.Report{
 		Kind:     "Device",
@@ -57,7 +58,7 @@ func (r *deviceReport) device() publish.Report {
 
 // ready reads the devices, and returns why there is nothing to report; nil if there is.
 func (r *deviceReport) ready() error {
-	if err := r.gate(); err != nil {
+	if err := r.blocked(); err != nil {
 		return err
 	}
 	has, err := r.read()

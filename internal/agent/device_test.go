@@ -8,11 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/devices"
 )
 
-// TestDeviceReport: what is left out is said in the status as in the object, and by the Node's labels of today. While the
-// node is not this agent's, or its devices cannot be read, nothing is reported.
+// TestDeviceReport: status and object report the same omissions, according to the Node's present labels.
+// Nothing is reported while the node is not this agent's, or while its devices cannot be read.
 func TestDeviceReport(t *testing.T) {
 	var gate, broken error
-	r := &deviceReport{gate: func() error { return gate }, read: func() (devices.Inventory, error) {
+	r := &deviceReport{blocked: func() error { return gate }, read: func() (devices.Inventory, error) {
 		return devices.Inventory{GPUs: []devices.GPU{{UUID: "GPU-1", Model: "T4"}}}, broken
 	}}
 	report := r.device()

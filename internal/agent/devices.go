@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// devicesEvery is how often the kubelet is asked which devices there are: device
-// plugins come and go seldom.
+// devicesEvery is how often the agent asks the kubelet for the list of devices. Device plugins rarely start
+// or stop.
 const devicesEvery = time.Minute
 
-// deviceList is which devices the node has, for reports. It is a kube.Service.
+// deviceList has the devices of the node, for reports. It implements kube.Service.
 type deviceList struct {
 	grants *podspec.Grants
 	log    *slog.Logger
@@ -38,13 +38,13 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// ask asks once. Without an answer, the known devices stay.
+// ask sends one question to the kubelet. If there is no answer, the known devices stay.
 func (d *deviceList) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, devicesEvery)
 	defer cancel()
 	all, err := d.grants.Devices(ctx)
 	if err != nil {
-		d.log.Debug("which devices there are is not known", logkey.Err, err)
+		d.log.Debug("the agent cannot read which devices the node has", logkey.Err, err)
 		return
 	}
 	known := make([]zones.Device, len(all))
@@ -56,7 +56,7 @@ func (d *deviceList) ask(ctx context.Context) {
 	d.known = known
 }
 
-// all are the devices that are known; they are not changed.
+// all returns the known devices. Callers must not change the slice.
 func (d *deviceList) all() []zones.Device {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package agent creates and connects the other packages, and owns their life: start
-// order, reload, shutdown.
+// Package agent creates and connects the other packages, and owns their life cycle: start order, reload,
+// shutdown.
 package agent

@@ -15,8 +15,8 @@ import (
 
 const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 
-// TestDropIn: what a drop-in says too late is told and changes nothing, what
-// it repeats or leaves out is no matter, and all else is in force.
+// TestDropIn: settings of a drop-in that arrive too late are reported and change nothing. Settings that
+// repeat or omit a value are ignored, and all others are applied.
 func TestDropIn(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
@@ -28,7 +28,7 @@ func TestDropIn(t *testing.T) {
 		{"paths", "strict: true\npaths: {state: /third}", "paths"},
 		{"cgroup", "strict: true\ncgroup: {version: v1}", "cgroup"},
 		{"http", "strict: true\nhttp: {address: '127.0.0.1:1'}", "http"},
-		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri (but for cede and updateIntervalMilliseconds)"},
+		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri (except cede and updateIntervalMilliseconds)"},
 		{"failure policy", "strict: true\nfailurePolicy: {agent: fail}", "failurePolicy.agent"},
 		{"two", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "cgroup, nri ("},
 	} {
@@ -78,7 +78,7 @@ func quietAgent(t *testing.T) *Agent {
 	return a
 }
 
-// TestLogFormatApplies: log.format counts at once, whatever sets it.
+// TestLogFormatApplies: log.format applies at once, whatever sets it.
 func TestLogFormatApplies(t *testing.T) {
 	a := quietAgent(t)
 	var got []string

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// The files in paths.state.
+// The names of files in paths.state.
 const (
 	checkpointName = "checkpoint.json"
 	podSpecsName   = "podspecs.json"
@@ -24,8 +24,8 @@ const (
 	namespacesName = "namespaces.json"
 )
 
-// directory returns a directory of state files. files makes its calls, or the disk
-// if it is nil.
+// directory returns a directory of state files. files makes its file system calls; if files is nil, the
+// disk is used.
 func directory(files func(dir string) statefile.FS, path string) *statefile.Dir {
 	if files != nil {
 		return statefile.New(files(path), path)
@@ -35,20 +35,20 @@ func directory(files func(dir string) statefile.FS, path string) *statefile.Dir 
 
 // stateFiles are the files in paths.state, and the key that signs them.
 type stateFiles struct {
-	log       *slog.Logger
-	paths     config.Paths
-	disk      func(dir string) statefile.FS // nil for the disk
-	dir       *statefile.Dir                // paths.state; nil if nothing is kept
-	key       []byte                        // the record key, once it was read
-	seal      []byte                        // signs them
-	returning bool                          // the key was there: an agent has run here before
+	log           *slog.Logger
+	paths         config.Paths
+	disk          func(dir string) statefile.FS // nil for the disk
+	dir           *statefile.Dir                // paths.state; "" if the agent keeps no state
+	key           []byte                        // the record key, after it was read
+	seal          []byte                        // the key that signs the files
+	hasEarlierKey bool                          // the key existed at the start, so an agent has run here before
 
 	mu      sync.Mutex
-	unsaved map[string]string // why a file's last save failed, by name
+	unsaved map[string]string // why the last save of a file failed, by the name of the file
 }
 
-// prepare makes the state directory. It reports one that others can write to and
-// uses it: its files are checked one by one.
+// prepare makes the state directory. If other users can write to the directory, prepare logs that and uses
+// it all the same, because each file is checked.
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = directory(s.disk, path)
@@ -63,9 +63,8 @@ func (s *stateFiles) prepare() error {
 	return nil
 }
 
-// load reads a file of paths.state. The agent renames a file that it cannot read,
-// or that another program may have written, and works without it: the runtime's
-// records and the kubelet have more.
+// load reads a file of paths.state. If the file cannot be read, or another program may have written it, the
+// agent renames it and works without it: it can still read the runtime's records and ask the kubelet.
 func (s *stateFiles) load(name string) []byte {
 	if s.dir == nil {
 		return nil
@@ -89,8 +88,7 @@ func (s *stateFiles) load(name string) []byte {
 	return nil
 }
 
-// save returns a function that replaces a file of paths.state; nil if nothing is
-// kept.
+// save returns a function that replaces a file of paths.state; nil if the agent keeps no state.
 func (s *stateFiles) save(name string) func([]byte) error {
 	if s.dir == nil {
 		return nil
@@ -102,7 +100,7 @@ func (s *stateFiles) save(name string) func([]byte) error {
 	}
 }
 
-// note notes whether the last save of a file failed.
+// note stores whether the last save of a file failed.
 func (s *stateFiles) note(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +114,8 @@ func (s *stateFiles) note(name string, err error) {
 	s.unsaved[name] = err.Error()
 }
 
-// unsavedWith lists the state files that could not be written, with the reasons. originals is why
-// original values are not saved.
+// unsavedWith lists the state files that could not be written, with the reasons. originals is the reason
+// why original values are not saved.
 func (s *stateFiles) unsavedWith(originals error) []string {
 	if s.dir == nil {
 		return nil

@@ -22,8 +22,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestDamagedState damages each byte of a checkpoint, and cuts it off behind each:
-// it is put aside and reported, and nothing of it is used.
+// TestDamagedState damages each byte of a checkpoint, and truncates it after each byte: the agent renames
+// the file, reports that, and uses nothing of it.
 func TestDamagedState(t *testing.T) {
 	good := sealed(t, testKey)
 	for i := range good {
@@ -37,8 +37,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestForeignState: a checkpoint that another program wrote, or could have written,
-// is not used, whatever it holds.
+// TestForeignState: the agent uses no checkpoint that another program wrote, or could have written,
+// whatever its content is.
 func TestForeignState(t *testing.T) {
 	good := sealed(t, testKey)
 	checkPutAside(t, good, 0o666)
@@ -60,7 +60,7 @@ func TestForeignState(t *testing.T) {
 	}
 }
 
-// TestForeignKey: a key that others could have read signs nothing.
+// TestForeignKey: the agent signs nothing with a key that other users could have read.
 func TestForeignKey(t *testing.T) {
 	c := config.Default()
 	c.Paths.Key = filepath.Join(t.TempDir(), "key")

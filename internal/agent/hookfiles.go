@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// hookFilesInterval is how often directories of OCI hooks are read again.
+// hookFilesInterval is how often the agent reads directories of OCI hooks again.
 const hookFilesInterval = 5 * time.Second
 
-// watchHookFiles makes the hooks again when a file of OCI hooks has changed, until ctx ends.
+// watchHookFiles makes the policy's hooks again when a file of OCI hooks has changed, until ctx ends.
 func (s *settings) watchHookFiles(ctx context.Context) {
 	tick := time.NewTicker(hookFilesInterval)
 	defer tick.Stop()
@@ -27,14 +27,14 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("hooks cannot be made again; the old ones stay", logkey.Err, err)
+			s.log.Error("the agent cannot make the hooks again; the old hooks stay in force", logkey.Err, err)
 			continue
 		}
 		was = now
 	}
 }
 
-// hookFiles are the files of OCI hooks as they are now; nil while the hook is off.
+// hookFiles returns the files of OCI hooks as they are now; nil if the hook is disabled.
 func (s *settings) hookFiles() []lifecycle.HookFile {
 	c := s.current()
 	if !c.Hooks.OCIHooks.Enabled {

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// askedServers makes the client of hook servers; nil if none are asked. It reads
-// their files once, so that the first pod finds them.
+// askedServers makes the client of hook servers; nil if the configuration names no hook servers. It reads
+// their files once, so that the first pod is sent to them.
 func (a *Agent) askedServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
@@ -25,7 +25,7 @@ func (a *Agent) askedServers() facts.HookServers {
 	return a.servers
 }
 
-// hookService makes the agent a hook server itself; nil if it is none.
+// hookService returns the service with which the agent is itself a hook server; nil if it is not one.
 func hookService(c config.Config) *cri.HookService {
 	if c.Attach != "hooks" {
 		return nil
@@ -41,7 +41,7 @@ func (r callRecorder) Call(server string, _ hookserver.Stage, result hookserver.
 	r.m.HookServerCall(server, string(result), took)
 }
 
-// hookServers reports the hook servers; nil if none are asked.
+// hookServers returns the state of the hook servers; nil if the configuration names none.
 func (a *Agent) hookServers() *api.HookServers {
 	if a.servers == nil {
 		return nil

@@ -77,10 +77,10 @@ func (r *keptRig) files(t *testing.T) string {
 	return b.String()
 }
 
-// givesBack has the next keeper, after a kill, give back what was found.
+// givesBack checks that the next keeper, after a kill, restores the original values.
 func (r *keptRig) givesBack(t *testing.T, found string) {
 	t.Helper()
-	_ = r.journal.Close() // which the play may have fail
+	_ = r.journal.Close() // the test may make it fail
 	r.open(t, statefile.Disk(r.path))
 	if out := r.ReleaseAll(); r.files(t) != found {
 		t.Errorf("given back:\n%s\nwant\n%s\n%+v", r.files(t), found, out)
@@ -90,10 +90,9 @@ func (r *keptRig) givesBack(t *testing.T, found string) {
 	}
 }
 
-// TestKeptEveryFault has each call to the journal's files fail in turn, in each
-// way, once or for the rest of the play. The keeper says that originals are kept
-// only where the next one can give them back, and a clean end after the disk is well
-// keeps them all.
+// TestKeptEveryFault makes each call to the journal's files fail in turn, in each way, once or until the
+// end. The keeper reports originals as stored only if the next keeper can restore them. After the disk
+// works again, a clean end stores all of them.
 func TestKeptEveryFault(t *testing.T) {
 	t.Parallel()
 	const most, kinds = 60, 6
@@ -133,14 +132,14 @@ func playKept(t *testing.T, p *faults.Plan, clean bool) {
 	if kept {
 		r.givesBack(t, found)
 	}
-	_ = r.journal.Close() // which the play may have fail
+	_ = r.journal.Close() // the test may make it fail
 }
 
-// TestKeptAgain: after a disk that was full for a moment all is kept, though
-// nothing happens on the node any more.
+// TestKeptAgain: after a disk was full for a short time, all originals are stored, although nothing else
+// happens on the node.
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const full = 1 // the fault of writes that ENOSPC ends
+		const full = 1 // the fault of writes that fail with ENOSPC
 		p := faults.Nth(0, 1<<30, full)
 		p.Off()
 		r := newKeptRig(t, p)
@@ -176,8 +175,8 @@ func TestKeptAgain(t *testing.T) {
 	})
 }
 
-// TestKeptWithoutDirectory: where somebody removes the state directory, what is
-// written from then on is kept in a new one.
+// TestKeptWithoutDirectory: if the state directory is removed, the keeper stores later originals in a new
+// one.
 func TestKeptWithoutDirectory(t *testing.T) {
 	p := faults.Nth(0, -1, 0)
 	r := newKeptRig(t, p)
@@ -193,8 +192,8 @@ func TestKeptWithoutDirectory(t *testing.T) {
 	r.givesBack(t, found)
 }
 
-// TestForeignOriginals: what another program may have written is not given back to
-// the kernel, and not lost either; the agent keeps its own from then on.
+// TestForeignOriginals: values that another program may have written to the journal are not restored, and
+// not lost either; the agent stores its own originals from then on.
 func TestForeignOriginals(t *testing.T) {
 	a := filesWith(t, nil, 0o600, slog.DiscardHandler)
 	r := newKeptRig(t, faults.Nth(0, -1, 0))

@@ -14,8 +14,8 @@ import (
 // keySize is the size of the secret that signs records, in bytes.
 const keySize = 32
 
-// recordKey reads the secret that signs records, and makes it at the first
-// start. Without a file name the secret lasts as long as the process.
+// recordKey reads the secret that signs records. At the first start it makes the secret. Without a file
+// name the secret lasts as long as the process.
 func (s *stateFiles) recordKey() ([]byte, error) {
 	if s.key != nil {
 		return s.key, nil
@@ -34,14 +34,14 @@ func (s *stateFiles) readKey() ([]byte, error) {
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:
-		s.seal, s.returning = key, true
+		s.seal, s.hasEarlierKey = key, true
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it, and the agent creates a new one; it then decides again for containers with records of the old one",
+		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete the file, and the agent creates a new key; it then decides again for containers whose records have the old key",
 			file, len(key), keySize)
 	case errors.Is(err, statefile.ErrUntrusted):
-		return nil, fmt.Errorf("record key (paths.key): %w; any user who has read it can sign records: delete it, and the agent creates a new one (it then decides again for containers with records of the old one), "+
-			"or, if no user has, give it to the agent's user with mode 0600", err)
+		return nil, fmt.Errorf("record key (paths.key): %w; a user who has read it can sign records: delete the file, and the agent creates a new key (it then decides again for containers whose records have the old key), "+
+			"or, if no user has read it, change its owner to the agent's user and its mode to 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("record key (paths.key): %w", err)
 	}
@@ -60,6 +60,6 @@ func (s *stateFiles) readKey() ([]byte, error) {
 
 func newKey() []byte {
 	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails
+	_, _ = rand.Read(key) // crypto/rand never returns an error
 	return key
 }

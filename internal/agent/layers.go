@@ -17,43 +17,43 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// clusterConfigName is the file in paths.state with the layers of the API server that
-// are in force.
+// clusterConfigName is the file in paths.state that stores the layers from the API server that are in
+// force.
 const clusterConfigName = "clusterconfig.json"
 
-// startName is the source of keys of an agent that has no file.
+// startName is the name of the source of keys if the agent has no configuration file.
 const startName = "start"
 
-// merged is the configuration in force and its layers: the node's file, what the API
-// server has, and flags above all.
+// merged is the configuration in force with its layers: the node's file, then the layers from the API
+// server, then the flags. Later layers have priority.
 type merged struct {
 	log      *slog.Logger
 	override func(*config.Config)
-	apply    func(config.Config) error // for a change of the file
-	// applyAbove is apply for a change above the file: what was wrong with the file
-	// stays so.
+	apply    func(config.Config) error // applies a change of the file
+	// applyAbove applies a change of layers above the file. It keeps the reason why the file was refused,
+	// if it was.
 	applyAbove func(config.Config) error
-	save       func([]byte) error // nil if nothing is kept
-	// report is called with the reason why what the API server has is not in force, and nil when it is
-	// again.
+	save       func([]byte) error // nil if the layers are not saved
+	// report is called with the reason why the API server's configuration is not in force, and with nil
+	// when it is in force again.
 	report func(error)
 
-	mu      sync.Mutex // held while a configuration is made and applied
+	mu      sync.Mutex // held while the agent makes and applies a configuration
 	read    config.Layer
 	file    config.Layer
 	cluster []config.Layer // in force
-	newest  []config.Layer // as the API server has them; other than cluster if refused
+	newest  []config.Layer // as the API server has them; differs from cluster if they were refused
 	sources config.Sources
-	warned  map[config.Problem]bool // keys by their former names
+	warned  map[config.Problem]bool // keys that layers set by their former names
 	state   api.ClusterConfig
 }
 
-// newMerged returns the layers of an agent that starts with a configuration.
+// newMerged returns the merged configuration of an agent that starts.
 func newMerged(o Options) *merged {
 	m := &merged{log: o.Log, override: o.Override, report: func(error) {}}
 	m.file = config.Layer{Name: config.SourceDefault, Data: []byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")}
 	if c, _, err := m.merge(nil); err != nil || !reflect.DeepEqual(c, o.Config) {
-		m.file = config.Layer{Name: startName, Data: config.Print(o.Config)} // of a program that has none
+		m.file = config.Layer{Name: startName, Data: config.Print(o.Config)} // the file's text, for a program that has no file
 	}
 	if o.ConfigFile != "" {
 		data, err := config.Read(o.ConfigFile)
@@ -67,7 +67,7 @@ func newMerged(o Options) *merged {
 	return m
 }
 
-// merge makes the configuration of the file and layers above it, with the flags.
+// merge makes a configuration from the file, the layers above it, and the flags.
 func (m *merged) merge(above []config.Layer) (config.Config, config.Sources, error) {
 	c, from, err := config.Merge(append([]config.Layer{m.file}, above...)...)
 	if err != nil || m.override == nil {
@@ -82,7 +82,7 @@ func (m *merged) merge(above []config.Layer) (config.Config, config.Sources, err
 	return c, from, nil
 }
 
-// parse reads the file by itself, and remembers its text for fromFile.
+// parse reads the file alone, and stores its text for fromFile.
 func (m *merged) parse(name string, data []byte) (config.Config, error) {
 	c, err := config.Parse(name, data)
 	if err == nil {
@@ -93,8 +93,8 @@ func (m *merged) parse(name string, data []byte) (config.Config, error) {
 	return c, err
 }
 
-// fromFile puts the file that was read last below the API server's layers. Layers
-// that were refused with the file before are tried again.
+// fromFile merges the file that was read last with the API server's layers. Layers that were refused
+// together with the previous file are tried again.
 func (m *merged) fromFile(config.Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *merged) fromFile(config.Config) error {
 	return err
 }
 
-// take applies the API server's configuration, or reports why it cannot.
+// take applies the API server's configuration, or reports why that is impossible.
 func (m *merged) take(s layers.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +150,7 @@ func (m *merged) put(above []config.Layer, apply func(config.Config) error) erro
 	return nil
 }
 
-// warnRenamed logs keys that layers in force have by their former names, each once.
+// warnRenamed logs each key once that a layer in force sets by its former name.
 func (m *merged) warnRenamed(above []config.Layer) {
 	for _, l := range append([]config.Layer{m.file}, above...) {
 		for _, p := range config.Renamed(l.Name, l.Data) {
@@ -161,13 +161,12 @@ func (m *merged) warnRenamed(above []config.Layer) {
 				m.warned = map[config.Problem]bool{}
 			}
 			m.warned[p] = true
-			m.log.Warn("the configuration has a key by its former name, which is still read, or one without an equivalent, which is not", logkey.Key, p.String())
+			m.log.Warn("the configuration sets a key by a former name, which still works, or a former key without an equivalent, which has no effect", logkey.Key, p.String())
 		}
 	}
 }
 
-// refuse notes and reports why the newest layers are not in force. The caller holds
-// mu.
+// refuse stores and reports why the newest layers are not in force. The caller holds mu.
 func (m *merged) refuse(err error) {
 	m.state.RefusedTotal++
 	if m.state.Refused == err.Error() {
@@ -178,7 +177,7 @@ func (m *merged) refuse(err error) {
 	m.report(err)
 }
 
-// accept notes that layers are in force. The caller holds mu.
+// accept stores that layers are in force. The caller holds mu.
 func (m *merged) accept(above []config.Layer) {
 	m.cluster, m.newest = above, above
 	m.state.Layers = nil
@@ -192,7 +191,7 @@ func (m *merged) accept(above []config.Layer) {
 	}
 }
 
-// kept is the file that keeps the layers in force.
+// kept is the content of the file that stores the layers in force.
 type kept struct {
 	Layers []keptLayer `json:"layers"`
 }
@@ -203,7 +202,7 @@ type keptLayer struct {
 	Data    string `json:"data"`
 }
 
-// keep writes the layers in force for the next start. The caller holds mu.
+// keep saves the layers in force for the next start. The caller holds mu.
 func (m *merged) keep() {
 	if m.save == nil {
 		return
@@ -217,13 +216,12 @@ func (m *merged) keep() {
 		err = m.save(data)
 	}
 	if err != nil {
-		m.log.Warn("cannot save the API server's configuration on this node; a start without the API server uses only the file", logkey.Err, err)
+		m.log.Warn("the agent cannot save the API server's configuration on this node; if it starts without the API server, it uses only the file", logkey.Err, err)
 	}
 }
 
-// restore merges the layers that an earlier process kept, and returns the
-// configuration to start with; false if there are none, or they do not fit the file
-// any more.
+// restore merges the layers that an earlier process saved, and returns the configuration to start with. It
+// returns false if no layers are saved, or if they are not valid together with the present file.
 func (m *merged) restore(data []byte) (config.Config, bool) {
 	if data == nil {
 		return config.Config{}, false
@@ -244,7 +242,7 @@ func (m *merged) restore(data []byte) (config.Config, bool) {
 	m.sources = from
 	m.accept(above)
 	m.state.From = api.FromCopy
-	m.log.Info("the configuration is the file's with the last one of the API server, until that one answers", logkey.Values, len(above))
+	m.log.Info("until the API server answers, the configuration is the file with the last configuration of the API server", logkey.Values, len(above))
 	return c, true
 }
 
@@ -264,7 +262,7 @@ func (m *merged) origins() config.Sources {
 	return m.sources
 }
 
-// reportConfig notes why what the API server has is not in force; nil says that it is.
+// reportConfig stores why the API server's configuration is not in force; nil means that it is.
 func (a *Agent) reportConfig(err error) {
 	a.settings.noteCluster(err)
 	recorder := a.cluster.events
@@ -279,8 +277,8 @@ func (a *Agent) reportConfig(err error) {
 	}
 }
 
-// refusedObjects are the ConfigMaps, by NAMESPACE/NAME, that an error is about, with
-// what it says of each.
+// refusedObjects returns the ConfigMaps that an error is about, by NAMESPACE/NAME, with the message about
+// each.
 func refusedObjects(err error) map[string]string {
 	var one *configmaps.Refusal
 	if errors.As(err, &one) {
@@ -288,7 +286,7 @@ func refusedObjects(err error) map[string]string {
 	}
 	var many *config.Error
 	if !errors.As(err, &many) {
-		return nil // the node cannot do what all of them together ask for
+		return nil // the layers are valid one by one, but the node cannot apply them together
 	}
 	out := map[string]string{}
 	for _, p := range many.Problems {
@@ -299,15 +297,15 @@ func refusedObjects(err error) map[string]string {
 	return out
 }
 
-// restoreLayers has the agent start with the API server's configuration that an
-// earlier process kept; false if there is none.
+// restoreLayers makes the agent start with the API server's configuration that an earlier process saved. It
+// returns false if there is none.
 func (a *Agent) restoreLayers() bool {
 	c := a.opt.Config.Cluster
 	if !c.Enabled || !c.Config.Enabled {
 		return false
 	}
 	if _, err := a.files.recordKey(); err != nil {
-		return false // the start fails with it
+		return false // the agent does not start with this configuration
 	}
 	a.merged.save = a.files.save(clusterConfigName)
 	merged, ok := a.merged.restore(a.files.load(clusterConfigName))
@@ -317,7 +315,7 @@ func (a *Agent) restoreLayers() bool {
 	return ok
 }
 
-// Config is the configuration in force, with the source of each key.
+// Config returns the configuration in force, with the source of each key.
 func (s source) Config() api.Configuration {
 	set := s.a.settings
 	set.mu.Lock()

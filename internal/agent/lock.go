@@ -14,19 +14,19 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// lockName is the file in paths.state whose lock an agent holds for as long as it
-// runs. It says which process that is.
+// lockName is the file in paths.state that an agent locks while it runs. The file contains the id of that
+// process.
 const lockName = "agent.lock"
 
-// handover is how long an agent waits for the one before it to end: an upgrade
-// starts the new one while the old one saves its state.
+// handover is how long an agent waits for the previous agent to end. During an upgrade the new agent starts
+// while the old one still saves its state.
 const handover = 10 * time.Second
 
 // lockPause is the pause between two checks of a lock that another process holds.
 const lockPause = 50 * time.Millisecond
 
-// own takes the state directory for this agent alone, before anything in it is
-// read. Two agents on one directory would give the same CPUs to two pods.
+// own locks the state directory for this agent before the agent reads it. Two agents with the same
+// directory would give the same CPUs to two pods.
 func (a *Agent) own() error {
 	path := a.opt.Config.Paths.State
 	if path == "" {
@@ -36,18 +36,18 @@ func (a *Agent) own() error {
 		return err
 	}
 	held, err := lockState(a.files.dir, handover, func(by string) {
-		a.log.Info("another agent runs on this state directory; waiting for it to end", logkey.File, path, logkey.Owner, by)
+		a.log.Info("another agent uses this state directory; waiting until it ends", logkey.File, path, logkey.Owner, by)
 	})
 	if err != nil {
 		return err
 	}
 	closeRest := a.close
-	a.close = func() error { return errors.Join(closeRest(), held.Close()) } // after all is saved
+	a.close = func() error { return errors.Join(closeRest(), held.Close()) } // after all state is saved
 	return nil
 }
 
-// lockState takes the lock of a state directory. If another process has it, it logs
-// which one and waits; the error names it.
+// lockState locks a state directory. If another process holds the lock, lockState logs the process and
+// waits; a final error names the process.
 func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
 	f, err := dir.Open(lockName)
 	if err != nil {
@@ -64,11 +64,11 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 		case err != nil:
 			return nil, errors.Join(fmt.Errorf("lock the state directory (paths.state): %w", err), f.Close())
 		case mine:
-			// The process is named for people; the lock is what counts.
+			// The process id is only information for users; the lock decides.
 			_, _ = f.Write([]byte(strconv.Itoa(os.Getpid()) + "\n"))
 			return f, nil
 		case last:
-			return nil, errors.Join(fmt.Errorf("another agent (%s) runs on the state directory %s: end it, or give this one a paths.state of its own",
+			return nil, errors.Join(fmt.Errorf("another agent (%s) uses the state directory %s: stop it, or set another paths.state for this one",
 				holder(dir), filepath.Dir(dir.Path(lockName))), f.Close())
 		}
 		if !waiting {
@@ -83,8 +83,8 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 	}
 }
 
-// holder names the process that has a lock, for people. It ignores the rest of a
-// longer number behind the first line.
+// holder returns the id of the process that holds a lock, for messages. It ignores digits that a longer id
+// of an earlier process left in the file.
 func holder(dir *statefile.Dir) string {
 	text, err := dir.Read(lockName)
 	line, _, _ := bytes.Cut(text, []byte("\n"))

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// TestLockState checks that one directory has one agent, that the next one gets it
-// when the first ends, and that the message says what to do.
+// TestLockState checks that only one agent can use a directory, that the next agent gets it when the first
+// one ends, and that the message says what to do.
 func TestLockState(t *testing.T) {
 	path := t.TempDir()
 	dir := statefile.New(statefile.Disk(path), path)
@@ -21,7 +21,7 @@ func TestLockState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = lockState(dir, 0, never)
-	if want := fmt.Sprintf("another agent (process %d) runs on the state directory %s: end it", os.Getpid(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := fmt.Sprintf("another agent (process %d) uses the state directory %s: end it", os.Getpid(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a second agent: %v, wanted %s", err, want)
 	}
 	second, err := lockState(dir, time.Minute, func(string) { _ = first.Close() })

@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// makeShared makes a directory that containers of any user write to, inside one
-// that nobody else on the host can enter. So no process outside of containers
-// reaches a set-user-ID program or a link that a container puts there. An existing
-// directory must be ours: with another one at this path, containers could write
-// elsewhere.
+// makeShared makes a directory to which containers of any user may write. Its parent is a directory that no
+// other user of the host can enter. So no process outside of containers reaches a set-user-ID program or a
+// link that a container creates there. If the directory exists, our user must own it; otherwise containers
+// could write to a directory of another user.
 func makeShared(path string) error {
 	above := filepath.Dir(path)
 	if err := os.MkdirAll(filepath.Dir(above), 0o755); err != nil {
@@ -23,21 +22,21 @@ func makeShared(path string) error {
 		path string
 		mode fs.FileMode
 	}{{above, 0o700}, {path, 0o777}} {
-		if err := makeOwned(d.path, d.mode); err != nil {
+		if err := makePrivateDirectory(d.path, d.mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeOwned makes a directory of our user with exactly that mode.
-func makeOwned(path string, mode fs.FileMode) error {
+// makePrivateDirectory makes a directory that our user owns, with exactly the given mode.
+func makePrivateDirectory(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make directory %s: %w", path, err)
 	}
 	d, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("open directory %s, which must not be a link or file: %w", path, err)
+		return fmt.Errorf("open directory %s, which must not be a link or a file: %w", path, err)
 	}
 	defer d.Close()
 	info, err := d.Stat()
@@ -45,7 +44,7 @@ func makeOwned(path string, mode fs.FileMode) error {
 		return fmt.Errorf("read directory %s: %w", path, err)
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Geteuid() {
-		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or name another in hooks.gpu.hamiLock", path)
+		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or set another one in hooks.gpu.hamiLock", path)
 	}
 	if info.Mode().Perm() == mode {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 )
 
-// TestLockDirectory: containers are given a directory that is the agent's own, below
-// one that root alone can enter.
+// TestLockDirectory: containers get a directory that belongs to the agent, below one that only root can
+// enter.
 func TestLockDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(dir string) error
@@ -63,8 +63,8 @@ func TestLockDirectory(t *testing.T) {
 	}
 }
 
-// TestNoLockDirectoryUnasked: nothing is made on a node that has no library, nor by
-// what only looks.
+// TestNoLockDirectoryUnasked: the agent makes no directory on a node without the library, and neither does
+// a command that only reads.
 func TestNoLockDirectoryUnasked(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "hami", "lock")
 	if path, why := lockOf(t, node{makes: true}, hook.GPUOptions{HAMiLock: at}); path+why != "" {
@@ -87,7 +87,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// lockOf returns the directory that the GPU hook is made with, or why there is none.
+// lockOf returns the directory with which the GPU hook is made, or why there is none.
 func lockOf(t *testing.T, n node, o hook.GPUOptions) (path, why string) {
 	t.Helper()
 	h, err := o.Make(n, nil)

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// headRoom is how much garbage may exist between two collections of a heap of
-	// headRoom or more, in bytes. Pods pay for a node agent's memory: the 4 MiB are
-	// what a thousand containers leave of 40 MiB.
-	headRoom = 4 << 20
-	// minPercent limits the work of collecting large heaps, maxPercent the
-	// garbage of small ones: Go's own default.
+	// minHeapGrowth is how many bytes of garbage may accumulate between two garbage collections if the live
+	// heap is at least as large. Pods pay for the memory of a node agent: with a thousand containers the
+	// limit of 4 MiB keeps the agent below 40 MiB.
+	minHeapGrowth = 4 << 20
+	// minPercent limits how often large heaps are collected. maxPercent limits the garbage of small heaps;
+	// it is Go's default.
 	minPercent, maxPercent = 30, 100
-	// The heap is checked every startInterval for memoryInterval, then every
-	// memoryInterval: the garbage of a start lies between live memory, whose pages
-	// cannot be returned.
+	// The agent checks the heap every startInterval until memoryInterval has passed, and then every
+	// memoryInterval. The garbage of the start is mixed with live objects on the same pages, and such pages
+	// cannot be returned to the system.
 	startInterval  = 50 * time.Millisecond
 	memoryInterval = 5 * time.Second
 )
 
-// RunAlone is Run in a process of the agent's own: it limits the memory of the
-// whole process, too, and reports to systemd.
+// RunAlone is Run for a process that runs nothing else: it also limits the memory of the process and
+// reports to systemd.
 func (a *Agent) RunAlone(ctx context.Context) error {
 	bounded, end := context.WithCancel(ctx)
 	var w sync.WaitGroup
@@ -35,9 +35,8 @@ func (a *Agent) RunAlone(ctx context.Context) error {
 	return a.Run(ctx)
 }
 
-// boundMemory limits the process's garbage until ctx ends. A hard limit
-// (GOMEMLIMIT) near the live heap would make the collector run without pause; this
-// only makes it run earlier.
+// boundMemory limits the process's garbage until ctx ends. A hard limit near the live heap (GOMEMLIMIT)
+// would make the garbage collector run without pause. This function only makes it run more often.
 func boundMemory(ctx context.Context) {
 	before := debug.SetGCPercent(maxPercent)
 	defer debug.SetGCPercent(before)
@@ -45,11 +44,11 @@ func boundMemory(ctx context.Context) {
 	defer t.Stop()
 	at := maxPercent
 	for i := 0; ; i++ {
-		if i == int(memoryInterval/startInterval) { // the start is over
-			_ = forgetProgram() // otherwise it only stays mapped
+		if i == int(memoryInterval/startInterval) { // the start has ended
+			_ = releaseProgramPages() // otherwise the memory stays mapped
 			t.Reset(memoryInterval)
 		}
-		// A change stops the world for a moment: small differences do not count.
+		// Each change stops all goroutines for a moment, so small differences are ignored.
 		if p := percent(liveHeap()); p/5 != at/5 {
 			at = p
 			debug.SetGCPercent(p)
@@ -62,12 +61,12 @@ func boundMemory(ctx context.Context) {
 	}
 }
 
-// percent is by how much a heap may grow, in percent of its live part.
+// percent returns by how many percent of its live part a heap may grow.
 func percent(live uint64) int {
-	if live <= headRoom {
+	if live <= minHeapGrowth {
 		return maxPercent
 	}
-	return max(minPercent, int(100*headRoom/live))
+	return max(minPercent, int(100*minHeapGrowth/live))
 }
 
 // liveHeap returns the live heap after the last collection, in bytes.

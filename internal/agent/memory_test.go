@@ -7,7 +7,7 @@ import (
 
 func TestPercent(t *testing.T) {
 	t.Parallel()
-	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, headRoom: 100, 2 * headRoom: 50, 100 * headRoom: 30} {
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, minHeapGrowth: 100, 2 * minHeapGrowth: 50, 100 * minHeapGrowth: 30} {
 		if got := percent(live); got != want {
 			t.Errorf("%d bytes: %d %%, want %d", live, got, want)
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 )
 
-// selected returns the namespaces that a rule is about, where it selects by label: the
-// names of those whose labels are known and match, of the names that it allows. So the
-// engine knows names alone, and a namespace that nobody has read matches no such rule.
-func selected(r config.Rule, known namespaces.Labels) []string {
+// selectedNamespaces returns the namespaces that a rule applies to. If the rule selects by label, these are
+// the namespaces that the rule's name patterns allow and whose known labels match. So the engine compares
+// only names. A namespace whose labels are unknown matches no such rule.
+func selectedNamespaces(r config.Rule, known namespaces.Labels) []string {
 	if r.NamespaceSelector == "" {
 		return r.Namespaces
 	}
 	selector, err := labels.Parse(r.NamespaceSelector)
 	if err != nil {
-		return nil // not valid, so never in force
+		return nil // not valid, so it is never in force
 	}
 	out := []string{}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -34,23 +34,23 @@ func selected(r config.Rule, known namespaces.Labels) []string {
 	return out
 }
 
-// selects reports whether a rule in force selects namespaces by label, of
-// authorization or of those in CEL.
+// selects reports whether a rule in force, an authorization rule or a rule in CEL, selects namespaces by
+// label.
 func (s *settings) selects() bool {
 	c := s.current()
 	return slices.ContainsFunc(c.Authorization, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
 }
 
-// byLabel is what the labels of namespaces decide.
-type byLabel struct {
+// namespaceSelection has the decisions that depend on the labels of namespaces.
+type namespaceSelection struct {
 	authorization intent.Rules
-	rules         namespaces.Labels // that rules in CEL read; nil if none does
+	rules         namespaces.Labels // labels that rules in CEL read; nil if no rule reads labels
 }
 
-// relabel applies the configuration again where labels of namespaces change it.
-func (s *settings) relabel(was *byLabel) error {
+// applyLabels applies the configuration again if changed labels of namespaces change it.
+func (s *settings) relabel(was *namespaceSelection) error {
 	c := s.current()
-	now := byLabel{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
+	now := namespaceSelection{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
 	if readsNamespaces(c) {
 		now.rules = s.node.namespaces.Labels()
 	}
@@ -64,9 +64,9 @@ func (s *settings) relabel(was *byLabel) error {
 	return err
 }
 
-// namespaceLabels is the service that reads labels of namespaces.
+// namespaceLabels is the service that reads the labels of namespaces.
 func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
-	var was byLabel
+	var was namespaceSelection
 	return &namespaces.Service{
 		Store: a.node.namespaces, Client: c, Wanted: a.settings.selects, Save: a.files.save(namespacesName),
 		Apply: func() error { return a.settings.relabel(&was) },

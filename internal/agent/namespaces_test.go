@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 )
 
-// TestSelected: a rule with a selector is about namespaces whose names and labels match, and about none that nobody
-// has read.
+// TestSelected: a rule with a selector applies to namespaces whose names and labels match, and to none with
+// unknown labels.
 func TestSelected(t *testing.T) {
 	known := namespaces.Labels{"db-a": {"team": "db"}, "db-b": {"team": "db", "tier": "test"}, "web": {"team": "web"}, "plain": nil}
 	for text, want := range map[string]string{
@@ -22,12 +22,12 @@ func TestSelected(t *testing.T) {
 		"team=none":          "[]",
 	} {
 		r := config.Rule{Namespaces: []string{"*"}, NamespaceSelector: text}
-		if got := fmt.Sprint(selected(r, known)); got != want {
+		if got := fmt.Sprint(selectedNamespaces(r, known)); got != want {
 			t.Errorf("%q selects %s, want %s", text, got, want)
 		}
 	}
 	narrow := config.Rule{Namespaces: []string{"*-b"}, NamespaceSelector: "team=db"}
-	if got := fmt.Sprint(selected(narrow, known)); got != "[db-b]" {
+	if got := fmt.Sprint(selectedNamespaces(narrow, known)); got != "[db-b]" {
 		t.Errorf("of *-b %s", got)
 	}
 	store := &namespaces.Store{}

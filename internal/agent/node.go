@@ -17,26 +17,25 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// node is what hooks are made for: what was found of the kernel and the machine's
-// devices.
+// node has the features of the kernel and the devices of the machine, for making hooks.
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	// deviceAt looks for one device of the node by its path; nil knows those of
-	// devices alone.
+	// deviceAt finds a device of the node by its path. If deviceAt is nil, only the devices in devices are
+	// known.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	// hookFiles reads directories of OCI hooks; nil knows the files of devices alone.
+	// hookFiles reads directories of OCI hooks. If hookFiles is nil, only the files in devices are known.
 	hookFiles func(directories []string) []lifecycle.HookFile
-	resctrl   resctrl.FS       // nil if there is none
-	cookies   coresched.Kernel // nil if no source has it
-	// namespaces knows the labels of namespaces; nil knows none.
+	resctrl   resctrl.FS       // nil if the node has none
+	cookies   coresched.Kernel // nil if no source has them
+	// namespaces has the labels of namespaces; nil if they are unknown.
 	namespaces *namespaces.Store
-	// makes: the agent makes directories of the host for containers; without it
-	// they count as made.
+	// makes means that the agent makes directories on the host for containers. If it is false, such
+	// directories count as made.
 	makes bool
 }
 
-// nodeOf is a node by the given options.
+// nodeOf returns the node of an agent with these options.
 func nodeOf(o Options) node {
 	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read}
 	if o.Host != nil {
@@ -46,16 +45,16 @@ func nodeOf(o Options) node {
 	return n
 }
 
-// Host reads the node's devices. It leaves out what cannot be read.
+// Host reads the node's devices. It leaves out devices that cannot be read.
 func (n node) Host() lifecycle.Host {
 	if n.devices == nil {
 		return lifecycle.Host{}
 	}
-	h, _ := n.devices() // of fixed patterns, which are well formed
+	h, _ := n.devices() // the patterns are constants and valid
 	return h
 }
 
-// Device looks for one device of the node.
+// Device finds a device of the node by its path.
 func (n node) Device(path string) (d lifecycle.Device, found bool) {
 	if n.deviceAt != nil {
 		return n.deviceAt(path)
@@ -64,10 +63,10 @@ func (n node) Device(path string) (d lifecycle.Device, found bool) {
 	return d, found
 }
 
-// probeDelegation reports whether the kernel keeps containers from the limits of their own
-// cgroups. It does so by an option of the one superblock that cgroups of version 2 have.
+// probeDelegation reports whether the kernel prevents containers from changing the limits of their own
+// cgroups. The mount option nsdelegate enables that for all mounts of cgroup version 2.
 func (n node) probeDelegation() lifecycle.Finding {
-	if n.hookFiles == nil { // a described node
+	if n.hookFiles == nil { // the node is described by a text
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -75,12 +74,12 @@ func (n node) probeDelegation() lifecycle.Finding {
 		return lifecycle.Finding{Why: err.Error()}
 	}
 	if !n.Unified() || !delegated(string(text)) {
-		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "cgroups of version 2 are not mounted with nsdelegate"}
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "cgroup version 2 is not mounted with nsdelegate"}
 	}
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
-// delegated reports whether a mount of cgroups has nsdelegate. Source: proc(5), mountinfo.
+// delegated reports whether a cgroup mount has the option nsdelegate. Format: proc(5), mountinfo.
 func delegated(mountinfo string) bool {
 	for line := range strings.Lines(mountinfo) {
 		_, super, _ := strings.Cut(line, " - ")
@@ -91,7 +90,7 @@ func delegated(mountinfo string) bool {
 	return false
 }
 
-// HookFiles reads the files of directories of OCI hooks.
+// HookFiles reads the files in directories of OCI hooks.
 func (n node) HookFiles(directories []string) []lifecycle.HookFile {
 	if n.hookFiles != nil {
 		return n.hookFiles(directories)
@@ -99,7 +98,7 @@ func (n node) HookFiles(directories []string) []lifecycle.HookFile {
 	return n.Host().HookFiles
 }
 
-// Probe answers whether the node has a feature.
+// Probe reports whether the node has a feature.
 func (n node) Probe(feature string) lifecycle.Finding {
 	switch {
 	case feature == "nvidia":
@@ -118,10 +117,10 @@ func (n node) Probe(feature string) lifecycle.Finding {
 	return n.tree.Probe(feature)
 }
 
-// Unified reports whether cgroups are of version 2, or nothing is known of them.
+// Unified reports whether the node has cgroup version 2. It is true if the version is unknown.
 func (n node) Unified() bool { return n.tree == nil || n.tree.Version == cgroup.V2 }
 
-// MakeShared makes a directory that containers of any user write to.
+// MakeShared makes a directory to which containers of any user may write.
 func (n node) MakeShared(path string) error {
 	if !n.makes {
 		return nil
@@ -129,17 +128,17 @@ func (n node) MakeShared(path string) error {
 	return makeShared(path)
 }
 
-// hostOf reads devices below the configured directories.
+// hostOf reads the devices below the configured directories.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
 }
 
-// deviceOf looks for devices below the configured directory.
+// deviceOf finds devices below the configured directory.
 func deviceOf(p config.Paths) func(string) (lifecycle.Device, bool) {
 	return func(path string) (lifecycle.Device, bool) { return sysfs.Device(os.DirFS(p.Dev), path) }
 }
 
-// probeDevice reports whether a device node of this name and a number exists.
+// probeDevice reports whether a device node with a name prefix and a number exists.
 func (n node) probeDevice(prefix string) lifecycle.Finding {
 	for path := range n.Host().Devices {
 		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {
@@ -149,8 +148,8 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
 }
 
-// Effective says for every hook of the catalogue whether it can take effect on a
-// node with this cgroup tree, and with its devices below these directories.
+// Effective returns for each hook of the catalogue whether it can take effect on a node with this cgroup
+// tree and with the devices below these directories.
 func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
 	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
 	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {

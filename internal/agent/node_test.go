@@ -17,7 +17,7 @@ func bare() config.Config {
 	return c
 }
 
-// unattached is an agent on a node where nothing was started, and the node's kernel.
+// unattached returns an agent on a node where no container was started, and the node's kernel.
 func unattached(t *testing.T, c config.Config, v cgroup.Version, host *lifecycle.Host) (*Agent, *kernel.Cgroups) {
 	t.Helper()
 	m, err := describe.Parse("1s x 1n x 2c")
@@ -35,8 +35,8 @@ func unattached(t *testing.T, c config.Config, v cgroup.Version, host *lifecycle
 	return a, kernel
 }
 
-// TestHooksHere is what an agent says of its hooks: on a node where nothing was
-// started nobody can tell, and once something was, it can be told.
+// TestHooksHere checks what an agent reports about its hooks: on a node where no container was started some
+// answers are unknown, and afterwards all are known.
 func TestHooksHere(t *testing.T) {
 	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.RDMA.Enabled = true, true
@@ -83,7 +83,8 @@ func TestHooksHere(t *testing.T) {
 	expect(map[string]string{"gpu": "not effective: there is no /dev/nvidia*"})
 }
 
-// TestFallbackWaits: that a stand-in is there already, as in version 1's root, does not mean that the feature itself is not.
+// TestFallbackWaits: the file of a fallback may exist already, as in the root of version 1, without the
+// feature itself being missing.
 func TestFallbackWaits(t *testing.T) {
 	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.GroupIdentity.Fallback = true, "idle"

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// nriHost makes the host of NRI plugins; nil if none are served.
+// nriHost makes the host of NRI plugins; nil if the configuration does not enable it.
 func (a *Agent) nriHost() *nrihost.Host {
 	c := a.opt.Config
 	n := c.NRIHost
@@ -39,7 +39,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 	})
 }
 
-// hostOrNil is a host as the CRI proxy takes it: nil for none.
+// hostOrNil converts a host to the interface that the CRI proxy takes. A nil host becomes a nil interface.
 func hostOrNil(h *nrihost.Host) cri.Host {
 	if h == nil {
 		return nil
@@ -65,11 +65,11 @@ func (a *Agent) nriHostStatus() *api.NRIHost {
 		return nil
 	}
 	s := a.host.State()
-	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Turned: s.Turned}
+	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Turned: s.Rejected}
 	for _, p := range s.Plugins {
-		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.Most, Error: p.Err}
+		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err}
 		if p.Calls > 0 {
-			one.Average = p.Took / time.Duration(p.Calls) //nolint:gosec // a count
+			one.Average = p.TotalTime / time.Duration(p.Calls) //nolint:gosec // a count
 		}
 		out.Plugins = append(out.Plugins, one)
 	}

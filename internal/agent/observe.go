@@ -24,8 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// newMetrics makes the recorder, with the label values that are known
-// beforehand.
+// newMetrics makes the metrics recorder with the label values that are known at the start.
 func newMetrics(o Options) *metrics.Metrics {
 	l := metrics.Labels{Hooks: []string{"none"}, Refused: nodeview.RefusedKinds(), Updates: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
@@ -39,13 +38,14 @@ func newMetrics(o Options) *metrics.Metrics {
 	return metrics.New(metrics.Build{Version: o.Version, Commit: o.Commit, Go: runtime.Version()}, l)
 }
 
-// relisten is the pause before the agent tries again to listen at a taken address.
+// relisten is the pause before the agent tries again to listen at an address that is in use.
 const relisten = 200 * time.Millisecond
 
-// serveHTTP answers on http.address until ctx ends. An address that another program has is
-// an error, which ends the start. In standby the other agent may have it, so the agent waits
-// for it. With attach: cri the kubelet's calls go through the agent, which must not end: it
-// waits, too. Another failure is only logged: a node without metrics still needs its QoS.
+// serveHTTP answers on http.address until ctx ends. If another program uses the address, serveHTTP returns
+// an error, and the agent does not start. There are two exceptions, in which it tries again: in standby,
+// because the other agent may use the address, and with attach: cri, because the kubelet's calls go through
+// the agent, which must keep running. Any other error is only logged, because a node without metrics still
+// needs its QoS.
 func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	o := web.Options{
 		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attached.activeAttachment, Page: a.page(), Log: a.log,
@@ -61,9 +61,9 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 			a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
 			return nil
 		case a.attached.cri == nil:
-			standby := a.neighbour.admit() != nil
-			if !standby && again { // twice: the other agent may have ended between the two questions
-				return fmt.Errorf("http.address: another program listens at %s: end it (ss -ltnp names it), or set another port: %w", address, err)
+			standby := a.otherAgent.admit() != nil
+			if !standby && again { // checked twice, because the other agent may have ended between the two checks
+				return fmt.Errorf("http.address: another program listens at %s: stop it (ss -ltnp shows it), or set another port: %w", address, err)
 			}
 			again = !standby
 		}
@@ -77,7 +77,7 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	}
 }
 
-// page makes the web page of the node; nil where it is off.
+// page makes the node's web page; nil if it is disabled.
 func (a *Agent) page() http.Handler {
 	if !a.opt.Config.HTTP.Page {
 		return nil
@@ -86,18 +86,18 @@ func (a *Agent) page() http.Handler {
 	if !a.described() {
 		o.Proc = os.DirFS(cmp.Or(a.opt.Proc, "/proc"))
 	}
-	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // a page without a name is still one
+	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // the page also works without a host name
 	return page.New(o)
 }
 
-// described reports whether the machine is a described one: no file of this node says
-// how busy its CPUs are.
+// described reports whether a text describes the machine. Then no file of this node shows how busy its CPUs
+// are.
 func (a *Agent) described() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
 
-// Ready reports why the agent is not ready; nil if a runtime is attached and its
-// list was decided and applied.
+// Ready returns why the agent is not ready. It returns nil if a runtime is attached and its list was
+// decided and applied.
 func (a *Agent) Ready() error {
-	if other := a.neighbour.standby(); other != "" {
+	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)
 	}
 	err := nodeview.Ready(a.conductor)
@@ -109,7 +109,7 @@ func (a *Agent) Ready() error {
 	}
 	all := a.attached.all()
 	if len(all) == 0 {
-		return errors.New("no attachment is switched on (nri.enabled)")
+		return errors.New("no attachment is enabled (nri.enabled)")
 	}
 	for _, at := range all {
 		state, _, cause := at.Status()
@@ -121,12 +121,12 @@ func (a *Agent) Ready() error {
 	return err
 }
 
-// summary adds the agent's own numbers to the conductor's.
+// summary adds the agent's own numbers to those of the conductor.
 func (a *Agent) summary() api.Summary {
 	n := nodeview.Summary(a.conductor)
 	set := a.settings
 	set.mu.Lock()
-	n.ConfigGen, n.ConfigError = set.generation, set.bad() != ""
+	n.ConfigGen, n.ConfigError = set.generation, set.refusedReason() != ""
 	set.mu.Unlock()
 	n.Cluster = a.clusterStatus()
 	if h := a.hookServers(); h != nil {
@@ -155,7 +155,7 @@ func (a *Agent) summary() api.Summary {
 	return n
 }
 
-// text prints a duration; "" for none.
+// text formats a duration; "" for 0.
 func text(d time.Duration) string {
 	if d <= 0 {
 		return ""

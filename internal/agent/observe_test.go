@@ -92,7 +92,7 @@ func (n *node) get(path string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, b)
 }
 
-// until asks again until the answer is as wanted.
+// until repeats a request until the answer is as expected.
 func (n *node) until(t *testing.T, path string, wanted func(string) bool) string {
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
@@ -112,8 +112,8 @@ func (n *node) until(t *testing.T, path string, wanted func(string) bool) string
 	}
 }
 
-// TestProbes: alive from the start, ready when the runtime is attached and only
-// while it is; and the page says the same.
+// TestProbes: the agent is alive from its start, and ready only while the runtime is attached. The web page
+// reports the same.
 func TestProbes(t *testing.T) {
 	n := newNode(t)
 	n.until(t, "/healthz", func(s string) bool { return s == "200 ok\n" })
@@ -150,7 +150,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// metered makes an agent on a described node with two CPUs that serves metrics. Two in one directory notice each other.
+// metered makes an agent on a described node with two CPUs that serves metrics. Two agents in one directory
+// detect each other.
 func metered(t *testing.T, dir, state, address string, change func(*config.Config), log io.Writer) *agent.Agent {
 	t.Helper()
 	m, err := topology.New([]topology.CPU{{ID: 0}, {ID: 1}}, nil)
@@ -174,7 +175,7 @@ func metered(t *testing.T, dir, state, address string, change func(*config.Confi
 	return a
 }
 
-// waiting is a log that reports that the agent waits for its address.
+// waiting is a log handler that reports when the agent waits for its address.
 type waiting chan struct{}
 
 func (w waiting) Write(line []byte) (int, error) {
@@ -184,7 +185,8 @@ func (w waiting) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestAddressInUse: an address that another program has ends the start, with what to do.
+// TestAddressInUse: if another program uses the address, the agent does not start, and the error says what
+// to do.
 func TestAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -202,7 +204,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestProxyAddressInUse: a proxy through which the kubelet's calls go does not end because of its metrics.
+// TestProxyAddressInUse: an agent that relays the kubelet's calls does not end because its metrics address
+// is in use.
 func TestProxyAddressInUse(t *testing.T) {
 	address := freeAddress(t)
 	l, err := net.Listen("tcp", address)
@@ -217,7 +220,8 @@ func TestProxyAddressInUse(t *testing.T) {
 	served(t, a, waits, address, func() { l.Close() })
 }
 
-// TestStandbyAddress: an agent in standby waits for the address of the other agent, and has it after that one's end.
+// TestStandbyAddress: an agent in standby waits for the other agent's address, and gets it after that agent
+// has ended.
 func TestStandbyAddress(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -252,7 +256,7 @@ func answers(t *testing.T, address string) {
 	}
 }
 
-// served runs an agent whose address is taken, frees the address, and waits until the agent answers there.
+// served runs an agent whose address is in use, frees the address, and waits until the agent answers there.
 func served(t *testing.T, a *agent.Agent, waits waiting, address string, free func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

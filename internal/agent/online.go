@@ -14,24 +14,22 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// cpuPollInterval is how often the kernel is asked which CPUs are online, and which NUMA
-// nodes have memory. It sends uevents, too, but only into the host's network
-// namespace.
+// cpuPollInterval is how often the agent reads from the kernel which CPUs are online and which NUMA nodes
+// have memory. The kernel also sends uevents about that, but only into the host's network namespace.
 const cpuPollInterval = time.Second
 
-// memoryPollEvery is after how many polls the nodes' sizes are read, too: memory can
-// be added to a node that has some.
+// memoryPollEvery is the number of CPU polls between two polls of the memory sizes. Memory can also be
+// added to a node that already has some.
 const memoryPollEvery = 30
 
-// hardware is the node's machine, as the kernel shows it.
+// hardware is the node's machine, as the kernel reports it.
 type hardware struct {
 	sys      fs.FS
 	log      *slog.Logger
 	settings *settings
 }
 
-// watch decides everything again when CPUs or memory go offline or come back, until
-// ctx ends.
+// watch decides all containers again when CPUs or memory go offline or come back, until ctx ends.
 func (h hardware) watch(ctx context.Context) {
 	tick := time.NewTicker(cpuPollInterval)
 	defer tick.Stop()
@@ -45,8 +43,7 @@ func (h hardware) watch(ctx context.Context) {
 		text, err := fs.ReadFile(h.sys, "devices/system/cpu/online")
 		if list := strings.TrimSpace(string(text)); err == nil && list != cpus {
 			ids, err := topology.ParseList(list)
-			// The kernel updates cgroups a moment after a CPU comes online: they
-			// are read once it has had time for that.
+			// The kernel updates cgroups shortly after a CPU comes online, so they are read after a pause.
 			if late := list == seen || h.settings.hardware().OnlineIDs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
 				h.applyOnline(ids)
@@ -61,12 +58,11 @@ func (h hardware) watch(ctx context.Context) {
 	}
 }
 
-// applyMemory applies a change of NUMA nodes' memory. Containers that run keep their
-// memory nodes.
+// applyMemory applies a change of NUMA nodes' memory. Running containers keep their memory nodes.
 func (h hardware) applyMemory() {
 	nodes, err := sysfs.Memory(h.sys)
 	if err != nil {
-		h.log.Error("cannot read the memory of NUMA nodes; the last values stay", logkey.Err, err)
+		h.log.Error("the agent cannot read the memory of NUMA nodes; it uses the last known values", logkey.Err, err)
 		return
 	}
 	h.settings.applying.Lock()
@@ -74,21 +70,22 @@ func (h hardware) applyMemory() {
 	before := h.settings.hardware()
 	now, unknown := before.WithMemory(nodes)
 	if len(unknown) > 0 {
-		h.log.Warn("new NUMA nodes appeared; they are used after the agent's next start",
+		h.log.Warn("new NUMA nodes appeared; the agent uses them after its next start",
 			logkey.Nodes, topology.FormatList(unknown))
 	}
 	if slices.EqualFunc(now.Nodes, before.Nodes, aboutSameMemory) {
 		return
 	}
-	h.log.Info("NUMA nodes have other memory now", logkey.Nodes, memoryOf(now))
+	h.log.Info("the memory of NUMA nodes has changed", logkey.Nodes, memoryOf(now))
 	h.settings.rehost(now)
 }
 
-// memoryTolerance is the part of a node's memory, as divisor, that may come or go before all is
-// decided anew. The memory balloon of a virtual machine moves a few MiB at a time, for ever.
+// memoryTolerance is a divisor: if less than this part of a node's memory is added or removed, containers
+// are not decided again. The memory balloon of a virtual machine moves a few MiB at a time, without end.
 const memoryTolerance = 16
 
-// aboutSameMemory reports whether decisions need not be made anew for the memory of a NUMA node.
+// aboutSameMemory reports whether a NUMA node's memory has changed so little that nothing must be decided
+// again.
 func aboutSameMemory(now, before topology.Node) bool {
 	if now.Kind != before.Kind || (now.Memory == 0) != (before.Memory == 0) {
 		return false
@@ -113,27 +110,26 @@ func (h hardware) applyOnline(ids []int) {
 	before := h.settings.hardware()
 	now, unknown := h.learn(before).WithOnline(ids)
 	if len(unknown) > 0 {
-		h.log.Warn("new CPUs appeared; they are used after the agent's next start",
+		h.log.Warn("new CPUs appeared; the agent uses them after its next start",
 			logkey.CPUs, topology.FormatList(unknown))
 	}
 	if now.Online() == before.Online() || now.Online().Empty() {
 		return
 	}
 	if !slices.Equal(now.Offline, before.Offline) {
-		h.log.Warn("other CPUs are online now", logkey.CPUs, now.Format(now.Online()))
+		h.log.Warn("the set of online CPUs has changed", logkey.CPUs, now.Format(now.Online()))
 	}
 	h.settings.rehost(now)
 }
 
-// learn reads the places of CPUs that were offline when the machine was read, and
-// are online now.
+// learn reads the topology of CPUs that are online now and were offline when the machine was read.
 func (h hardware) learn(m *topology.Machine) *topology.Machine {
 	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown }) {
 		return m
 	}
 	later, err := sysfs.Read(h.sys)
 	if err != nil {
-		h.log.Warn("the places of CPUs that came online cannot be read; each counts as a core of its own", logkey.Err, err)
+		h.log.Warn("the agent cannot read the topology of CPUs that came online; it treats each as a separate core", logkey.Err, err)
 		return m
 	}
 	return m.WithPlacesFrom(later)

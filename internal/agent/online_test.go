@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// TestCPUsGoOffline: an agent that runs sees CPUs go offline and come back, also
-// those that its configuration names.
+// TestCPUsGoOffline: a running agent notices when CPUs go offline and come back, including those that its
+// configuration names.
 func TestCPUsGoOffline(t *testing.T) {
 	t.Parallel()
 	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
@@ -71,7 +71,7 @@ func TestCPUsGoOffline(t *testing.T) {
 	}
 }
 
-// TestMemoryComes: an agent that runs sees that a NUMA node has memory now.
+// TestMemoryComes: a running agent notices that a NUMA node now has memory.
 func TestMemoryComes(t *testing.T) {
 	t.Parallel()
 	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0-1")

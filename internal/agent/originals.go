@@ -13,16 +13,15 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// originalsName is the file in paths.state with the contents of cgroup files from
-// before our first write. Its first line names the boot: cgroups do not outlive
-// one.
+// originalsName is the file in paths.state with the contents that cgroup files had before the agent's first
+// write. Its first line identifies the boot, because cgroups do not survive a reboot.
 const originalsName = "originals.jsonl"
 
-// errInUse refuses to restore the originals while an agent runs.
+// errInUse is returned if originals cannot be restored because an agent runs.
 var errInUse = errors.New("an agent is running on this state directory")
 
-// originals is the keeper's journal in a file. It logs the first of many
-// failures, and their end.
+// originals stores the keeper's journal in a file. Of many consecutive failures it logs the first one and
+// the recovery.
 type originals struct {
 	*statefile.Lines
 	path string
@@ -32,26 +31,25 @@ type originals struct {
 	failed bool
 }
 
-// openOriginals opens the journal in a state directory, and returns what an earlier
-// agent of this boot left there, nil if there was none. locked says that no other
-// process has it. After an error it can still be used: what the keeper knows is
-// written once that is possible.
+// openOriginals opens the journal in a state directory. It returns the entries that an earlier agent of
+// this boot left; nil if there was no journal. locked reports whether this process holds the lock. After an
+// error the journal can still be used: the keeper writes its entries as soon as that is possible.
 func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier []byte, locked bool, err error) {
 	o = &originals{path: dir.Path(originalsName), log: log}
 	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsName, bootID())
 	return o, earlier, locked, err
 }
 
-// keepOriginals makes the keeper remember original values over a restart. It
-// returns a function that closes the journal, and one for the rest. Without a state
-// directory, or if it fails, the keeper remembers them only while it runs.
+// keepOriginals makes the keeper store original values, so that they survive a restart. It returns a
+// function that closes the journal, and one that retries failed writes. Without a state directory, or after
+// an error, the keeper stores them in memory only.
 func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() error {
 	if s.dir == nil {
 		return rest
 	}
 	journal, earlier, locked, err := openOriginals(s.dir, s.log)
 	if err != nil {
-		s.log.Error("the original kernel values cannot be read or saved yet; the agent tries again", logkey.Err, err)
+		s.log.Error("the agent cannot read or save the original kernel values yet; it tries again", logkey.Err, err)
 	}
 	if !locked {
 		s.log.Warn("another agent uses this state directory", logkey.File, s.dir.Path(originalsName))
@@ -60,15 +58,15 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		k.Originals.LoadFailed(err)
 	}
 	if err := k.Originals.Load(journal, earlier); err != nil {
-		s.log.Warn("the file of an earlier agent cannot be read", logkey.Err, err)
+		s.log.Warn("the agent cannot read the file of an earlier agent", logkey.Err, err)
 	}
 	return func() error {
-		k.Originals.SaveNow() // retries a write that failed before, for instance on a full disk
+		k.Originals.SaveNow() // retries a write that failed before, for example because the disk was full
 		return errors.Join(rest(), journal.Close())
 	}
 }
 
-// Append adds lines. The keeper replaces all of them if that fails.
+// Append adds lines. If that fails, the keeper replaces all lines.
 func (o *originals) Append(lines []byte) error {
 	err := o.Lines.Append(lines)
 	if err == nil {
@@ -77,7 +75,7 @@ func (o *originals) Append(lines []byte) error {
 	return err
 }
 
-// Replace writes a new file next to the old one.
+// Replace writes a new file and renames it to the old name.
 func (o *originals) Replace(lines []byte) error {
 	err := o.Lines.Replace(lines)
 	o.report(err)
@@ -89,14 +87,14 @@ func (o *originals) report(err error) {
 	defer o.mu.Unlock()
 	switch failed := err != nil; {
 	case failed && !o.failed:
-		o.log.Error("the original kernel values are not saved; a restart would lose them", logkey.File, o.path, logkey.Err, err)
+		o.log.Error("the agent cannot save the original kernel values; a restart would lose them", logkey.File, o.path, logkey.Err, err)
 	case !failed && o.failed:
 		o.log.Info("the original kernel values are saved again", logkey.File, o.path)
 	}
 	o.failed = err != nil
 }
 
-// bootID names this boot of the machine, "" if that is not known.
+// bootID returns the id of this boot of the machine; "" if it is unknown.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// TestOriginals keeps lines over a kill, takes a torn line for what it is, holds
-// the file for itself, and forgets what another boot left.
+// TestOriginals: the journal keeps lines after a kill, recognises an incomplete line, locks its file, and
+// drops lines of another boot.
 func TestOriginals(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -44,7 +44,7 @@ func TestOriginals(t *testing.T) {
 	if _, _, locked = open(); locked {
 		t.Error("replacing a journal let its lock go")
 	}
-	must(first.Append([]byte("thr"))) // dies here
+	must(first.Append([]byte("thr"))) // the process is killed here
 	must(first.Close())
 	third, earlier, locked := open()
 	if string(earlier) != "two\nthr" || !locked {

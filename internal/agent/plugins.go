@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// pluginsName is the file in paths.state with what resource plugins allocated.
+// pluginsName is the file in paths.state with the allocations of resource plugins.
 const pluginsName = "resourceplugins.json"
 
-// resourcePlugins makes the manager of resource plugins; nil if none can register. It knows what an
-// earlier agent saved, so that the first pod finds the plugins.
+// resourcePlugins makes the manager of resource plugins; nil if none can register. It reads what an earlier
+// agent saved, so that the first pod is sent to the known plugins.
 func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	c := a.opt.Config.ResourcePlugins
 	if c.Directory == "" && len(c.Watch) == 0 {
@@ -31,7 +31,7 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	return askedPlugins{a.plugins}
 }
 
-// livePods returns the UIDs of the node's pods; nil before a runtime listed them.
+// livePods returns the UIDs of the node's pods; nil before a runtime has listed them.
 func (a *Agent) livePods() map[string]bool {
 	h := nodeview.HoldingsOf(a.conductor)
 	if !h.Synced {
@@ -44,10 +44,10 @@ func (a *Agent) livePods() map[string]bool {
 	return out
 }
 
-// askedPlugins is a manager as the conductor takes it.
+// askedPlugins adapts a manager of resource plugins to the interface that the conductor takes.
 type askedPlugins struct{ *qrm.Manager }
 
-// Question returns the question about a new container; nil for none.
+// Question returns the question about a new container; nil if there is none.
 func (p askedPlugins) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) facts.Question {
 	q := p.Manager.Question(pod, ctr, spec)
 	switch {
@@ -67,7 +67,7 @@ func (r resourceRecorder) Call(resource, method string, result qrm.Result, took 
 	r.m.ResourcePluginCall(resource, method, string(result), took)
 }
 
-// resourcePluginStatus reports the resource plugins; nil if none can register.
+// resourcePluginStatus returns the state of the resource plugins; nil if none can register.
 func (a *Agent) resourcePluginStatus() *api.ResourcePlugins {
 	if a.plugins == nil {
 		return nil

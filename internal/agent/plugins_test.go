@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// cpuPlugin is a plugin that chooses CPUs, and others later.
+// cpuPlugin is a resource plugin that chooses CPUs, and later other CPUs.
 type cpuPlugin struct {
 	resources.UnimplementedResourcePluginServer
 
@@ -58,7 +58,7 @@ func (p *cpuPlugin) GetResourcesAllocation(context.Context, *resources.GetResour
 	return out, nil
 }
 
-// serve serves the plugin in a manager's directory, and registers it when that is there.
+// serve serves the plugin in a manager's directory, and registers it when that directory exists.
 func (p *cpuPlugin) serve(t *testing.T, dir string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "cpus.sock"))
@@ -127,7 +127,7 @@ steps:
     want: {default/owner/a: *owner, default/web/a: {cpus: 5-7, env: {CHOSEN: 2-4}}}
 `
 
-// TestResourcePluginChooses plays pods at an agent whose CPUs a plugin chooses.
+// TestResourcePluginChooses runs pods with an agent whose CPUs a plugin chooses.
 func TestResourcePluginChooses(t *testing.T) {
 	s, err := scenario.Parse([]byte(cpuPluginScenario))
 	if err != nil {

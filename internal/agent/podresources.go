@@ -17,8 +17,8 @@ import (
 // reopenPodResources is the pause before the agent opens its PodResources socket again.
 const reopenPodResources = time.Second
 
-// servePodResources answers the PodResources API until ctx ends. If the socket cannot be opened,
-// it is opened again later: a node without it still needs its QoS.
+// servePodResources answers the PodResources API until ctx ends. If the socket cannot be opened, it tries
+// again later, because a node without this socket still needs its QoS.
 func (a *Agent) servePodResources(ctx context.Context) {
 	path := a.opt.Config.PodResources.Socket
 	var kubelet podresources.Kubelet
@@ -36,7 +36,7 @@ func (a *Agent) servePodResources(ctx context.Context) {
 		}
 		if err != nil && err.Error() != reported {
 			reported = err.Error()
-			a.log.Error("PodResources are not served; the socket is opened again", logkey.Socket, path, logkey.Err, err)
+			a.log.Error("the PodResources socket has stopped; the agent opens it again", logkey.Socket, path, logkey.Err, err)
 		}
 		if !sleep.For(ctx, reopenPodResources) {
 			return

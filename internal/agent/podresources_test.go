@@ -125,7 +125,7 @@ func lister(t *testing.T, path string) v1.PodResourcesListerClient {
 	return v1.NewPodResourcesListerClient(conn)
 }
 
-// TestPodResources plays pods at an agent, and asks it as exporters ask the kubelet.
+// TestPodResources runs pods with an agent, and calls it as exporters call the kubelet.
 func TestPodResources(t *testing.T) {
 	s, err := scenario.Parse([]byte(podResourcesScenario))
 	if err != nil {
@@ -198,7 +198,7 @@ func TestPodResources(t *testing.T) {
 		},
 		After: check,
 		Stay: func(context.Context, string, config.Config, api.Node) error {
-			// The kubelet's last answer has the pod that ended, and counts for a moment.
+			// The kubelet's last answer has the pod that ended, and is used for a moment.
 			look := time.NewTicker(5 * time.Millisecond)
 			defer look.Stop()
 			for all := list(); all["pod"] != nil || all["shared"] == nil || all["pending"] != nil; all = list() {

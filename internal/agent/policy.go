@@ -25,8 +25,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is the policy that an agent with these options would give its engine. The
-// options must have a machine and a tree.
+// Policy returns the policy that an agent with these options gives to its engine. The options must have a
+// machine and a tree.
 func Policy(o Options) (engine.Policy, error) {
 	return policyOf(o.Config, o.Machine, nodeOf(o))
 }
@@ -37,7 +37,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	return policyFor(c, m, n, n.namespaces.Labels())
 }
 
-// policyFor is policyOf for any node, with the labels of namespaces.
+// policyFor is policyOf for any node, with known labels of namespaces.
 func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
@@ -61,13 +61,13 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		{"pools.system", c.Pools.System, &p.Pools.System},
 	} {
 		var err error
-		if *list.into, err = present(m, list.text); err != nil {
+		if *list.into, err = onlineCPUs(m, list.text); err != nil {
 			return p, fmt.Errorf("%s: %w", list.key, err)
 		}
 	}
 	rest := p.Pools.Online.Minus(p.Pools.Reserved)
 	if rest.Empty() {
-		return p, fmt.Errorf("pools.reserved: %s leaves no CPU of %s", c.Pools.Reserved, m.Format(m.Online()))
+		return p, fmt.Errorf("pools.reserved: %s leaves none of the CPUs %s", c.Pools.Reserved, m.Format(m.Online()))
 	}
 	if p.Pools.Shared.Empty() {
 		p.Pools.Shared = rest
@@ -97,7 +97,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	return p, err
 }
 
-// placementOf is the one place where a placement policy is chosen.
+// placementOf makes the placement policy that the configuration names. No other function chooses it.
 func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	var p placement.Policy = none.Policy{}
 	if c := all.Placement; c.Policy == "pools" {
@@ -125,8 +125,8 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	return p
 }
 
-// present reads a list of CPUs, without those that are offline now.
-func present(m *topology.Machine, list string) (topology.Set, error) {
+// onlineCPUs parses a list of CPUs and leaves out those that are offline now.
+func onlineCPUs(m *topology.Machine, list string) (topology.Set, error) {
 	ids, err := topology.ParseList(list)
 	if err != nil {
 		return topology.Set{}, err
@@ -135,13 +135,13 @@ func present(m *topology.Machine, list string) (topology.Set, error) {
 	return m.ParseCPUs(topology.FormatList(ids))
 }
 
-// rulesOf translates the authorization rules, with the labels of namespaces as they
-// are known.
+// rulesOf translates the authorization rules. It resolves label selectors by the known labels of
+// namespaces.
 func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	rules := make(intent.Rules, len(all))
 	for i, a := range all {
 		rules[i] = intent.Rule{
-			Namespaces: selected(a, known), Decision: intent.Decision(a.Decision), MostCPUs: a.MostCPUs,
+			Namespaces: selectedNamespaces(a, known), Decision: intent.Decision(a.Decision), MostCPUs: a.MostCPUs,
 			Name: fmt.Sprintf("rule %d", i+1),
 		}
 		for _, k := range a.Kinds {
@@ -151,8 +151,8 @@ func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	return rules
 }
 
-// tuning translates the settings for the conductor itself. Names are validated with
-// the configuration.
+// tuning translates the settings of the conductor itself. The configuration's validation has checked the
+// names.
 func tuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
 	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}

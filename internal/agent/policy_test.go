@@ -8,8 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestRatioIsValidatedAsItIsRead: what the configuration accepts the hook can
-// read, and the other way round.
+// TestRatioIsValidatedAsItIsRead: the hook can parse exactly the ratios that the configuration accepts.
 func TestRatioIsValidatedAsItIsRead(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 2c")
 	if err != nil {

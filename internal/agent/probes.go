@@ -10,14 +10,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// active are the hooks that are on.
+// activeHooks returns the hooks that are enabled.
 func (s *settings) active() []hook.Hook {
 	c := s.current()
-	active, _ := c.Hooks.Hooks(s.node) // valid, or it would not be in force
+	active, _ := c.Hooks.Hooks(s.node) // valid, because the configuration is in force
 	return active
 }
 
-// hooks lists for every hook whether it is on and can take effect.
+// hooks returns for each hook whether it is enabled and can take effect.
 func (s *settings) hooks() []api.Hook {
 	on := map[string]hook.Info{}
 	for _, h := range s.active() {
@@ -34,12 +34,12 @@ func (s *settings) hooks() []api.Hook {
 	return out
 }
 
-// probeInterval is how often a node is probed again while it is not known whether a
-// hook can take effect.
+// probeInterval is how often the agent probes a node again while it does not know whether a hook can take
+// effect.
 const probeInterval = 10 * time.Second
 
-// probeAgain makes the hooks again once a probe has an answer that it lacked at the
-// start, because the node had no cgroups of pods yet.
+// repeatProbes makes the hooks again when a probe gives an answer that was missing at the start, because
+// the node had no cgroups of pods then.
 func (s *settings) probeAgain(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -53,12 +53,12 @@ func (s *settings) probeAgain(ctx context.Context) {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("hooks cannot be made again; the old ones stay", logkey.Err, err)
+			s.log.Error("the agent cannot make the hooks again; the old hooks stay in force", logkey.Err, err)
 		}
 	}
 }
 
-// undecided reports whether a hook that is on waits for a probe's answer.
+// undecided reports whether an enabled hook waits for a probe's answer.
 func (s *settings) undecided() bool {
 	return slices.ContainsFunc(s.active(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
 }

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A start reads most of the program once: what packages set up, tables of message
-// types, names of all functions. Those pages stay mapped, some 20 MB, though hardly
-// any is read again. forgetProgram unmaps them. A page that is read again is mapped
-// again from the page cache, which keeps it while there is room.
-func forgetProgram() error {
+// At its start the agent reads most of the program file once: package initialisation, tables of message
+// types, names of functions. These pages, about 20 MB, stay mapped, although few of them are read again.
+// releaseProgramPages unmaps them. When one is read again, the kernel maps it from the page cache, which
+// keeps it while memory is free.
+func releaseProgramPages() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("find the program: %w", err)
+		return fmt.Errorf("find the program's file: %w", err)
 	}
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -25,19 +25,18 @@ func forgetProgram() error {
 	}
 	defer f.Close()
 	for _, m := range programIn(f, exe) {
-		// Read-only and backed by the file: nothing can be lost.
+		// The pages are read-only and backed by the file, so no data is lost.
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); errno != 0 {
-			return fmt.Errorf("give back the memory of the program at %x-%x: %w", m.from, m.to, errno)
+			return fmt.Errorf("return the memory of the program at %x-%x: %w", m.from, m.to, errno)
 		}
 	}
 	return nil
 }
 
-// mapping is a range of addresses.
+// mapping is a range of memory addresses.
 type mapping struct{ from, to uintptr }
 
-// programIn returns the mappings of a file that cannot be written to, from a
-// text as /proc/PID/maps has it (proc(5)).
+// programIn returns the read-only mappings of a file, from the text of /proc/PID/maps (proc(5)).
 func programIn(maps io.Reader, file string) []mapping {
 	var out []mapping
 	for s := bufio.NewScanner(maps); s.Scan(); {

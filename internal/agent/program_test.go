@@ -21,7 +21,7 @@ garbage
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); d != "" {
 		t.Error(d)
 	}
-	if err := forgetProgram(); err != nil { // and continues
+	if err := releaseProgramPages(); err != nil { // the fuzzer continues
 		t.Error(err)
 	}
 }

@@ -17,21 +17,20 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record writes every event from now on to w, until ctx ends. It calls flush when no
-// more events wait.
+// Record writes all events from now on to w until ctx ends. It calls flush when no more events wait.
 func (s source) Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error {
 	sub, now := conductor.Listen(s.a.conductor)
 	defer sub.Close()
 	return sub.Write(ctx, w, recording.Header{Version: s.a.opt.Version, Time: time.Now(), WithoutEnv: withoutEnv, Node: now}, flush)
 }
 
-// described is the node and the configuration in force, for a recording.
+// described returns the node and the configuration in force, for a recording.
 func (s *settings) described() recording.Node {
 	s.mu.Lock()
 	c, m, released := s.config, s.machine, s.released
 	s.mu.Unlock()
-	asked := &noting{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
-	_, _ = c.Hooks.Hooks(asked) // of a configuration in force
+	asked := &recordingNode{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
+	_, _ = c.Hooks.Hooks(asked) // the configuration is in force, so it is valid
 	for _, h := range hook.Catalogue() {
 		for _, features := range h.Kernel {
 			for f := range strings.SplitSeq(features, "|") {
@@ -48,17 +47,17 @@ func (s *settings) described() recording.Node {
 	}
 }
 
-// noting is a node that notes the answers of its probes, and makes nothing.
-type noting struct {
+// recordingNode is a node that stores the answers of its probes and makes no directories.
+type recordingNode struct {
 	hook.Node
 
 	findings map[string]lifecycle.Finding
 	devices  map[string]lifecycle.Device
-	// hookFiles are those of the hook that reads them.
+	// hookFiles returns the files of the OCI hooks.
 	hookFiles []lifecycle.HookFile
 }
 
-func (n *noting) Device(path string) (lifecycle.Device, bool) {
+func (n *recordingNode) Device(path string) (lifecycle.Device, bool) {
 	d, found := n.Node.Device(path)
 	if found {
 		n.devices[path] = d
@@ -66,7 +65,7 @@ func (n *noting) Device(path string) (lifecycle.Device, bool) {
 	return d, found
 }
 
-func (n *noting) Probe(feature string) lifecycle.Finding {
+func (n *recordingNode) Probe(feature string) lifecycle.Finding {
 	found, known := n.findings[feature]
 	if !known {
 		found = n.Node.Probe(feature)
@@ -75,21 +74,21 @@ func (n *noting) Probe(feature string) lifecycle.Finding {
 	return found
 }
 
-func (n *noting) HookFiles(directories []string) []lifecycle.HookFile {
+func (n *recordingNode) HookFiles(directories []string) []lifecycle.HookFile {
 	n.hookFiles = n.Node.HookFiles(directories)
 	return n.hookFiles
 }
 
-func (*noting) MakeShared(string) error { return nil }
+func (*recordingNode) MakeShared(string) error { return nil }
 
-// describedNode is the node of a recording, for hooks.
+// describedNode is the node that a recording describes, for hooks.
 type describedNode struct{ *recording.Node }
 
 func (n describedNode) Probe(feature string) lifecycle.Finding {
 	if f, known := n.Findings[feature]; known {
 		return f
 	}
-	return lifecycle.Finding{Why: "the recording has no such fact"}
+	return lifecycle.Finding{Why: "the recording does not have this fact"}
 }
 
 func (n describedNode) Host() lifecycle.Host { return n.Node.Host }
@@ -101,8 +100,8 @@ func (n describedNode) Device(path string) (lifecycle.Device, bool) {
 func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
 func (describedNode) MakeShared(string) error                   { return nil }
 
-// Replay decides the events of a recording again, under a configuration or, if that is
-// nil, the recorded one. It does no I/O except by the reader.
+// Replay decides the events of a recording again, with the given configuration or, if it is nil, the
+// recorded one. It reads the recording and does no other I/O.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	report, err := recording.Replay(in, recording.Options{Another: another != nil, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 		var c config.Config
@@ -124,8 +123,8 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	return report, err
 }
 
-// recordedConfig prints a configuration without the file that it was read from besides its own:
-// the machine that plays the recording does not have it.
+// recordedConfig prints a configuration without references to other files, because the machine that replays
+// the recording does not have those files.
 func recordedConfig(c config.Config) string {
 	c.Placement.PolicyFile = ""
 	return string(config.Print(c))

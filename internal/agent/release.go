@@ -16,15 +16,14 @@ import (
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
-// copiesTimeout is how long a release waits for the runtime's stored copies.
+// copiesTimeout is how long a release waits until the runtime's stored copies are updated.
 const copiesTimeout = time.Minute
 
-// serverTimeout is how long a release waits for the API server to take back what is
-// written there.
+// serverTimeout is how long a release waits until the objects at the API server are restored.
 const serverTimeout = 10 * time.Second
 
-// Release restores everything that the agent changed. From then on it decides
-// nothing until its next start; a changed configuration is read and has no effect.
+// Release restores everything that the agent changed. After it the agent decides nothing until its next
+// start; it still reads a changed configuration, which has no effect.
 func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	r, err := a.settings.release(ctx)
 	if err != nil {
@@ -38,7 +37,7 @@ func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	return r, nil
 }
 
-// ran reports whether an agent has run with a configuration: it made the key.
+// ran reports whether an agent has run with a configuration: then its key exists.
 func ran(c config.Config) bool {
 	_, err := os.Stat(c.Paths.Key)
 	return c.Paths.Key != "" && err == nil
@@ -47,8 +46,8 @@ func ran(c config.Config) bool {
 // Release asks the running agent to restore what it changed.
 func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
-// ReleaseAlone restores what an agent that has ended left in the kernel. It fails
-// if one runs. The runtime's stored copies stay as they are.
+// ReleaseAlone restores the values that an ended agent left in the kernel. It fails while an agent runs. It
+// does not change the runtime's stored copies.
 func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	files, err := cgroup.OpenRoot(c.Cgroup.Root)
 	if err != nil {
@@ -85,7 +84,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	r = conductor.Released(k.ReleaseAll())
 	for _, o := range copied {
 		r.Stale = append(r.Stale, api.Kept{
-			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no agent runs that could have the runtime change it",
+			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no running agent can make the runtime change it",
 		})
 	}
 	if groups, err := resctrl.OpenRoot(c.Paths.Resctrl); err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// reports are the objects about the node that the configuration switches on.
+// nodeReports returns the objects about the node that the configuration enables.
 func (a *Agent) reports(client *kube.Client) []kube.Service {
 	c := a.opt.Config.Cluster.Topology
 	d := &deviceList{grants: a.grants, log: a.log}
@@ -37,7 +37,7 @@ func (a *Agent) reports(client *kube.Client) []kube.Service {
 	return out
 }
 
-// topologyReport is the node's NodeResourceTopology.
+// topologyReport makes the node's NodeResourceTopology.
 func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	c := a.opt.Config.Cluster.Topology
 	return publish.Report{
@@ -55,7 +55,7 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	}
 }
 
-// katalystReport is the node's CustomNodeResource.
+// katalystReport makes the node's CustomNodeResource.
 func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	c := a.opt.Config.Cluster.Topology
 	return publish.Report{
@@ -68,7 +68,7 @@ func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	}
 }
 
-// zones returns the node's resources, and what is free of them.
+// zones returns the node's resources and which of them are free.
 func (a *Agent) zones(d *deviceList) zones.Node {
 	n := nodeview.Zones(a.conductor)
 	n.AddDevices(d.all())
@@ -78,11 +78,11 @@ func (a *Agent) zones(d *deviceList) zones.Node {
 	return n
 }
 
-// reportable returns why there is nothing to report yet; nil if there is.
-// Before the runtime's list is decided every CPU would look free. After a release they
-// are, and that is reported.
+// reportable returns why the agent cannot report free resources yet; nil if it can. Before the runtime's
+// list is decided, every CPU would look free. After a release every CPU is free, and the agent reports
+// that.
 func (a *Agent) reportable() (err error) {
-	if other := a.neighbour.standby(); other != "" {
+	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)
 	}
 	a.conductor.View(func(v *nodeview.View) {

@@ -16,15 +16,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// addRules adds the configuration's rules to a policy. They are asked after the hooks,
-// and before hooks that go by what all others decided. node returns the node's facts for rules.
+// addRules adds the configuration's rules to a policy. They run after the hooks, but before the hooks that
+// depend on the decisions of all others. node returns the node's facts for rules.
 func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node func(*rules.Set) rules.Facts) error {
 	if len(c.Rules) == 0 {
 		return nil
 	}
 	set, problems := rules.Compile(c.Rules)
 	if problems != nil {
-		return errors.New(problems[0].String()) // a valid configuration has none
+		return errors.New(problems[0].String()) // a valid configuration has no problem here
 	}
 	f := node(set)
 	if set.ReadsNamespaces() {
@@ -59,7 +59,7 @@ func RulesNode(c config.Config, labels map[string]map[string]string) (func() *en
 	return func() *engine.State { return engine.NewState(m, p) }, err
 }
 
-// factsForRules are the facts of a node for rules.
+// factsForRules returns the facts of a node for rules.
 func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
 	return func(set *rules.Set) rules.Facts {
 		f := rules.Facts{Devices: devicesAt(n, set.Devices()), Unsupported: map[lifecycle.Field]string{}}
@@ -78,7 +78,7 @@ func readsNamespaces(c config.Config) bool {
 	return problems == nil && set.ReadsNamespaces()
 }
 
-// devicesAt are the devices of these paths, as far as the node has them.
+// devicesAt returns the devices of the node with these paths.
 func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if len(paths) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if all == nil {
 		all = map[string]lifecycle.Device{}
 	}
-	// A node of a recording knows the devices of its host alone.
+	// For a recorded node only the devices in its Host are known.
 	if n, ok := n.(node); ok && n.deviceAt != nil {
 		for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 			if d, ok := n.deviceAt(path); ok {

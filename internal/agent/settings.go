@@ -20,15 +20,15 @@ import (
 // settings are the configuration in force, and the machine that it applies to.
 type settings struct {
 	log       *slog.Logger
-	level     *slog.LevelVar // follows log.level; nil for none
+	level     *slog.LevelVar // receives log.level; nil if not needed
 	format    func(string)   // is called with log.format; nil for none
 	override  func(*config.Config)
 	node      node
 	conductor *conductor.Conductor
 	observe   bool // the agent changes nothing, until it ends
 
-	// applying is held while a policy is made and applied: the last one made is the
-	// one in force.
+	// applying is held while a policy is made and applied, so that the last policy that was made is in
+	// force.
 	applying sync.Mutex
 
 	mu         sync.Mutex // guards all below
@@ -37,26 +37,26 @@ type settings struct {
 	generation uint64
 	badConfig  string // why a newer file is not in force
 	badCluster string // why what the API server has is not in force
-	dropIn     bool   // the configuration came from the runtime
-	released   bool   // nothing is decided any more, after a release
+	dropIn     bool   // the runtime sent the configuration
+	released   bool   // after a release: nothing is decided any more
 }
 
-// current is the configuration in force.
+// current returns the configuration in force.
 func (s *settings) current() config.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config
 }
 
-// hardware is the machine as it is now.
+// hardware returns the machine as it is now.
 func (s *settings) hardware() *topology.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine
 }
 
-// policy makes the policy of a configuration on a machine; after a release, one
-// that decides nothing. The caller holds applying.
+// policy makes the policy of a configuration on a machine. After a release it makes a policy that decides
+// nothing. The caller holds applying.
 func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyOf(c, m, s.node)
 	s.mu.Lock()
@@ -67,13 +67,13 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	return p, err
 }
 
-// bad is why a newer configuration is not in force; "" if none was refused. The caller
-// holds mu.
-func (s *settings) bad() string {
+// refusedReason returns why a newer configuration is not in force; "" if none was refused. The caller holds
+// mu.
+func (s *settings) refusedReason() string {
 	return strings.Trim(s.badConfig+"\n"+s.badCluster, "\n")
 }
 
-// noteCluster notes why what the API server has is not in force; nil says that it is.
+// noteCluster stores why the API server's configuration is not in force; nil means that it is.
 func (s *settings) noteCluster(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *settings) noteCluster(err error) {
 	}
 }
 
-// problem notes why a newer configuration is not in force; nil says that it is.
+// problem stores why a newer configuration is not in force; nil means that it is.
 func (s *settings) problem(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *settings) problem(err error) {
 	s.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
 }
 
-// fromFile applies a changed configuration file, unless the runtime sent a
-// configuration of its own: that one has priority.
+// fromFile applies a changed configuration file. A configuration that the runtime sent has priority: then
+// the file is not applied.
 func (s *settings) fromFile(c config.Config) error {
 	s.mu.Lock()
 	dropIn := s.dropIn
@@ -106,7 +106,7 @@ func (s *settings) fromFile(c config.Config) error {
 	return s.apply(c)
 }
 
-// fromCluster is fromFile for a change of what stands above the file.
+// fromCluster is fromFile for a change of the layers above the file.
 func (s *settings) fromCluster(c config.Config) error {
 	s.mu.Lock()
 	file := s.badConfig
@@ -133,18 +133,18 @@ func (s *settings) fromRuntime(yaml string) error {
 	s.dropIn = true
 	inForce := s.config
 	s.mu.Unlock()
-	ignored := keepStart(&c, inForce)
+	ignored := keepStartKeys(&c, inForce)
 	if err := s.apply(c); err != nil {
 		return err
 	}
 	if len(ignored) > 0 {
-		s.notePartial(fmt.Errorf("the runtime's drop-in: %s: read before the runtime sends the drop-in, so it has no effect there; "+
+		s.notePartial(fmt.Errorf("the runtime's drop-in: %s has no effect there, because the agent needs it before the runtime sends the drop-in; "+
 			"set it in the configuration file; all other keys are in force", strings.Join(ignored, ", ")))
 	}
 	return nil
 }
 
-// notePartial notes which parts of the configuration in force have no effect.
+// notePartial stores which parts of the configuration in force have no effect.
 func (s *settings) notePartial(err error) {
 	s.mu.Lock()
 	s.badConfig = err.Error()
@@ -152,8 +152,8 @@ func (s *settings) notePartial(err error) {
 	s.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
-// apply applies a new configuration to running pods and new ones. It names settings
-// that only a start can change; these keep their old value.
+// apply applies a new configuration to running and new pods. It returns the keys whose change needs a
+// restart of the agent; these keys keep their old values.
 func (s *settings) apply(c config.Config) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -180,18 +180,18 @@ func (s *settings) apply(c config.Config) error {
 		s.format(c.Log.Format)
 	}
 	for _, key := range config.NeedRestart(old, c) {
-		s.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
+		s.log.Warn("a changed setting takes effect after a restart of the agent", logkey.Key, key)
 	}
 	s.conductor.Configure(policy, tuning(c))
 	s.log.Info("configuration in force", logkey.Generation, gen)
 	return nil
 }
 
-// keepStart restores in a drop-in the keys that only a start reads, and names those
-// that the drop-in sets to something else than the default.
-func keepStart(c *config.Config, inForce config.Config) []string {
+// keepStartKeys keeps the present values of the keys that need a restart, in a configuration from the
+// runtime. It returns the keys that this configuration sets to a value other than the default.
+func keepStartKeys(c *config.Config, inForce config.Config) []string {
 	def := config.Default()
-	mine, theirs, plain := startOf(inForce.NRI), startOf(c.NRI), startOf(def.NRI)
+	mine, theirs, plain := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)
 	var keys []string
 	for _, k := range []struct {
 		key  string
@@ -200,8 +200,8 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
 		{"paths", c.Paths != inForce.Paths && c.Paths != def.Paths},
 		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
-		{"nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
-		{"failurePolicy.agent (the runtime was told another before; our own part is in force)",
+		{"nri (except cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
+		{"failurePolicy.agent (the agent applies it; the runtime uses the value that it got at the connection)",
 			c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent},
 	} {
 		if k.said {
@@ -213,17 +213,17 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 	return keys
 }
 
-// startOf are the keys of nri that only a start reads.
-func startOf(n config.NRI) config.NRI {
+// startKeysOf returns the keys of nri whose change needs a restart.
+func startKeysOf(n config.NRI) config.NRI {
 	return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
 }
 
-// rehost applies the policy to a machine that changed. The caller holds applying.
+// applyMachine applies the policy to a changed machine. The caller holds applying.
 func (s *settings) rehost(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
 	if err != nil {
-		s.log.Error("the configuration is not possible on these CPUs; earlier decisions stay", logkey.Err, err)
+		s.log.Error("the configuration is not valid for the CPUs that are online now; earlier decisions stay", logkey.Err, err)
 		return
 	}
 	s.mu.Lock()
@@ -232,16 +232,15 @@ func (s *settings) rehost(now *topology.Machine) {
 	s.conductor.ConfigureMachine(now, policy, tuning(c))
 }
 
-// standing reports whether everything was given back, and why a newer configuration is
-// not in force; "" where none was refused.
+// releaseState reports whether a release has restored all values, and why a newer configuration is not in
+// force; "" if none was refused.
 func (s *settings) standing() (released bool, refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.released, s.bad()
+	return s.released, s.refusedReason()
 }
 
-// release restores everything that the agent changed; it decides nothing from then
-// on.
+// release restores everything that the agent changed. After it the agent decides nothing.
 func (s *settings) release(ctx context.Context) (api.Released, error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()

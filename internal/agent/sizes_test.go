@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestAboutSameMemory: a memory balloon, which moves a few MiB at a time, is no reason to decide everything anew. A
-// module of memory that comes or goes is one.
+// TestAboutSameMemory: the agent does not decide again because of a memory balloon, which moves a few MiB
+// at a time, but it does when a memory module is added or removed.
 func TestAboutSameMemory(t *testing.T) {
 	node := func(gib float64, kind topology.MemoryKind) topology.Node {
 		return topology.Node{Memory: uint64(gib * (1 << 30)), Kind: kind}

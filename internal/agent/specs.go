@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// specSources makes the sources that a configuration names, most trusted first: the API
-// server last, nil for none.
+// specSources makes the sources of pod specs that a configuration names, the most trusted first. The API
+// server is last; nil if the configuration names none.
 func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []podspec.SpecSource {
 	var sources []podspec.SpecSource
 	k := c.Kubelet
@@ -47,13 +47,12 @@ func (a *Agent) specChain(server *kube.Client) *podspec.Chain {
 	})
 }
 
-// grantsOf makes the source of the devices, CPUs and memory nodes that Kubernetes
-// granted.
+// grantsOf makes the source of the kubelet's grants: devices, CPUs and memory nodes.
 func grantsOf(c config.PodSpec) podspec.GrantsOptions {
 	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: time.Duration(c.Wait) * time.Millisecond}
 }
 
-// newGrants makes the agent's own.
+// newGrants makes the source of grants for the running agent.
 func (a *Agent) newGrants() *podspec.Grants {
 	o := grantsOf(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
@@ -62,14 +61,14 @@ func (a *Agent) newGrants() *podspec.Grants {
 	return podspec.NewGrants(o)
 }
 
-// AskGrants asks the kubelet once which devices it granted.
+// AskGrants asks the kubelet once for the devices that it granted.
 func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	g := podspec.NewGrants(grantsOf(c))
 	defer ask(ctx, g)()
 	return sourceOf(g.State())
 }
 
-// ask runs a source until it is ready; it runs on until end is called.
+// ask runs a source until it is ready. The source continues until the caller calls end.
 func ask(ctx context.Context, who interface {
 	Run(ctx context.Context) error
 	AwaitFirst(ctx context.Context)
@@ -78,7 +77,7 @@ func ask(ctx context.Context, who interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = who.Run(ctx) // only errors of connections that do not close
+		_ = who.Run(ctx) // the only errors are of connections that do not close
 	}()
 	who.AwaitFirst(ctx)
 	return func() {
@@ -87,7 +86,7 @@ func ask(ctx context.Context, who interface {
 	}
 }
 
-// AskSpecs asks the configured sources once.
+// AskSpecs asks the configured sources of pod specs once.
 func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
 	server := connectCluster(c.Cluster, kube.Options{Version: "doctor", Log: slog.New(slog.DiscardHandler)}).client
 	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
@@ -101,7 +100,7 @@ func sources(l *podspec.Chain) []api.SpecSource {
 		out = append(out, sourceOf(s))
 	}
 	if !slices.ContainsFunc(out, func(s api.SpecSource) bool { return s.Name == lifecycle.FromAPIServer }) {
-		out = append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "off (cluster.enabled, podspec.apiServer)"})
+		out = append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "disabled (cluster.enabled, podspec.apiServer)"})
 	}
 	return out
 }

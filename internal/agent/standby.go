@@ -18,39 +18,39 @@ import (
 )
 
 const (
-	// reopenStatus is the pause before the agent tries again to open a status
+	// statusReopenPause is the pause before the agent tries again to open a status
 	// socket that another agent serves.
-	reopenStatus = 200 * time.Millisecond
-	// askOtherTimeout limits the time of the question who serves it, and is how long
-	// an answer counts.
-	askOtherTimeout = 2 * time.Second
-	// remindOther is how often the log names the other agent.
-	remindOther = 5 * time.Minute
+	statusReopenPause = 200 * time.Millisecond
+	// otherAgentTimeout limits the question to the agent that serves the socket. An answer is valid for the
+	// same time.
+	otherAgentTimeout = 2 * time.Second
+	// otherReminderInterval is how often the log names the other agent.
+	otherReminderInterval = 5 * time.Minute
 )
 
-// neighbour is another agent on this node.
-type neighbour struct {
+// otherAgent is another agent on this node.
+type otherAgent struct {
 	log    *slog.Logger
-	lock   *nodelock.Lock // the locks against a second agent
+	lock   *nodelock.Lock // the locks that exclude a second agent
 	path   string         // the path of our status socket; "" for none
 	accept func(net.Listener) net.Listener
-	// socket is our status socket; nil if it is not ours, or none is configured.
+	// socket is our status socket; nil if another agent serves it, or if none is configured.
 	socket *status.Socket
 
 	mu sync.Mutex // guards all below
-	// used is why the status socket cannot be opened: another agent serves it.
-	used   error
-	asked  time.Time       // the process that served it last
-	by     nodelock.Holder // the answer
-	taken  *nodelock.Taken // why this agent is in standby; nil if it works
-	logged time.Time       // when the log last named the other agent
-	lacks  map[string]bool // places that cannot be locked, and that the log has named
+	// socketInUse is the error if the status socket cannot be opened because another agent serves it.
+	socketInUse   error
+	asked         time.Time       // the process that served the socket last
+	by            nodelock.Holder // when that process was asked
+	standbyReason *nodelock.Taken // why this agent is in standby; nil if it works
+	logged        time.Time       // when the log last named the other agent
+	unlockable    map[string]bool // places that cannot be locked and that were logged
 }
 
-// places are the directories that agents of one node lock: the kubelet's cgroup
-// root, which each must write below, and those of the sockets it attaches through.
-// They follow from where it attaches, so that two agents at one runtime always
-// share one, whatever their configuration.
+// places are the directories that the agents of one node lock: the kubelet's cgroup root, because each
+// agent writes below it, and the directories of the sockets through which the agent attaches. They depend
+// only on where the agent attaches. So two agents of one runtime always lock the same directory, whatever
+// their configurations are.
 func (a *Agent) places() []nodelock.Place {
 	c := a.opt.Config
 	if observes(c) { // beside an agent that works
@@ -77,29 +77,29 @@ func (a *Agent) places() []nodelock.Place {
 	return all
 }
 
-// admit is called by attachments before they connect. An error, a *nodelock.Taken,
-// says that another agent works on this node.
-func (n *neighbour) admit() error {
+// admit is called by attachments before they connect. If another agent works on this node, admit returns a
+// *nodelock.Taken error.
+func (n *otherAgent) admit() error {
 	taken := n.socketTaken()
 	if taken == nil {
 		err := n.lock.Take()
 		if !errors.As(err, &taken) && err != nil {
-			n.unlocked(err)
+			n.logUnlockable(err)
 		}
 	}
 	n.mu.Lock()
-	before := n.taken
-	n.taken = taken
-	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.logged) >= remindOther)
+	before := n.standbyReason
+	n.standbyReason = taken
+	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.logged) >= otherReminderInterval)
 	if remind {
 		n.logged = time.Now()
 	}
 	n.mu.Unlock()
 	switch {
 	case remind:
-		n.log.Error("another agent works on this node; standing by", logkey.Err, taken)
+		n.log.Error("another agent works on this node; this agent is in standby", logkey.Err, taken)
 	case taken == nil && before != nil:
-		n.log.Info("the other agent has ended; taking over", logkey.Owner, before.By.String())
+		n.log.Info("the other agent has ended; this agent takes over", logkey.Owner, before.By.String())
 	}
 	if taken != nil {
 		return taken
@@ -107,33 +107,33 @@ func (n *neighbour) admit() error {
 	return nil
 }
 
-// unlocked logs once that places cannot be locked.
-func (n *neighbour) unlocked(err error) {
+// logUnlockable logs once that some directories cannot be locked.
+func (n *otherAgent) logUnlockable(err error) {
 	n.mu.Lock()
-	known := n.lacks[err.Error()]
-	if n.lacks == nil {
-		n.lacks = map[string]bool{}
+	known := n.unlockable[err.Error()]
+	if n.unlockable == nil {
+		n.unlockable = map[string]bool{}
 	}
-	n.lacks[err.Error()] = true
+	n.unlockable[err.Error()] = true
 	n.mu.Unlock()
 	if !known {
-		n.log.Warn("a second agent on this node may not be noticed", logkey.Err, err)
+		n.log.Warn("the agent may not notice a second agent on this node", logkey.Err, err)
 	}
 }
 
-// standby is why this agent decides nothing; "" if it works.
-func (n *neighbour) standby() string {
+// standby returns why this agent decides nothing; "" if it is active.
+func (n *otherAgent) standby() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.taken == nil {
+	if n.standbyReason == nil {
 		return ""
 	}
-	return n.taken.Error()
+	return n.standbyReason.Error()
 }
 
-// open opens the status socket before anything is attached: if another agent serves
-// it, this one stays in standby.
-func (n *neighbour) open(ctx context.Context) {
+// open opens the status socket before the agent attaches. If another agent serves the socket, this agent
+// stays in standby.
+func (n *otherAgent) open(ctx context.Context) {
 	if n.path == "" {
 		return
 	}
@@ -143,31 +143,30 @@ func (n *neighbour) open(ctx context.Context) {
 		n.socket.Wrap(n.accept)
 	}
 	n.mu.Lock()
-	n.used = err
+	n.socketInUse = err
 	n.mu.Unlock()
 }
 
-// serve answers at the status socket until ctx ends. While another agent serves it,
-// it waits. If it cannot be opened, or accepting fails (as it does permanently if the
-// kernel has no memory for a moment), it is opened again: a node without a status
-// socket still needs its QoS.
-func (n *neighbour) serve(ctx context.Context, source status.Source) {
-	again := time.NewTicker(reopenStatus)
+// serve answers at the status socket until ctx ends. While another agent serves the socket, it waits. If
+// the socket cannot be opened, or accepting fails (permanently if the kernel was out of memory once), it
+// opens the socket again: a node without a status socket still needs its QoS.
+func (n *otherAgent) serve(ctx context.Context, source status.Source) {
+	again := time.NewTicker(statusReopenPause)
 	defer again.Stop()
 	reported := ""
 	for {
 		n.mu.Lock()
-		err := n.used
+		err := n.socketInUse
 		n.mu.Unlock()
 		if n.socket != nil {
 			if err = n.socket.Serve(ctx, source); err == nil {
 				return
 			}
-			n.socket = nil // which its end has closed
+			n.socket = nil // the error after the listener was closed
 		}
 		if err != nil && !errors.Is(err, socket.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
-			n.log.Error("status is not served; the socket is opened again", logkey.Socket, n.path, logkey.Err, err)
+			n.log.Error("the status socket has stopped; the agent opens it again", logkey.Socket, n.path, logkey.Err, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -178,16 +177,15 @@ func (n *neighbour) serve(ctx context.Context, source status.Source) {
 	}
 }
 
-// socketTaken is the other agent that serves our status socket; nil if there is
-// none.
-func (n *neighbour) socketTaken() *nodelock.Taken {
+// socketTaken returns the other agent that serves our status socket; nil if there is none.
+func (n *otherAgent) socketTaken() *nodelock.Taken {
 	n.mu.Lock()
-	used, by, asked := errors.Is(n.used, socket.ErrInUse), n.by, n.asked
+	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.by, n.asked
 	n.mu.Unlock()
 	if !used {
 		return nil
 	}
-	if asked.IsZero() || time.Since(asked) >= askOtherTimeout {
+	if asked.IsZero() || time.Since(asked) >= otherAgentTimeout {
 		by = whoServes(n.path)
 		n.mu.Lock()
 		n.by, n.asked = by, time.Now()
@@ -196,9 +194,9 @@ func (n *neighbour) socketTaken() *nodelock.Taken {
 	return &nodelock.Taken{By: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
 }
 
-// whoServes asks the agent at a status socket who it is.
+// whoServes asks the agent at a status socket for its identity.
 func whoServes(path string) nodelock.Holder {
-	ctx, cancel := context.WithTimeout(context.Background(), askOtherTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), otherAgentTimeout)
 	defer cancel()
 	c, err := status.Dial(ctx, path)
 	if err != nil {
@@ -209,7 +207,7 @@ func whoServes(path string) nodelock.Holder {
 	if err != nil {
 		return nodelock.Holder{}
 	}
-	if n.Agent.PID == 0 { // an agent older than this answer
+	if n.Agent.PID == 0 { // an older agent, which does not report its identity
 		return nodelock.Holder{Config: n.ConfigFile, Version: n.Version, Started: n.Started}
 	}
 	return n.Agent

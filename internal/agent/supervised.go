@@ -11,18 +11,18 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// statusInterval is how often systemd gets the line that `systemctl status` shows, and the
-// watchdog's sign of life, if a quarter of its limit is not shorter.
+// statusInterval is how often the agent sends systemd the line that `systemctl status` shows, and the
+// watchdog's keep-alive. If a quarter of the watchdog's limit is shorter, that is used.
 const statusInterval = 10 * time.Second
 
-// supervised reports to systemd what it does, until ctx ends, if the unit has Type=notify:
-// sd_notify(3). The unit counts as started at once, also in standby and while the runtime is
-// away, since other units wait for it. While the agent handles events, as /healthz judges
-// it, the watchdog is notified.
+// supervised reports the agent's state to systemd until ctx ends, if the unit has Type=notify
+// (sd_notify(3)). Because other units wait for this unit, it counts as started at once, also in standby and
+// while the runtime does not run. The watchdog gets a keep-alive only while the agent handles events, as
+// /healthz judges.
 func (a *Agent) supervised(ctx context.Context) {
 	if sent, err := daemon.SdNotify(false, daemon.SdNotifyReady); !sent {
 		if err != nil {
-			a.log.Warn("systemd is not notified of the start", logkey.Err, err)
+			a.log.Warn("the agent cannot notify systemd of its start", logkey.Err, err)
 		}
 		return
 	}
@@ -30,7 +30,7 @@ func (a *Agent) supervised(ctx context.Context) {
 	pause := statusInterval
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		a.log.Warn("the watchdog of systemd is not notified", logkey.Err, err)
+		a.log.Warn("the agent cannot notify systemd's watchdog", logkey.Err, err)
 	}
 	if watchdog > 0 {
 		pause = min(pause, watchdog/4)
@@ -46,13 +46,13 @@ func (a *Agent) supervised(ctx context.Context) {
 	}
 }
 
-// alive reports whether the conductor handles events, within a limit of time.
+// alive reports whether the conductor handles events within a time limit.
 func (a *Agent) alive(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.conductor.Alive(ctx)
 	if err != nil {
-		a.log.Error("the watchdog of systemd is not notified", logkey.Err, err)
+		a.log.Error("the agent cannot notify systemd's watchdog", logkey.Err, err)
 	}
 	return err == nil
 }
@@ -64,14 +64,14 @@ func (a *Agent) statusLine() string {
 	return "ready"
 }
 
-// notify sends a message to systemd; without systemd it does nothing.
+// notify sends a message to systemd. Without systemd it does nothing.
 func (a *Agent) notify(message string) {
 	if _, err := daemon.SdNotify(false, message); err != nil {
-		a.log.Warn("systemd is not notified", logkey.Err, err)
+		a.log.Warn("the agent cannot notify systemd", logkey.Err, err)
 	}
 }
 
-// reloading has systemd show that a change of the configuration is applied.
+// reloading tells systemd that a change of the configuration is being applied.
 func (a *Agent) reloading(apply func(config.Config) error) func(config.Config) error {
 	return func(c config.Config) error {
 		a.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())

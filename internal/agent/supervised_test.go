@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestSupervised: systemd gets the start, the state, a sign of life for its watchdog, and the end.
+// TestSupervised: systemd gets the start, the state, keep-alives for its watchdog, and the end.
 func TestSupervised(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})

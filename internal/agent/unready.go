@@ -8,30 +8,30 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// unready warns in the log while the agent is not ready.
-type unready struct {
+// readinessWatcher logs a warning while the agent is not ready.
+type readinessWatcher struct {
 	ready func() error
 	warn  func(reason error)
 	over  func()
-	// first is how long after the start it looks for the first time, every how often it
-	// looks, and again after how long it repeats a warning.
+	// first is the time from the start to the first check, every is the time between checks, and again is
+	// the time after which a warning is repeated.
 	first, every, again time.Duration
 }
 
-func (a *Agent) unready() unready {
-	return unready{
+func (a *Agent) unready() readinessWatcher {
+	return readinessWatcher{
 		ready: a.Ready,
 		warn: func(reason error) {
-			a.log.Warn("the agent is not ready: new containers may start without what their pods ask for", logkey.Err, reason)
+			a.log.Warn("the agent is not ready: new containers may start without the values that their pods request", logkey.Err, reason)
 		},
 		over:  func() { a.log.Info("the agent is ready again") },
 		first: 5 * time.Second, every: 10 * time.Second, again: 5 * time.Minute,
 	}
 }
 
-// run looks until ctx ends.
-func (u unready) run(ctx context.Context) {
-	var quiet time.Duration // since the last warning; meaningless before the first
+// run checks until ctx ends.
+func (u readinessWatcher) run(ctx context.Context) {
+	var quiet time.Duration // the time of the last warning; not used before the first one
 	warned := false
 	for pause := u.first; sleep.For(ctx, pause); pause = u.every {
 		err := u.ready()

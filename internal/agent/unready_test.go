@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestUnready: a warning soon after the start, again after five minutes, and a word
-// when it is over.
+// TestUnready: the agent logs a warning soon after the start, again after five minutes, and a message when
+// it is ready.
 func TestUnready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("no runtime")

@@ -22,35 +22,35 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// usageEvery is how often usage is read; two files for each pod.
+// usageEvery is how often the agent reads usage. It reads two files for each pod.
 const usageEvery = 15 * time.Second
 
-// usageMeter measures what the node and its pods use. It is a kube.Service.
+// usageMeter measures the usage of the node and its pods. It implements kube.Service.
 type usageMeter struct {
-	// gate returns why pods are unknown, so that nothing is measured; nil if they are known.
-	gate  func() error
-	read  func() (nodemetric.Reading, error)
-	every time.Duration
-	note  func(error) // a reading that failed
+	// blocked returns why the pods are unknown, so that usage cannot be measured; nil if they are known.
+	blocked func() error
+	read    func() (nodemetric.Reading, error)
+	every   time.Duration
+	note    func(error) // the error of a reading
 
 	mu      sync.Mutex // guards all below
 	history nodemetric.History
 	policy  nodemetric.Policy
-	status  map[string]any // what is reported
-	made    time.Time      // when that was made; zero for nothing to report
-	failed  error          // of the last reading
-	held    error          // by gate
+	status  map[string]any // the last report
+	made    time.Time      // when the report was made; zero if there is none
+	failed  error          // the error of the last reading
+	held    error          // blocked returned a reason
 	changed chan struct{}  // closed with the next report
 }
 
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
-		gate: a.reportable, read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
-		note: func(err error) { a.log.Warn("cannot measure the node's usage", logkey.Err, err) },
+		blocked: a.reportable, read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
+		note: func(err error) { a.log.Warn("the agent cannot measure the node's usage", logkey.Err, err) },
 	}
 }
 
-// nodeMetric is the node's NodeMetric.
+// nodeMetric makes the node's NodeMetric.
 func (m *usageMeter) nodeMetric() publish.Report {
 	return publish.Report{
 		Kind:     "NodeMetric",
@@ -82,10 +82,10 @@ func (m *usageMeter) Run(ctx context.Context) {
 	}
 }
 
-// open reports whether pods are known. Where they are not, what was measured before is
-// forgotten: it is of other pods.
+// open reports whether the pods are known. If they are not, it drops earlier measurements, because they may
+// be of other pods.
 func (m *usageMeter) open() bool {
-	err := m.gate()
+	err := m.blocked()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.held = err; err != nil {
@@ -94,7 +94,7 @@ func (m *usageMeter) open() bool {
 	return err == nil
 }
 
-// take keeps a reading, and makes a report where one is due.
+// take stores a reading, and makes a report if one is due.
 func (m *usageMeter) take(r nodemetric.Reading, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,12 +125,12 @@ func (m *usageMeter) ready() error {
 	case m.failed != nil:
 		return m.failed
 	case m.made.IsZero():
-		return errors.New("usage was not measured for long enough")
+		return errors.New("the usage has not been measured for long enough yet")
 	}
 	return nil
 }
 
-// next returns a channel that is closed with the next report.
+// next returns a channel that is closed when the next report is made.
 func (m *usageMeter) next() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func (s source) Usage() api.Usage {
 	return out
 }
 
-// readUsage reads the usage of the node and its pods, without pods that end meanwhile.
+// readUsage reads the usage of the node and its pods. It leaves out pods that end meanwhile.
 func (a *Agent) readUsage() (nodemetric.Reading, error) {
 	r := nodemetric.Reading{At: time.Now(), Pods: map[nodemetric.Pod]nodemetric.Counter{}}
 	var err error

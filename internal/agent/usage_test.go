@@ -11,7 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/nodemetric"
 )
 
-// TestUsageMeter: a report is made as often as the object's spec says, and not while usage cannot be read.
+// TestUsageMeter: the agent makes a report at the interval of the object's spec, and none while usage
+// cannot be read.
 func TestUsageMeter(t *testing.T) {
 	notes := 0
 	m := &usageMeter{every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}), note: func(error) { notes++ }}
@@ -31,7 +32,7 @@ func TestUsageMeter(t *testing.T) {
 	if err := m.ready(); err == nil || !strings.Contains(err.Error(), "long enough") {
 		t.Errorf("before the first reading: %v", err)
 	}
-	read(2 + 8) // at once, and after one and two minutes
+	read(2 + 8) // at once, after one minute, and after two
 	if err := m.ready(); err != nil || made != 3 {
 		t.Errorf("in two minutes and a half: %d reports, %v", made, err)
 	}
@@ -55,12 +56,12 @@ func TestUsageMeter(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Another agent takes the node over, and gives it back.
-	m.gate = func() error { return errors.New("standby: another") }
+	// Another agent takes over the node, and then ends.
+	m.blocked = func() error { return errors.New("standby: another") }
 	if err := m.ready(); m.open() || m.ready() == nil || err != nil {
 		t.Errorf("on standby: %v", m.ready())
 	}
-	m.gate = func() error { return nil }
+	m.blocked = func() error { return nil }
 	if err := m.ready(); !m.open() || m.ready() == nil || strings.Contains(m.ready().Error(), "standby") {
 		t.Errorf("after it: %v, %v", err, m.ready())
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// watchDrift has foreign changes of values repaired, until ctx ends.
+// watchDrift starts the watcher that repairs values which other programs change, until ctx ends.
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.watcher()
 	if err != nil {
-		a.log.Warn("cgroup files cannot be watched; they are polled", logkey.Err, err)
+		a.log.Warn("the agent cannot watch cgroup files; it polls them", logkey.Err, err)
 	}
 	if w == nil {
 		return a.conductor.Watch(ctx, nil)
@@ -20,7 +20,7 @@ func (a *Agent) watchDrift(ctx context.Context) error {
 	return a.conductor.Watch(ctx, w)
 }
 
-// watcher watches the tree's files; nil if a given tree has no notices.
+// watcher watches the tree's files; nil if the given tree reports no changes.
 func (a *Agent) watcher() (cgroup.Watcher, error) {
 	switch {
 	case a.opt.Watch != nil:

@@ -12,36 +12,36 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// PlanPods returns what would be decided for pods, given as manifests.
-func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
+// PlanPods returns what the agent would decide for pods, given as manifests.
+func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	all, passed, err := podspec.Manifests(manifests)
 	if err != nil {
-		return api.Outlook{}, err
+		return api.Plan{}, err
 	}
-	out := nodeview.WhatIf(s.a.conductor, wishes(all))
+	out := nodeview.WhatIf(s.a.conductor, podManifests(all))
 	out.PassedOver = passed
 	return out, nil
 }
 
-// PlanConfig returns which containers a configuration file would move.
-func (s source) PlanConfig(file []byte) (api.Outlook, error) {
+// PlanConfig returns which containers would get other CPUs with another configuration file.
+func (s source) PlanConfig(file []byte) (api.Plan, error) {
 	c, err := config.Parse("the new configuration", file)
 	if err != nil {
-		return api.Outlook{}, err
+		return api.Plan{}, err
 	}
 	policy, err := policyOf(c, s.a.settings.hardware(), s.a.node)
 	if err != nil {
-		return api.Outlook{}, err
+		return api.Plan{}, err
 	}
 	return nodeview.WhatIfConfigured(s.a.conductor, policy), nil
 }
 
-// wishes are manifests as a kubelet would send them to the runtime.
-func wishes(manifests []podspec.Manifest) []engine.PlannedPod {
+// podManifests parses manifests into pods as a kubelet would send them to the runtime.
+func podManifests(manifests []podspec.Manifest) []engine.PlannedPod {
 	var all []engine.PlannedPod
 	for i, m := range manifests {
 		s := m.Spec
-		s.UID = fmt.Sprintf("planned-%d", i+1) // two documents may have one name
+		s.UID = fmt.Sprintf("planned-%d", i+1) // two documents may have the same name
 		all = append(all, planned(s, m.Labels, m.Annotations, m.Env))
 	}
 	return all

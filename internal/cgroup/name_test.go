@@ -51,7 +51,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// FuzzNamed: what a name gives is what the ways there and back agree on.
+// FuzzNamed: names parsed by ParseName agree with those that the path functions make.
 func FuzzNamed(f *testing.F) {
 	id := strings.Repeat("0a", 32)
 	f.Add("abc", id)

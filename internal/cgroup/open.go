@@ -10,7 +10,7 @@ import (
 )
 
 // errNoOpenat2 means that the caller must open the file through os.Root.
-var errNoOpenat2 = errors.New("openat2 cannot be used here")
+var errNoOpenat2 = errors.New("openat2 is not available")
 
 // openBeneath opens a path below a directory in one system call; os.Root makes one for each
 // directory of the path. The kernel refuses with EXDEV what would leave the directory: "..",

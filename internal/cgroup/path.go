@@ -19,7 +19,7 @@ const (
 // ("kubepods-podX.slice:cri-containerd:ID", the systemd driver). parent is the pod's cgroup
 // parent. It is used if cgroupsPath has an empty slice or is a relative path, and may be empty.
 func Path(parent, cgroupsPath string) (string, error) {
-	if err := plain(cgroupsPath); err != nil {
+	if err := checkName(cgroupsPath); err != nil {
 		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
 	}
 	dir, err := containerDir(parent, cgroupsPath)
@@ -86,7 +86,7 @@ func PodPath(cgroupParent string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("cgroup parent %q: %w", shorten(cgroupParent), err)
 	}
-	if err := plain(cgroupParent); err != nil {
+	if err := checkName(cgroupParent); err != nil {
 		return fail(err)
 	}
 	dir, err := components(cgroupParent)
@@ -155,8 +155,8 @@ func components(p string) (string, error) {
 	return p, nil
 }
 
-// plain refuses text that no runtime writes into a path and no file name should have.
-func plain(p string) error {
+// checkName refuses text that no runtime writes into a path and no file name should have.
+func checkName(p string) error {
 	switch {
 	case p == "":
 		return errors.New("is empty")

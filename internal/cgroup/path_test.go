@@ -100,7 +100,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// unlooked is a tree whose directories cannot be looked at for a reason.
+// unlooked is a tree whose directories cannot be opened, for a reason.
 type unlooked struct {
 	FS
 	why error
@@ -110,7 +110,7 @@ func (u unlooked) List(string) ([]string, error) {
 	return nil, &fs.PathError{Op: "open", Path: "p", Err: u.why}
 }
 
-// TestExists: what cannot be looked at is not taken for gone.
+// TestExists: a directory that cannot be opened counts as existing.
 func TestExists(t *testing.T) {
 	for why, exists := range map[error]bool{
 		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EMFILE: true, syscall.EIO: true, syscall.EINTR: true, syscall.EACCES: true,

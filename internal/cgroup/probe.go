@@ -14,7 +14,7 @@ import (
 // missing, the kernel lacks that other file.
 var reference = map[string]setting{
 	"cpu": {lifecycle.CPUQuota, ""}, "cpuset": {lifecycle.CPUSetCPUs, ""}, "memory": {lifecycle.MemoryLimit, ""},
-	"io": {lifecycle.IOLimit, anyLimit}, "blkio": {lifecycle.IOLimit, anyLimit},
+	"io": {lifecycle.IOLimit, sampleDiskLimit}, "blkio": {lifecycle.IOLimit, sampleDiskLimit},
 }
 
 // setting identifies a row of the table.
@@ -48,7 +48,7 @@ func FeatureFile(feature string, v Version) (File, error) {
 	}
 	s, err := Find(lifecycle.Unified, feature)
 	if feature == "io.max" {
-		s, err = Find(lifecycle.IOLimit, anyLimit)
+		s, err = Find(lifecycle.IOLimit, sampleDiskLimit)
 	}
 	if err != nil {
 		return File{}, err
@@ -56,8 +56,8 @@ func FeatureFile(feature string, v Version) (File, error) {
 	return s.file(v)
 }
 
-// anyLimit is a disk's limit, whose file stands for those of all disks.
-const anyLimit = "0:0 rbps"
+// sampleDiskLimit is a disk's limit, whose file stands for those of all disks.
+const sampleDiskLimit = "0:0 rbps"
 
 func (t *Tree) probeController(controller string) lifecycle.Finding {
 	if t.Version == V1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// withoutFS hides files of a name, and refuses to read those it denies.
+// withoutFS hides files with a name, and refuses to read those in denied.
 type withoutFS struct {
 	cgroup.FS
 	hidden, denied string
@@ -27,7 +27,7 @@ func (w withoutFS) ReadFile(path string) ([]byte, error) {
 	return w.FS.ReadFile(path)
 }
 
-// TestProbe asks for all three answers.
+// TestProbe checks all three answers.
 func TestProbe(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		fake := func(dirs ...string) *kernel.Cgroups {
@@ -74,7 +74,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbePartitions: remote partitions came with the file that says whose CPUs they are.
+// TestProbePartitions: remote partitions exist if the file cpuset.cpus.exclusive exists.
 func TestProbePartitions(t *testing.T) {
 	for _, c := range []struct {
 		version cgroup.Version
@@ -101,7 +101,7 @@ func TestProbePartitions(t *testing.T) {
 	}
 }
 
-// TestSigned: identities are negative, too.
+// TestSigned: group identities may be negative.
 func TestSigned(t *testing.T) {
 	for text, ok := range map[string]bool{"-1": true, "0": true, "2": true, "3": false, "-2": false, "--1": false, "": false, "max": false} {
 		got, err := cgroup.Encode(cgroup.V2, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})

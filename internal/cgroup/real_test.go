@@ -14,8 +14,8 @@ import (
 
 const mount = "/sys/fs/cgroup"
 
-// ownGroup makes a cgroup of this test alone in the host's version 1 hierarchies
-// and returns its path in them. It skips where the host has none to offer.
+// ownGroup makes a cgroup only for this test in the host's version 1 hierarchies and returns its path in
+// them. It skips the test if the host has none.
 func ownGroup(tb testing.TB) (*Real, string) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -46,7 +46,7 @@ func ownGroup(tb testing.TB) (*Real, string) {
 	return real, name
 }
 
-// TestRealTree drives the kernel through Tree and sees that nothing leaves it.
+// TestRealTree writes to the kernel through Tree and checks that no path leaves the tree.
 func TestRealTree(t *testing.T) {
 	real, name := ownGroup(t)
 	tree, err := Open(real)
@@ -70,8 +70,8 @@ func TestRealTree(t *testing.T) {
 	}
 }
 
-// TestRealStaysInside tries both ways to open files: openat2, and os.Root, which
-// is all that older kernels and strict seccomp filters leave.
+// TestRealStaysInside tries both ways to open files: openat2, and os.Root, which older kernels and strict
+// seccomp filters need.
 func TestRealStaysInside(t *testing.T) {
 	for name, beneath := range map[string]bool{"openat2": true, "os.Root": false} {
 		t.Run(name, func(t *testing.T) { staysInside(t, beneath) })

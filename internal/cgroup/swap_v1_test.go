@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// What runtimes leave in the file of memory and swap never stands in the way of
-// a memory limit, and follows it there and back.
+// The limit of memory and swap that runtimes set never prevents a memory limit, and changes with it in both
+// directions.
 func TestMemoryLimitWithSwapV1(t *testing.T) {
 	const (
 		none      = "9223372036854771712"
@@ -19,7 +19,7 @@ func TestMemoryLimitWithSwapV1(t *testing.T) {
 		swapFile  = "memory/p/memory.memsw.limit_in_bytes"
 	)
 	for name, c := range map[string]struct {
-		limit, swap string // at first
+		limit, swap string // at the start
 		write       []string
 		want        [][2]string // limit and swap after each write
 	}{

@@ -34,7 +34,7 @@ func TestTreeBandwidth(t *testing.T) {
 		}
 		limit("p", "100000", "100000")
 		limit("p/c", "100000", "")
-		limit("p/c", "50000", "50000") // period first would be twice the parent's share
+		limit("p/c", "50000", "50000") // with the period first, the share would be twice the parent's
 		limit("p/c", "100000", "100000")
 		limit("p/c", "", "200000")
 		none := map[cgroup.Version]string{cgroup.V1: "-1", cgroup.V2: "max"}[v]
@@ -57,7 +57,7 @@ func TestErrorText(t *testing.T) {
 	mustWrite(t, tree, "kubepods", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"})
 	mustWrite(t, tree, "kubepods/pod1", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "1"})
 	err = tree.Write("kubepods", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0"})
-	want := `write cpuset/kubepods/cpuset.cpus "0": device or resource busy (a child cgroup still has what would be taken away)`
+	want := `write cpuset/kubepods/cpuset.cpus "0": device or resource busy (a child cgroup still has CPUs or memory nodes that the write would remove)`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

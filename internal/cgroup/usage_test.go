@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestUsage: what a cgroup uses is read in both versions, and a file that is not in its form is an error.
+// TestUsage: the usage of a cgroup is read in both versions, and a file in an unexpected format is an
+// error.
 func TestUsage(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

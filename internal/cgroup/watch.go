@@ -45,16 +45,16 @@ type inotify struct {
 	wait sync.WaitGroup
 }
 
-// queued is how many notices may wait for the agent; the kernel queues 16384 more.
-const queued = 4096
+// maxQueued is how many notices may wait for the agent; the kernel queues 16384 more.
+const maxQueued = 4096
 
 // Watch watches directories below root, usually /sys/fs/cgroup. Close it.
 func Watch(root string) (Watcher, error) {
-	w, err := fsnotify.NewBufferedWatcher(queued)
+	w, err := fsnotify.NewBufferedWatcher(maxQueued)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", root, err)
 	}
-	i := &inotify{root: root, w: w, out: make(chan Notice, queued), done: make(chan struct{})}
+	i := &inotify{root: root, w: w, out: make(chan Notice, maxQueued), done: make(chan struct{})}
 	i.wait.Go(i.forward)
 	return i, nil
 }

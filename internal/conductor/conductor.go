@@ -31,8 +31,8 @@ type Options struct {
 	// Key signs the records that containers carry.
 	Key []byte
 	// Returning: an earlier agent used this key, and may have written to the kernel.
-	Returning bool
-	Log       *slog.Logger
+	HasEarlierKey bool
+	Log           *slog.Logger
 	// Now is time.Now. Its readings have a monotonic part, which is used to measure all waits.
 	Now func() time.Time
 	Tuning
@@ -95,12 +95,12 @@ type Conductor struct {
 	// confirmDue fires if no other event confirms it first.
 	answered   *work
 	confirmDue *time.Timer
-	// later counts Synchronize events that continue after their answer. Run waits for them.
-	later sync.WaitGroup
+	// continuing counts Synchronize events that continue after their answer. Run waits for them.
+	continuing sync.WaitGroup
 
 	node           *node // its mu guards all below
 	presence       *facts.Presence
-	returning      bool      // Options.Returning
+	hasEarlierKey  bool      // Options.Returning
 	checkedEarlier bool      // the check for an earlier agent is done
 	synced         time.Time // the time of the last Synchronize that was decided and applied
 	sweepEvery     time.Duration
@@ -131,7 +131,7 @@ func New(o Options) *Conductor {
 	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
-		returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	if o.Observe {
@@ -159,7 +159,7 @@ func New(o Options) *Conductor {
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	w := c.newWork(c.observing(from), &ev)
 	c.trace(w, stepWait)
-	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
+	got, done, err := c.facts.Gather(ctx, &w.capabilities, &ev)
 	defer done()
 	if err != nil { // a hook server refused it before the event got its turn
 		err = &Rejection{Reason: err.Error()}
@@ -167,7 +167,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 		return c.observe.answered(Answer{Op: w.done.Op}, err)
 	}
 	compact(&ev)
-	w.facts.Unstoppable = ev.Kind == lifecycle.CreateContainer && !w.can.Stamps()
+	w.facts.Unstoppable = ev.Kind == lifecycle.CreateContainer && !w.capabilities.CarriesRecords()
 	w.done.Limit, w.done.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
 	return c.observe.answered(c.run(w))
 }

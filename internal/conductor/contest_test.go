@@ -84,7 +84,7 @@ func TestFailedCreations(t *testing.T) {
 		p.ctrs = nil // the runtime drops the failed container without an event
 	}
 	if n := len(nodeview.Status(mo.con).Containers); n != 1 {
-		t.Errorf("%d containers are known, want the last", n)
+		t.Errorf("%d containers are running, want the last", n)
 	}
 	if c := mo.create(p, "a"); len(carried(c)) != 2 {
 		t.Errorf("after a start it claims %v", carried(c))

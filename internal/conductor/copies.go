@@ -202,7 +202,7 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 // overtakes the update. A separate update waits for the runtime's lock, can be overtaken, and
 // would then undo a later grant for a moment.
 func (n *node) piggyback(w *work) {
-	if !w.can.Piggybacks || !w.canUpdateOthers() {
+	if !w.capabilities.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
 	// The answer has no values for containers that the runtime itself writes next. It has no
@@ -212,7 +212,7 @@ func (n *node) piggyback(w *work) {
 		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {
 			return nil
 		}
-		return n.lacks(&w.can, c, route.Piggyback)
+		return n.lacks(&w.capabilities, c, route.Piggyback)
 	})
 	if len(values) > 0 {
 		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})

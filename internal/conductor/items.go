@@ -38,10 +38,10 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return it
 }
 
-// weightAfterIdle returns the requested weight of a pod that is no longer idle, if no hook
+// requestedWeight returns the requested weight of a pod that is no longer idle, if no hook
 // decides a weight for it. The kernel forgets the weight of an idle cgroup, and an agent that
 // lost its state does not know it either.
-func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
+func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodPristine(p.Pod).CPU.Shares
 	ends := false
 	for _, v := range p.Values {

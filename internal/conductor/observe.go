@@ -33,12 +33,12 @@ type setting struct {
 
 func settingOf(owner string, v lifecycle.Value) setting { return setting{owner, v.Field, v.Key} }
 
-// observed is an attachment in mode observe. Its containers carry no record, so the records of
+// observedCarrier is an attachment in mode observe. Its containers carry no record, so the records of
 // decisions stay in memory.
-type observed struct{ Carrier }
+type observedCarrier struct{ Carrier }
 
 // Capabilities returns those of the attachment, without annotations.
-func (o observed) Capabilities() Capabilities {
+func (o observedCarrier) Capabilities() Capabilities {
 	can := o.Carrier.Capabilities()
 	can.Create = can.Create.Without(lifecycle.Annotation)
 	return can
@@ -49,7 +49,7 @@ func (c *Conductor) observing(from Carrier) Carrier {
 	if c.observe == nil || from == nil {
 		return from
 	}
-	return observed{from}
+	return observedCarrier{from}
 }
 
 // answered returns the answer for the attachment: in mode observe an empty one.

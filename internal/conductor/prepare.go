@@ -165,7 +165,7 @@ func (n *node) preparePod(w *work, id string) {
 		}
 		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
 	}
-	if v, ok := weightAfterIdle(p); ok && err == nil {
+	if v, ok := requestedWeight(p); ok && err == nil {
 		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
 	}
 }
@@ -188,7 +188,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	}
 	values := n.routeValues(w, ctr, route.Creating, nil)
 	switch {
-	case !w.can.Stamps():
+	case !w.capabilities.CarriesRecords():
 		// The container was created before the runtime reported it, so it carries no record. The
 		// checkpoint stores one, and the runtime's copy has the reported values.
 		n.noteLate(ctr)
@@ -211,8 +211,8 @@ func (n *node) rename(w *work) {
 		t.sent = slices.Clone(from.sent)
 	}
 	t.Rename(&from.Copy)
-	if from.given != nil {
-		t.given = from.given
+	if from.creationValues != nil {
+		t.creationValues = from.creationValues
 	}
 }
 
@@ -231,7 +231,7 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	r := lifecycle.Record{
 		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Stamp.CPUs),
-		CreatedWith: n.track(ctr.ID).given, RecordFields: ctr.RecordFields,
+		CreatedWith: n.track(ctr.ID).creationValues, RecordFields: ctr.RecordFields,
 	}
 	if ctr.Balloon != "" {
 		r.BalloonCPUs = n.state.Machine.Format(n.state.BalloonCPUs(ctr.Balloon))
@@ -274,7 +274,7 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 		n.prepareLive(w, ctr, nil)
 	case t.sent == nil: // the container was created while no agent ran, so it lacks values that only a creation can carry
 		n.prepareLive(w, ctr, w.done.Event.Container)
-	case w.can.HoldsStart:
+	case w.capabilities.HoldsStart:
 		n.routeValues(w, ctr, route.Starting, nil)
 	}
 }
@@ -283,12 +283,12 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.noteLate(ctr)
-	t.Recorded = t.Recorded || w.can.Stamps()
+	t.Recorded = t.Recorded || w.capabilities.CarriesRecords()
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
 	t.Pending = runtimesync.Requested(w.done.Event.Requested)
 	n.routeValues(w, ctr, route.Updating, nil)
-	if !w.can.Stamps() {
+	if !w.capabilities.CarriesRecords() {
 		n.storeUpdate(ctr) // the runtime reported an update that it has already made, and waits for no answer
 	}
 }
@@ -328,10 +328,10 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 	if reported != nil {
 		t.Report(&reported.Resources)
 	}
-	if reported != nil && !w.can.Stamps() || ctr.Stamp.Stale {
+	if reported != nil && !w.capabilities.CarriesRecords() || ctr.Stamp.Stale {
 		n.noteLate(ctr)
 	}
-	n.routeValues(w, ctr, route.Living, reported)
+	n.routeValues(w, ctr, route.Running, reported)
 }
 
 // prepareGroup applies a pool's change to its containers: to the kernel before the answer, and
@@ -371,10 +371,10 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 // cgroup yet. Without it, the container would start on CPUs that it has lost. It reports
 // whether the answer can carry the update.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
+	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.LosingCPUs, &w.capabilities, v, route.Inputs{}).To != route.Runtime {
 		return false
 	}
-	n.sendInAnswer(w, ctr, v, route.Losing)
+	n.sendInAnswer(w, ctr, v, route.LosingCPUs)
 	return true
 }
 
@@ -385,7 +385,7 @@ func (w *work) canUpdateOthers() bool {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
 		return w.from != nil
 	}
-	return w.from != nil && w.can.HoldsStart
+	return w.from != nil && w.capabilities.HoldsStart
 }
 
 // refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,

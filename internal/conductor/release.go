@@ -186,7 +186,7 @@ func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 		return
 	}
 	c.checkedEarlier = true
-	if (len(records) > 0 || c.returning) && c.keeper.Originals.EarlierWrote(c.node.dirs()) {
+	if (len(records) > 0 || c.hasEarlierKey) && c.keeper.Originals.EarlierWrote(c.node.dirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
 			"values that the runtime does not report cannot be restored")
 	}

@@ -33,17 +33,17 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 }
 
 // routeInputs collects what the route of a value depends on.
-func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
-	k := route.Known{Contest: n.whyNotClaimed(ctr, v.Field)}
+func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Inputs {
+	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field)}
 	if p == route.Creating {
 		return k
 	}
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
-	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
-	k.Given = reported != nil && present(reported, v) || t.wasGiven(v)
-	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
+	k.KeptFromCopy = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
+	k.CreatedWith = reported != nil && present(reported, v) || t.createdWith(v)
+	k.LowersLimit = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }
 
@@ -53,7 +53,7 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
 	switch p {
-	case route.Living:
+	case route.Running:
 		before = t.sent
 		fallthrough
 	case route.Creating:
@@ -65,8 +65,8 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 			t.deliver(v, d)
 		}
 		k := n.routeInputs(ctr, v, p, reported)
-		k.NoCgroup, k.Unasked = err, w.from == nil
-		r := route.Of(p, &w.can, v, k)
+		k.NoCgroup, k.NoAttachment = err, w.from == nil
+		r := route.Of(p, &w.capabilities, v, k)
 		if r.To == route.Answer {
 			w.answerWith(t, v, p)
 		}
@@ -78,12 +78,12 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 			n.sendInAnswer(w, ctr, v, p)
 		case route.Kernel:
 			n.keepInKernel(ctr, v, p, r.Why, k, reported != nil)
-		case route.Given:
+		case route.CreatedWith:
 			t.deliver(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		case route.Unapplied:
 			t.lost(v, r.Missing, r.Why)
 		}
-		if p == route.Updating && !k.Kept && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
+		if p == route.Updating && !k.KeptFromCopy && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
 			// Write it before the runtime writes its values: the kernel refuses a quota below
 			// the burst.
 			w.kernel.owner = ctr.ID
@@ -97,14 +97,14 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.Updating {
 		t.Pending[v.Field] = v.String()
-		t.carried(v, w.can.Name+" update")
+		t.carried(v, w.capabilities.Name+" update")
 		return
 	}
-	t.carried(v, w.can.Name+" create")
+	t.carried(v, w.capabilities.Name+" create")
 	if route.InKernel(v.Field) {
 		t.Store(v.Field, v.String())
 	}
-	t.give(v)
+	t.noteCreatedWith(v)
 }
 
 // toKernel gives a value to the keeper. A resize takes CPUs before others get them, and others
@@ -113,7 +113,7 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.done.Plan.Moved():
+	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.done.Plan.Moved():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:
@@ -133,14 +133,14 @@ func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p
 	if p != route.Starting {
 		n.noteLate(ctr)
 	}
-	if p != route.Losing {
-		t.carried(v, w.can.Name+" update")
+	if p != route.LosingCPUs {
+		t.carried(v, w.capabilities.Name+" update")
 	}
 }
 
 // keepInKernel writes a value to the kernel only: either permanently, for the reason why, or
 // until the runtime's stored copy is updated.
-func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
+func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Inputs, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
@@ -148,11 +148,11 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 			t.Store(v.Field, asked) // the runtime's copy has the request
 		}
 		if p == route.Named {
-			k.Contest = ""
+			k.ContestedBy = ""
 		}
-		t.deliver(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Alone: why, Note: route.AtStart(k.Contest)})
+		t.deliver(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Alone: why, Note: route.AtStart(k.ContestedBy)})
 		return
-	case route.Living:
+	case route.Running:
 		if reported && k.Stored {
 			t.deliver(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		}
@@ -165,7 +165,7 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 		d.Alone = why
 		t.deliver(v, d)
 	}
-	if p == route.Living {
+	if p == route.Running {
 		n.enqueue(ctr, v)
 	}
 }

@@ -29,14 +29,14 @@ type work struct {
 	read  func()
 	write func() []keeper.Outcome
 
-	can            Capabilities // those of from, or of a connected runtime if from is nil
-	answer         Answer
-	kernel         writes
-	wasUnplaced    map[string]bool  // see unplaced
-	err            error            // a *Rejection
-	failed         bool             // a panic in the agent made a part of the event fail
-	describesAgain bool             // it describes what the runtime could not describe before
-	entry          *recording.Entry // for recordings; nil if nobody records
+	capabilities     Capabilities // those of from, or of a connected runtime if from is nil
+	answer           Answer
+	kernel           writes
+	wasUnplaced      map[string]bool  // see unplaced
+	err              error            // a *Rejection
+	failed           bool             // a panic in the agent made a part of the event fail
+	firstDescription bool             // it describes what the runtime could not describe before
+	entry            *recording.Entry // for recordings; nil if nobody records
 }
 
 // writes are values for the kernel.
@@ -54,7 +54,7 @@ type writes struct {
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 	w := &work{done: nodeview.Done{Op: logkey.ID(c.ops.Add(1)), Event: ev}, from: from, start: c.now()}
 	if from != nil {
-		w.done.From, w.can = from.Name(), from.Capabilities()
+		w.done.From, w.capabilities = from.Name(), from.Capabilities()
 	}
 	return w
 }
@@ -97,13 +97,13 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		}
 		c.reports.Count.Event(w.done.Event.Kind, c.now().Sub(w.start), w.done.Decided)
 		return Answer{Op: w.done.Op}, w.err
-	case w.isOver():
+	case w.changesNothing():
 		c.leave(w)
 	case w.done.Event.Kind == lifecycle.Synchronize:
 		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not
 		// wait for the kernel writes. The turn stays taken, so no later event is decided before
 		// this one is in the kernel.
-		c.later.Go(func() {
+		c.continuing.Go(func() {
 			finish()
 			c.freeMemory()
 		})
@@ -169,9 +169,9 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 	part()
 }
 
-// describesAgain reports whether the event describes a pod or container that the runtime could
+// firstDescription reports whether the event describes a pod or container that the runtime could
 // not describe before.
-func describesAgain(s *engine.State, ev *lifecycle.Event) (is bool) {
+func firstDescription(s *engine.State, ev *lifecycle.Event) (is bool) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
 		_, is = s.IsLive(ev.Pod.ID)
@@ -190,7 +190,7 @@ func (c *Conductor) gather(w *work) {
 	if w.first != nil {
 		w.first()
 	}
-	c.facts.Read(&w.can, w.done.Event, &w.facts)
+	c.facts.Read(&w.capabilities, w.done.Event, &w.facts)
 	if w.done.Event.Kind == lifecycle.CreateContainer && w.done.Event.Container != nil {
 		_, w.done.Again = w.facts.Records[w.done.Event.Container.ID]
 		if q, found := w.facts.Distrusted[w.done.Event.Container.ID]; found {
@@ -219,18 +219,18 @@ func (c *Conductor) decide(w *work) {
 		w.err = &Rejection{Reason: w.done.Plan.Reject}
 		return
 	}
-	w.can = c.node.capabilities(w.from)
-	w.describesAgain = describesAgain(c.node.state, w.done.Event)
+	w.capabilities = c.node.capabilities(w.from)
+	w.firstDescription = firstDescription(c.node.state, w.done.Event)
 	records := w.facts.Records
 	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
 	c.node.state.Commit(w.done.Plan)
 	w.record(entry, c.node.state)
 	for id := range records {
-		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
+		if c.node.state.Container(id) != nil && (w.from == nil || w.capabilities.CarriesRecords()) {
 			t := c.node.track(id)
 			t.Recorded = true
 			if given := records[id].CreatedWith; given != nil {
-				t.given = given
+				t.creationValues = given
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (c *Conductor) confirm(w *work) {
 		c.node.noteOutcomes(w.done.Wrote)
 	})
 	takesOver := w.done.Event.Kind == lifecycle.Synchronize
-	if (takesOver || w.describesAgain) && !w.failed {
+	if (takesOver || w.firstDescription) && !w.failed {
 		c.restoreEarlier(w)
 	}
 	if takesOver && !w.failed {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// byRuntime is the note of a value that only the runtime can write.
-const byRuntime = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
+// runtimeOnlyNote is the note of a value that only the runtime can write.
+const runtimeOnlyNote = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
 
 // leaveToRuntime reports whether only the runtime can write a value. This is so for the agent's
 // own container. The caller then sends the value, and the keeper checks the runtime's write. If
@@ -28,7 +28,7 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 		after.Channel = channel
 		return true
 	case t.RuntimeOnly && after.Applied:
-		after.Channel, after.Note = channel, byRuntime
+		after.Channel, after.Note = channel, runtimeOnlyNote
 	}
 	return false
 }
@@ -39,11 +39,11 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.done.Event.Container
-	if !t.RuntimeOnly || !w.can.Piggybacks || !w.canUpdateOthers() || t.Pending != nil || of != nil && of.ID == ctr.ID {
+	if !t.RuntimeOnly || !w.capabilities.Piggybacks || !w.canUpdateOthers() || t.Pending != nil || of != nil && of.ID == ctr.ID {
 		return
 	}
-	k := route.Known{Contest: n.whyNotClaimed(ctr, v.Field), Stored: t.Has(v)}
-	if route.Of(route.Piggyback, &w.can, v, k).To != route.Runtime {
+	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field), Stored: t.Has(v)}
+	if route.Of(route.Piggyback, &w.capabilities, v, k).To != route.Runtime {
 		return
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})

@@ -25,7 +25,7 @@ func (crio) Capabilities() Capabilities { return toCRIO(runtimes.NRI) }
 
 func toCRIO(by runtimes.Way) Capabilities {
 	can := anything{}.Capabilities()
-	can.Takes = func(c runtimes.Call, v lifecycle.Value) string {
+	can.WhyNotAccepted = func(c runtimes.Call, v lifecycle.Value) string {
 		return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(by, c, v)
 	}
 	return can
@@ -100,7 +100,7 @@ func TestKernelOnlyValues(t *testing.T) {
 	if ans := b.event(lifecycle.CreateContainer, nil); carriesMemory(ans) {
 		t.Errorf("the creation would fail: %v", ans.Values)
 	}
-	const why = "in the kernel alone: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it accepts 12582912 and more"
+	const why = "only in the kernel: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it accepts 12582912 and more"
 	if v := b.memory(); v.Applied || v.Channel != "kernel" || v.Note != why+"; written when it starts" {
 		t.Errorf("explained as %+v", v)
 	}

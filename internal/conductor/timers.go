@@ -11,10 +11,10 @@ import (
 
 // timer is a row of the table of timers.
 type timer struct {
-	what  string
+	name  string
 	due   *time.Timer
 	every time.Duration // the interval; 0 if other code sets the timer
-	do    func(context.Context)
+	run   func(context.Context)
 }
 
 // answerDelay lets an answer leave before the rest of its event uses the processor.
@@ -45,7 +45,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 		all.Go(func() { t.serve(ctx) })
 	}
 	all.Wait()
-	c.later.Wait()
+	c.continuing.Wait()
 	c.Flush()
 	return nil
 }
@@ -59,7 +59,7 @@ func (t timer) serve(ctx context.Context) {
 			if t.every > 0 {
 				t.due.Reset(t.every)
 			}
-			t.do(ctx)
+			t.run(ctx)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type node struct {
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
 	sent             deliveries                 // the results for its values; nil if none was applied
-	given            map[lifecycle.Field]string // values that it was created with and that no runtime reports
+	creationValues   map[lifecycle.Field]string // values that it was created with and that no runtime reports
 	cgroup           cgroupPath
 	noCgroupPath     bool // its creation has no cgroup path that the keeper can use
 	undescribed      bool // the runtime listed it without a description
@@ -62,28 +62,28 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	return t.sent.of(v)
 }
 
-// give remembers a value that a container is created with and that some runtime does not report
+// noteCreatedWith remembers a value that a container is created with and that some runtime does not report
 // later. The container's record has the value, too: of a keyed field all keys, separated by commas.
-func (t *track) give(v lifecycle.Value) {
-	if !unreported(v.Field) || t.wasGiven(v) {
+func (t *track) noteCreatedWith(v lifecycle.Value) {
+	if !unreported(v.Field) || t.createdWith(v) {
 		return
 	}
-	if t.given == nil {
-		t.given = map[lifecycle.Field]string{}
+	if t.creationValues == nil {
+		t.creationValues = map[lifecycle.Field]string{}
 	}
 	text := v.Text
 	if v.Key != "" {
 		text = v.Key
-		if had := t.given[v.Field]; had != "" {
+		if had := t.creationValues[v.Field]; had != "" {
 			text = had + "," + v.Key
 		}
 	}
-	t.given[v.Field] = text
+	t.creationValues[v.Field] = text
 }
 
-// wasGiven reports whether a container was created with a value that some runtime does not report.
-func (t *track) wasGiven(v lifecycle.Value) bool {
-	given := t.given[v.Field]
+// createdWith reports whether a container was created with a value that some runtime does not report.
+func (t *track) createdWith(v lifecycle.Value) bool {
+	given := t.creationValues[v.Field]
 	switch {
 	case given == "" || !unreported(v.Field):
 		return false

@@ -344,7 +344,7 @@ func (u *unplugged) another() {
 // owns returns what the agent reports as owned by a container; "" for nothing.
 func (u *unplugged) owns(c *modelCtr) string { return u.mo.ownedBy(c) }
 
-// said returns the problems of a container about its CPUs.
+// said returns the container's problems about its CPUs.
 func (u *unplugged) said(c *modelCtr) string {
 	told, _ := nodeview.Explain(u.mo.con, "default", c.pod.Name, c.Name)
 	var all []string

@@ -104,7 +104,7 @@ func (k *kubeletReader) convert() {
 	}
 	for _, key := range []string{"kubeReserved", "systemReserved"} {
 		if n := keyOf(keyOf(k.root, key), "cpu"); n != nil && c.Pools.Reserved == "" {
-			k.note(n, key+".cpu", "has no equivalent: write as many CPUs as a list into pools.reserved")
+			k.note(n, key+".cpu", "has no equivalent: write the same number of CPUs as a list into pools.reserved")
 		}
 	}
 	k.topology()
@@ -128,9 +128,9 @@ func (k *kubeletReader) cpuOptions(options *yaml.Node) {
 		case "strict-cpu-reservation":
 			k.out.Config.Pools.HardReserved = true
 		case "full-pcpus-only":
-			k.note(v, path, "has no equivalent for all pods: whole cores are preferred where they fit")
+			k.note(v, path, "has no equivalent for all pods: the agent prefers whole cores if they fit")
 		case "align-by-socket", "prefer-align-cpus-by-uncorecache":
-			k.note(v, path, "needs no key: CPUs of one package and one cache are preferred in any case")
+			k.note(v, path, "needs no key: the agent always prefers CPUs of one package and one cache")
 		default:
 			k.note(v, path, "has no equivalent")
 		}
@@ -256,8 +256,8 @@ func sameList(a, b string) bool {
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-// unservedOf lists the keys of the file that placement.policyFile names that have no equivalent.
-func unservedOf(c *Config) []Problem {
+// unservedKeys lists the keys of the file that placement.policyFile names that have no equivalent.
+func unservedKeys(c *Config) []Problem {
 	text := c.PolicyText()
 	if text == nil {
 		return nil

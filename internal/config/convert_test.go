@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// TestConvert: what documents of other systems amount to, and what has no equivalent, with lines.
-// Golden files beside the documents have both.
+// TestConvert converts documents of other systems, and lists keys without an equivalent with their lines.
+// Golden files beside the documents have the results.
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/convert/*.yaml")
@@ -36,8 +36,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestPolicyFile: the file that placement.policyFile names takes the place of the section, and
-// fills pools. What is wrong with it has its file and line.
+// TestPolicyFile: the file that placement.policyFile names replaces the section, and sets pools. Errors in
+// it name its file and line.
 func TestPolicyFile(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/convert")
@@ -78,7 +78,7 @@ func TestPolicyFile(t *testing.T) {
 	}
 }
 
-// TestFollowPolicyFile: a change of the policy file is a change of the configuration.
+// TestFollowPolicyFile: a change of the policy file counts as a change of the configuration.
 func TestFollowPolicyFile(t *testing.T) {
 	t.Parallel()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

@@ -57,7 +57,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		name := d.newName(v.Type(), path, key)
-		at := join(path, name)
+		at := joinPath(path, name)
 		if line, twice := first[name]; twice {
 			d.problem(key.Line, at, "duplicate key, first given on line %d", line)
 			continue
@@ -65,7 +65,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 		first[name] = key.Line
 		f, known := fields[name]
 		if !known {
-			d.problem(key.Line, join(path, printable(key.Value)), "unknown key; %s", suggest(path, key.Value, names))
+			d.problem(key.Line, joinPath(path, printable(key.Value)), "unknown key; %s", suggest(path, key.Value, names))
 			continue
 		}
 		d.lines[at] = key.Line

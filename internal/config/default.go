@@ -43,7 +43,7 @@ func fill(section reflect.Value) {
 // is "yes", or says what happens to the key until then.
 func NeedRestart(old, c Config) []string {
 	var keys []string
-	each(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+	visitFields(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		note, only := f.Tag.Lookup("restart")
 		if !only || reflect.DeepEqual(v.Interface(), at(reflect.ValueOf(c), path)) {
 			return

@@ -48,7 +48,7 @@ type Follower struct {
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
 	r := following{Follower: f}
-	err := follow.Follower{Settle: quietTime, Patience: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Look: r.look, Now: r.Now}.Run(ctx)
+	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.look, Now: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}
@@ -97,7 +97,7 @@ func (r *following) look() {
 	if r.Override != nil {
 		r.Override(&c)
 		if err := refuse(Validate(c)); err != nil {
-			r.report(fmt.Errorf("%s with what stands above it: %w", r.File, err))
+			r.report(fmt.Errorf("%s with the layers above it: %w", r.File, err))
 			return
 		}
 	}

@@ -25,7 +25,7 @@ type followed struct {
 	dir   string
 	file  string
 	calls chan heard
-	fail  chan error // given to the next apply
+	fail  chan error // the result of the next apply
 }
 
 func startFollowing(t *testing.T, file string, inForce *Config) *followed {
@@ -121,18 +121,18 @@ func TestFollowReplacedFile(t *testing.T) {
 	f := startFollowing(t, file, nil)
 	f.applies("info")
 
-	write(t, file, level("debug")) // in place
+	write(t, file, level("debug")) // the file is changed in place
 	f.applies("debug")
 
-	write(t, file+".new", level("warn")) // renamed over
+	write(t, file+".new", level("warn")) // a new file is renamed over it
 	check(t, os.Rename(file+".new", file))
 	f.applies("warn")
 
 	check(t, os.Remove(file))
 	f.reports("no such file", "stays")
-	write(t, file, level("warn")) // back unchanged: nothing to apply
+	write(t, file, level("warn")) // the old content again: nothing to apply
 	f.recovers()
-	write(t, file, "# now with a comment\n"+level("warn")) // same meaning
+	write(t, file, "# now with a comment\n"+level("warn")) // other text with the same meaning
 	write(t, file, level("error"))
 	f.applies("error")
 }
@@ -152,10 +152,10 @@ func TestFollowConfigMap(t *testing.T) {
 	inForce, err := Load(file)
 	check(t, err)
 
-	f := startFollowing(t, file, &inForce) // so nothing to apply yet
+	f := startFollowing(t, file, &inForce) // so there is nothing to apply yet
 	publish("..2", level("debug"))
 	f.applies("debug")
-	check(t, os.RemoveAll(filepath.Join(dir, "..1"))) // the kubelet's clean-up
+	check(t, os.RemoveAll(filepath.Join(dir, "..1"))) // the kubelet removes the old directory
 	publish("..3", level("warn"))
 	f.applies("warn")
 }
@@ -186,9 +186,9 @@ func TestFollowKeepsWhatIsInForce(t *testing.T) {
 	write(t, file, level("debug"))
 	f.applies("debug")
 	f.reports("apply", "no")
-	write(t, file, level("info")) // still in force
+	write(t, file, level("info")) // the configuration is still in force
 	f.recovers()
-	write(t, file, level("debug")) // tried again
+	write(t, file, level("debug")) // it is tried again
 	f.applies("debug")
 }
 
@@ -202,7 +202,7 @@ func TestFollowHalfWrittenFile(t *testing.T) {
 	write(t, file, level("info"))
 	f := startFollowing(t, file, nil)
 	f.applies("info")
-	// Each step but the last is valid or not; none is meant.
+	// Each step but the last may be valid or not, and none of them must be applied.
 	out, err := os.Create(file)
 	check(t, err)
 	for _, part := range []string{header, "log:\n", "  level: de", "bug\n"} {
@@ -231,8 +231,7 @@ func TestFollowWithOverride(t *testing.T) {
 	}()
 	write(t, file+".new", level("debug"))
 	check(t, os.Rename(file+".new", file))
-	// With its override the first content is in force already, so what is
-	// applied first is the second.
+	// With the override the first content is already in force, so the second content is applied first.
 	select {
 	case c := <-applied:
 		if c.Log != (Log{Level: "debug", Format: "json"}) {

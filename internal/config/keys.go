@@ -28,8 +28,8 @@ func (k Key) Section() bool { return k.Type == "section" }
 func Keys() []Key {
 	var keys []Key
 	byPath := keyRules()
-	each(shape(), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
-		k := Key{Path: anyElement(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
+	visitFields(keySample(), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
+		k := Key{Path: withoutIndexes(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
 		if isSections(f.Type) {
 			v = reflect.ValueOf([]Rule{})
 		}
@@ -43,8 +43,8 @@ func Keys() []Key {
 	return keys
 }
 
-// shape is a configuration with one rule, so that it has all keys.
-func shape() reflect.Value {
+// keySample is a configuration with one rule, so that it has all keys.
+func keySample() reflect.Value {
 	c := Default()
 	c.Authorization = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
 	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
@@ -54,18 +54,18 @@ func shape() reflect.Value {
 	return reflect.ValueOf(c)
 }
 
-// each visits every field of a struct and of the structs in it, top down. In a list of structs, it visits the
+// visitFields visits every field of a struct and of the structs in it, top down. In a list of structs, it visits the
 // fields of every element.
-func each(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
+func visitFields(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
 	for f, fv := range v.Fields() {
-		at := join(path, f.Tag.Get("json"))
+		at := joinPath(path, f.Tag.Get("json"))
 		visit(at, f, v.Type(), fv)
 		switch {
 		case f.Type.Kind() == reflect.Struct:
-			each(fv, at, visit)
+			visitFields(fv, at, visit)
 		case isSections(f.Type):
 			for i := range fv.Len() {
-				each(fv.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
+				visitFields(fv.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
 			}
 		}
 	}
@@ -77,8 +77,8 @@ func isSections(t reflect.Type) bool {
 
 var element = regexp.MustCompile(`\[\d+\]`)
 
-// anyElement is a path without the numbers of list elements, as rules know it.
-func anyElement(path string) string { return element.ReplaceAllString(path, "[]") }
+// withoutIndexes is a path without the numbers of list elements, as rules know it.
+func withoutIndexes(path string) string { return element.ReplaceAllString(path, "[]") }
 
 // fieldsOf returns the fields of a struct type by key, and the keys in order.
 func fieldsOf(t reflect.Type) (map[string]int, []string) {

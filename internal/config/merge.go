@@ -53,7 +53,7 @@ func Merge(layers ...Layer) (Config, Sources, error) {
 	for _, l := range layers {
 		m.add(l)
 	}
-	if len(layers) == 0 || m.broken {
+	if len(layers) == 0 || m.notMapping {
 		return Config{}, nil, refuse(m.problems)
 	}
 	m.policyFile()
@@ -76,11 +76,11 @@ type place struct {
 
 // merging is the state of one Merge.
 type merging struct {
-	config   Config
-	set      map[string]place
-	problems []Problem
-	broken   bool // a layer is no mapping: whatever it is, it has no keys to check
-	last     place
+	config     Config
+	set        map[string]place
+	problems   []Problem
+	notMapping bool // a layer is no mapping: whatever it is, it has no keys to check
+	last       place
 }
 
 // add adds a layer above the earlier ones.
@@ -91,14 +91,14 @@ func (m *merging) add(l Layer) {
 	delete(m.set, "kind")
 	root, problems := document(l.Name, l.Data)
 	if problems != nil {
-		m.problems, m.broken = append(m.problems, problems...), true
+		m.problems, m.notMapping = append(m.problems, problems...), true
 		return
 	}
 	d := decoder{file: l.Name, lines: map[string]int{}}
 	d.value(root, reflect.ValueOf(&m.config).Elem(), "")
 	m.problems = append(m.problems, d.problems...)
 	if root.Kind != yaml.MappingNode {
-		m.broken = true
+		m.notMapping = true
 		return
 	}
 	m.last = place{l.Name, root.Line}
@@ -154,7 +154,7 @@ func (m *merging) placeOf(path string) place {
 // sources returns the layers of the keys that have values.
 func (m *merging) sources() Sources {
 	s := Sources{}
-	each(reflect.ValueOf(m.config), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
+	visitFields(reflect.ValueOf(m.config), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
 			return
 		}
@@ -167,7 +167,7 @@ func (m *merging) sources() Sources {
 
 // Changed marks the keys in which two configurations differ as set by a source.
 func (s Sources) Changed(before, after Config, source string) {
-	each(reflect.ValueOf(before), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+	visitFields(reflect.ValueOf(before), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
 			return
 		}
@@ -187,7 +187,7 @@ type Setting struct {
 // Settings returns all keys of a configuration in the order of the docs.
 func (s Sources) Settings(c Config) []Setting {
 	var all []Setting
-	each(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+	visitFields(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		if !strings.Contains(path, "[") && f.Type.Kind() != reflect.Struct {
 			all = append(all, Setting{path, asJSON(v.Interface()), s.Of(path)})
 		}

@@ -79,7 +79,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestMergeNeedsBoth: a key that needs another finds it in another layer.
+// TestMergeNeedsBoth: a key that needs another key may find it in another layer.
 func TestMergeNeedsBoth(t *testing.T) {
 	url := file("f", "podspec: {kubelet: {url: \"https://n1:10250\", certFile: /c}}\n")
 	if _, _, err := config.Merge(url); err == nil {

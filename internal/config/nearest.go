@@ -12,7 +12,7 @@ func suggest(parent, key string, siblings []string) string {
 	near, d := nearest.To(key, siblings)
 	switch {
 	case d == 0:
-		return "keys are case-sensitive; nearest valid key " + quoteShort(join(parent, near))
+		return "keys are case-sensitive; nearest valid key " + quoteShort(joinPath(parent, near))
 	case d > max(2, len(key)/3):
 		for _, k := range Keys() {
 			if strings.EqualFold(k.Path[strings.LastIndexByte(k.Path, '.')+1:], key) {
@@ -20,10 +20,10 @@ func suggest(parent, key string, siblings []string) string {
 			}
 		}
 	}
-	return "nearest valid key " + quoteShort(join(parent, near))
+	return "nearest valid key " + quoteShort(joinPath(parent, near))
 }
 
-func join(parent, key string) string {
+func joinPath(parent, key string) string {
 	if parent == "" {
 		return key
 	}

@@ -74,8 +74,8 @@ func document(name string, data []byte) (*yaml.Node, []Problem) {
 }
 
 var (
-	yamlLine = regexp.MustCompile(`^line (\d+): `)
-	grammar  = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+	yamlLine     = regexp.MustCompile(`^line (\d+): `)
+	syntaxErrors = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
 )
 
 // syntax turns the YAML library's message into a problem with its line.
@@ -85,7 +85,7 @@ func syntax(name string, err error) Problem {
 	if m := yamlLine.FindStringSubmatch(what); m != nil {
 		p.Line, _ = strconv.Atoi(m[1])
 		what = what[len(m[0]):]
-		if grammar.MatchString(what) {
+		if syntaxErrors.MatchString(what) {
 			p.Line++ // the library counts from 0 only in these messages
 		}
 	}

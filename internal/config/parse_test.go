@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 const header = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 
-// TestBadFiles holds every message of a refused file in testdata/bad: NAME.want
-// is what NAME.yaml gets.
+// TestBadFiles compares the messages for every file in testdata/bad: NAME.want has the messages for
+// NAME.yaml.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 15 {
@@ -62,8 +62,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// unlisted puts names in place of lists that are made of declarations, so that a
-// new dialect or kind changes no golden file.
+// unlisted replaces lists that are made from declarations by their names, so that a new dialect or kind
+// changes no golden file.
 func unlisted(text string) string {
 	for name, list := range map[string][]string{"DIALECTS": intent.Dialects(), "KINDS": intent.KindNames()} {
 		text = strings.ReplaceAll(text, `"`+strings.Join(list, `" or "`)+`"`, name)
@@ -136,8 +136,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for panics, refusals without a reason, and configurations
-// that do not survive being printed.
+// FuzzParse looks for panics, refusals without a reason, and configurations that change when they are
+// printed and parsed.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	for _, file := range files {

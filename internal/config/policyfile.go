@@ -152,7 +152,7 @@ func (r *crReader) note(path, format string, args ...any) {
 // unserved notes the keys with the tag none that the document has.
 func (r *crReader) unserved(v reflect.Value, path string) {
 	for f, field := range v.Fields() {
-		at := join(path, f.Tag.Get("json"))
+		at := joinPath(path, f.Tag.Get("json"))
 		switch what := f.Tag.Get("none"); {
 		case what != "":
 			if n := field.Interface().(anyNode).node; n != nil && !isNothing(n) {
@@ -188,15 +188,15 @@ func (r *crReader) convert(s *policySpec) (out BalloonsPolicy) {
 	out.Shared, _ = r.cpus(s.AvailableResources.CPU, "spec.availableResources.cpu")
 	list, whole := r.cpus(s.ReservedResources.CPU, "spec.reservedResources.cpu")
 	out.Reserved = list
-	out.Shared = without(out.Shared, list)
+	out.Shared = cpusWithout(out.Shared, list)
 	if whole > 0 {
 		r.reserve(b, whole)
 	}
 	return out
 }
 
-// without returns a list of CPUs less those of another.
-func without(list, less string) string {
+// cpusWithout returns a list of CPUs less those of another.
+func cpusWithout(list, less string) string {
 	some, errSome := topology.ParseList(less)
 	all, err := topology.ParseList(list)
 	if errSome != nil || err != nil {
@@ -222,7 +222,7 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 		}
 		o.PreferCloseToDevices = append(o.PreferCloseToDevices, device)
 	}
-	if v, set := r.truth(t.PinMemory, path+".pinMemory"); set {
+	if v, set := r.optionalBool(t.PinMemory, path+".pinMemory"); set {
 		o.PinMemory = map[bool]string{true: "always", false: "never"}[v]
 	}
 	for _, k := range []struct {
@@ -234,7 +234,7 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 		{".preferSpreadOnPhysicalCores", t.PreferSpreadOnPhysicalCores, s.PreferSpreadOnPhysicalCores, &o.PreferSpreadOnPhysicalCores},
 		{".allocatorTopologyBalancing", t.AllocatorTopologyBalancing, s.AllocatorTopologyBalancing, &o.AllocatorTopologyBalancing},
 	} {
-		v, set := r.truth(k.node, path+k.key)
+		v, set := r.optionalBool(k.node, path+k.key)
 		if *k.into = v; set && !v && k.policy {
 			r.note(path+k.key, "has no equivalent: a type cannot switch off what the policy switches on")
 		}
@@ -242,8 +242,8 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 	return o
 }
 
-// truth reads a truth value that may be missing.
-func (r *crReader) truth(n anyNode, path string) (v, set bool) {
+// optionalBool reads a truth value that may be missing.
+func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
 	if n.node == nil || isNothing(n.node) {
 		return false, false
 	}

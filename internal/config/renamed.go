@@ -29,7 +29,7 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 		return key.Value
 	}
 	d.renamed = append(d.renamed, Problem{
-		File: d.file, Line: key.Line, Path: join(path, key.Value), What: fmt.Sprintf("is called %q now; the former name is still read", now),
+		File: d.file, Line: key.Line, Path: joinPath(path, key.Value), What: fmt.Sprintf("is called %q now; the former name is still read", now),
 	})
 	return now
 }
@@ -45,7 +45,7 @@ func Renamed(name string, data []byte) []Problem {
 	c := Default()
 	d := decoder{file: name, lines: map[string]int{}}
 	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	return append(d.renamed, unservedOf(&c)...)
+	return append(d.renamed, unservedKeys(&c)...)
 }
 
 // Rename gives the top-level keys of a document their new names.

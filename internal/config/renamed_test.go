@@ -9,7 +9,7 @@ import (
 
 const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 
-// TestFormerName reads a key by the name it had before, alone and under a layer with the new one.
+// TestFormerName reads a key by its former name, alone and below a layer with the new name.
 func TestFormerName(t *testing.T) {
 	const rule = "[{kinds: [gpu], namespaces: [shop], decision: allow}]\n"
 	was, now := head+"authorisation: "+rule, head+"authorization: "+rule
@@ -43,7 +43,7 @@ func TestFormerName(t *testing.T) {
 	}
 }
 
-// TestFormerNameJSON renames a key of a document as JSON, and leaves all else.
+// TestFormerNameJSON renames a key in a JSON document, and changes nothing else.
 func TestFormerNameJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"authorisation":[1],"pools":{}}`:      `{"authorization":[1],"pools":{}}`,

@@ -18,13 +18,13 @@ import (
 // rule is what a value must be beyond having the right type. Validation,
 // schema and docs all read it.
 type rule struct {
-	choices  []string              // one of these; of a list: each element, once
-	pattern  string                // a regular expression, and
-	means    string                // what it means
-	wrong    func(s string) string // what is wrong with a text, "" for nothing; nil goes by the pattern alone
-	most     int                   // bytes of a text, where not 0
-	required bool                  // a list with an element at least
-	min, max int                   // of an integer; no bound where both are 0
+	choices     []string              // one of these; of a list: each element, once
+	pattern     string                // a regular expression, and
+	description string                // what it means
+	check       func(s string) string // what is wrong with a text, "" for nothing; nil goes by the pattern alone
+	maxBytes    int                   // bytes of a text, where not 0
+	required    bool                  // a list with an element at least
+	min, max    int                   // of an integer; no bound where both are 0
 }
 
 // keyRules returns the rule of every key that has one, by path. A key's rule is the
@@ -32,9 +32,9 @@ type rule struct {
 // of checks.
 func keyRules() map[string]rule {
 	all, named := map[string]rule{}, checks()
-	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
+	visitFields(keySample(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
-			all[anyElement(path)] = ruleOf(tag, named)
+			all[withoutIndexes(path)] = ruleOf(tag, named)
 		}
 	})
 	return all
@@ -63,60 +63,60 @@ const maxRuleText = 1024
 // checks are the rules that tags name.
 func checks() map[string]rule {
 	return map[string]rule{
-		"CPU list":            {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, means: `CPU list, e.g. "0-3,8"`, wrong: cpuList},
+		"CPU list":            {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, description: `CPU list, e.g. "0-3,8"`, check: cpuList},
 		"CPUs":                {min: 1, max: topology.MaxCPUs},
 		"CPUs or 0":           {min: 0, max: topology.MaxCPUs},
-		"path":                {pattern: "^/", means: "absolute path", wrong: absolute},
-		"path or empty":       orEmpty(rule{pattern: "^(/.*)?$", means: "absolute path", wrong: absolute}),
-		"socket":              {pattern: "^/", means: socketPath, wrong: socket, most: maxSocketPath},
-		"socket or empty":     orEmpty(rule{pattern: "^(/.*)?$", means: socketPath, wrong: socket, most: maxSocketPath}),
-		"address or empty":    orEmpty(rule{pattern: "^(.*:[0-9]+)?$", means: `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address`, wrong: address}),
+		"path":                {pattern: "^/", description: "absolute path", check: absolute},
+		"path or empty":       orEmpty(rule{pattern: "^(/.*)?$", description: "absolute path", check: absolute}),
+		"socket":              {pattern: "^/", description: socketPath, check: socket, maxBytes: maxSocketPath},
+		"socket or empty":     orEmpty(rule{pattern: "^(/.*)?$", description: socketPath, check: socket, maxBytes: maxSocketPath}),
+		"address or empty":    orEmpty(rule{pattern: "^(.*:[0-9]+)?$", description: `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address`, check: address}),
 		"version":             {choices: []string{APIVersion}},
 		"kind":                {choices: []string{Kind}},
 		"dialects":            {choices: intent.Dialects()},
 		"hooks":               {choices: hookNames()},
 		"fields":              {choices: fieldNames()},
 		"kinds":               {choices: intent.KindNames(), required: true},
-		"namespaces":          {pattern: namespacePattern, means: "names or patterns of namespaces", wrong: namespaces, required: true},
-		"label selector":      {pattern: `^[^\x00]*$`, means: `a label selector, e.g. "team=db,tier!=test", or empty`, wrong: selector, most: 1024},
+		"namespaces":          {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces, required: true},
+		"label selector":      {pattern: `^[^\x00]*$`, description: `a label selector, e.g. "team=db,tier!=test", or empty`, check: selector, maxBytes: 1024},
 		"decision":            {choices: intent.Decisions()},
-		"kubelet URL":         {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, means: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
-		"host name":           {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, means: "a host name or address, or empty"},
-		"node name":           {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
-		"namespace or empty":  {pattern: `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$`, means: "a namespace's name, or empty"},
-		"endpoint":            {pattern: `^unix:///[^\x00]{1,98}$`, means: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
-		"endpoint or empty":   {pattern: `^(unix:///[^\x00]{1,98})?$`, means: `a socket with its scheme, or empty`},
-		"plugin name":         {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
-		"plugin names":        {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
-		"annotation or empty": {pattern: `^([A-Za-z0-9][A-Za-z0-9./_-]{0,316})?$`, means: "the key of an annotation, or empty"},
-		"plugin index":        {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
-		"ratio":               {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
-		"ways":                {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`},
-		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"},
-		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, means: "small letters, digits and -, at most 63"},
-		"expression":          {pattern: `[^\s]`, means: fmt.Sprintf("an expression in CEL, at most %d bytes", rules.MaxExpression), most: rules.MaxExpression},
-		"expression or empty": {pattern: `^[^\x00]*$`, means: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), most: rules.MaxExpression},
-		"resource names":      {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, means: `names of resources, e.g. "cpu" or "example.com/nic"`},
-		"resource mappings":   {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?=[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, means: `two names of resources, e.g. "example.com/millicpu=cpu"`},
+		"kubelet URL":         {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, description: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
+		"host name":           {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, description: "a host name or address, or empty"},
+		"node name":           {pattern: `^[a-z0-9.-]{0,253}$`, description: "a node's name, or empty"},
+		"namespace or empty":  {pattern: `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$`, description: "a namespace's name, or empty"},
+		"endpoint":            {pattern: `^unix:///[^\x00]{1,98}$`, description: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
+		"endpoint or empty":   {pattern: `^(unix:///[^\x00]{1,98})?$`, description: `a socket with its scheme, or empty`},
+		"plugin name":         {pattern: `^[A-Za-z0-9_.+-]+$`, description: "letters, digits and _ . + -"},
+		"plugin names":        {pattern: `^[A-Za-z0-9_.+-]+$`, description: "letters, digits and _ . + -"},
+		"annotation or empty": {pattern: `^([A-Za-z0-9][A-Za-z0-9./_-]{0,316})?$`, description: "the key of an annotation, or empty"},
+		"plugin index":        {pattern: `^[0-9]{2}$`, description: `two digits, e.g. "90"`},
+		"ratio":               {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, description: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"ways":                {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, description: `two percentages, e.g. "0-30"`},
+		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, description: "a class's name: letters, digits, and - _ . inside, or empty"},
+		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, description: "small letters, digits and -, at most 63"},
+		"expression":          {pattern: `[^\s]`, description: fmt.Sprintf("an expression in CEL, at most %d bytes", rules.MaxExpression), maxBytes: rules.MaxExpression},
+		"expression or empty": {pattern: `^[^\x00]*$`, description: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), maxBytes: rules.MaxExpression},
+		"resource names":      {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, description: `names of resources, e.g. "cpu" or "example.com/nic"`},
+		"resource mappings":   {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?=[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, description: `two names of resources, e.g. "example.com/millicpu=cpu"`},
 		"rule fields":         {choices: rules.FieldNames()},
 		"mount options":       {choices: rules.MountOptions()},
-		"texts":               {pattern: `^[^\x00]*$`, means: "any texts", most: maxRuleText},
+		"texts":               {pattern: `^[^\x00]*$`, description: "any texts", maxBytes: maxRuleText},
 		"memory types":        {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
-		"sysfs devices":       {pattern: `^/sys/devices/[^\x00]+$`, means: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0"`},
-		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, means: "a type's name: letters, digits, and - _ . inside"},
-		"balloon namespaces":  {pattern: namespacePattern, means: "names or patterns of namespaces", wrong: namespaces},
-		"text":                {pattern: `^[^\x00]*$`, means: "any text", most: maxRuleText},
-		"message":             {pattern: `^[^\x00-\x1f]*$`, means: "a message of one line, or empty", most: maxRuleText},
-		"pool or empty":       {pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`, means: "a pool's name: letters, digits, and - _ . inside, or empty"},
-		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, means: "a variable's name, with =count or =list"},
+		"sysfs devices":       {pattern: `^/sys/devices/[^\x00]+$`, description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0"`},
+		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, description: "a type's name: letters, digits, and - _ . inside"},
+		"balloon namespaces":  {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},
+		"text":                {pattern: `^[^\x00]*$`, description: "any text", maxBytes: maxRuleText},
+		"message":             {pattern: `^[^\x00-\x1f]*$`, description: "a message of one line, or empty", maxBytes: maxRuleText},
+		"pool or empty":       {pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`, description: "a pool's name: letters, digits, and - _ . inside, or empty"},
+		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, description: "a variable's name, with =count or =list"},
 		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
-			means: `a limit and the highest number of it, e.g. "nofile=1048576"`},
-		"device paths":      {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, means: `the path of a device of the host, e.g. "/dev/fuse"`, wrong: absolute},
-		"RDT classes":       {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, means: "names of groups of resctrl, or what names begin with and *"},
-		"directories":       {pattern: "^/", means: "absolute paths of directories", wrong: absolute},
-		"CDI devices":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, means: `a CDI device, e.g. "vendor.com/net=nic0", or what names of one kind begin with and *`},
-		"interfaces":        {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, means: `a network interface's name, e.g. "eth1", or what names begin with and *`},
-		"kernel parameters": {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, means: `a kernel parameter's name, e.g. "net.core.somaxconn", or what names begin with and *`},
+			description: `a limit and the highest number of it, e.g. "nofile=1048576"`},
+		"device paths":      {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: absolute},
+		"RDT classes":       {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, description: "names of resctrl groups, or prefixes of names followed by *"},
+		"directories":       {pattern: "^/", description: "absolute paths of directories", check: absolute},
+		"CDI devices":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, description: `a CDI device, e.g. "vendor.com/net=nic0", or a prefix of names of one kind followed by *`},
+		"interfaces":        {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, description: `a network interface's name, e.g. "eth1", or a prefix followed by *`},
+		"kernel parameters": {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, description: `a kernel parameter's name, e.g. "net.core.somaxconn", or a prefix of names followed by *`},
 	}
 }
 

@@ -93,7 +93,7 @@ func (r rule) constrain(s *jsonschema.Schema) {
 	if r.max != 0 {
 		s.Minimum, s.Maximum = new(float64(r.min)), new(float64(r.max))
 	}
-	if r.most != 0 {
-		s.MaxLength = new(r.most)
+	if r.maxBytes != 0 {
+		s.MaxLength = new(r.maxBytes)
 	}
 }

@@ -40,9 +40,9 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	}
 }
 
-// TestDefaultTags: what a tag says is what its type can be, and what Parse accepts.
+// TestDefaultTags: the default in a tag fits the type of its field, and Parse accepts it.
 func TestDefaultTags(t *testing.T) {
-	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
+	visitFields(keySample(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		text, ok := f.Tag.Lookup("default")
 		_, errInt := strconv.Atoi(text)
 		switch k := f.Type.Kind(); {
@@ -57,7 +57,7 @@ func TestDefaultTags(t *testing.T) {
 	}
 }
 
-// TestNeedRestart names what only a start reads, once for a section.
+// TestNeedRestart lists the keys that need a restart, and a section only once.
 func TestNeedRestart(t *testing.T) {
 	c := Default()
 	if keys := NeedRestart(c, Default()); len(keys) > 0 {
@@ -98,9 +98,8 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 	}
 }
 
-// TestSchemaAgreesWithParse gives the same files to both. The schema may be
-// laxer where JSON Schema has no words (ranges that run backwards, duplicate
-// keys) and must never refuse what Parse accepts.
+// TestSchemaAgreesWithParse checks the same files with both. The schema may accept more where JSON Schema
+// cannot express a rule (reversed ranges, duplicate keys), but it must not refuse what Parse accepts.
 func TestSchemaAgreesWithParse(t *testing.T) {
 	schema := resolved(t)
 	accepts := func(data []byte) bool {
@@ -154,7 +153,7 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 			t.Errorf("%s is not printed", k.Path)
 		}
 	}
-	// A value that would read as a number must come back as text.
+	// A value that looks like a number must stay a string.
 	c.NRI.Index, c.NRI.Name, c.Pools.Shared = "08", "true", "1"
 	back, err := Parse("printed", Print(c))
 	if err != nil || !reflect.DeepEqual(back, c) {

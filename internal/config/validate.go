@@ -30,14 +30,14 @@ func (r rule) allowed() string {
 	if r.max != 0 {
 		return fmt.Sprintf("%d to %d", r.min, r.max)
 	}
-	return r.means
+	return r.description
 }
 
 // orEmpty returns a rule that also accepts the empty text.
 func orEmpty(r rule) rule {
-	wrong := r.wrong
-	r.means += ", or empty"
-	r.wrong = func(s string) string {
+	wrong := r.check
+	r.description += ", or empty"
+	r.check = func(s string) string {
 		if s == "" {
 			return ""
 		}
@@ -50,8 +50,8 @@ func orEmpty(r rule) rule {
 func Validate(c Config) []Problem {
 	var problems []Problem
 	byPath := keyRules()
-	each(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
-		r, ok := byPath[anyElement(path)]
+	visitFields(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
+		r, ok := byPath[withoutIndexes(path)]
 		if !ok {
 			return
 		}
@@ -78,7 +78,7 @@ func Validate(c Config) []Problem {
 		}
 	}
 	if c.NRIHost.Enabled && c.Attach != "cri" {
-		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, which plugins are served in front of: set attach: cri"})
+		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, because the agent serves NRI plugins in front of it: set attach: cri"})
 	}
 	problems = append(problems, c.PodResources.check(c.PodSpec.Kubelet)...)
 	if c.TopologyManager.Policy != "none" && (c.Placement.Policy != "pools" || c.Authority != "agent") {
@@ -156,13 +156,13 @@ func (a Rule) check(path string) []Problem {
 		if a.Decision == string(intent.Cap) && !intent.HasCap(intent.Kind(k)) {
 			problems = append(problems, Problem{
 				Path: fmt.Sprintf("%s.kinds[%d]", path, i),
-				What: fmt.Sprintf("%s has no cap, only %s have; allow or refuse it", quoteShort(k), strings.Join(intent.Capped(), ", ")),
+				What: fmt.Sprintf("%s cannot be capped, only %s can; set allow or refuse", quoteShort(k), strings.Join(intent.Capped(), ", ")),
 			})
 		}
 	}
 	if a.MostCPUs != 0 && (a.Decision != string(intent.Cap) || !cpus) {
 		problems = append(problems, Problem{
-			Path: path + ".mostCPUs", What: fmt.Sprintf("bounds %s that are capped; this rule caps none", intent.AssignedCPUs),
+			Path: path + ".mostCPUs", What: fmt.Sprintf("limits %s that are capped; this rule caps none", intent.AssignedCPUs),
 		})
 	}
 	return problems
@@ -196,10 +196,10 @@ func (r rule) text(s string) string {
 	switch {
 	case r.choices != nil:
 		return r.choice(s)
-	case r.wrong != nil:
-		return r.wrong(s)
+	case r.check != nil:
+		return r.check(s)
 	case r.pattern != "" && !regexp.MustCompile(r.pattern).MatchString(s):
-		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.means)
+		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.description)
 	}
 	return ""
 }
@@ -218,7 +218,7 @@ func namespaces(s string) string {
 	case !regexp.MustCompile(namespacePattern).MatchString(s):
 		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
 	case !intent.ValidPattern(s):
-		return fmt.Sprintf("is %s, a pattern with a [ that nothing closes, or an empty one", quoteShort(s))
+		return fmt.Sprintf("is %s: an empty pattern, or a [ without ]", quoteShort(s))
 	}
 	return ""
 }
@@ -226,7 +226,7 @@ func namespaces(s string) string {
 // selector returns what is wrong with a label selector.
 func selector(s string) string {
 	if _, err := labels.Parse(s); err != nil {
-		return fmt.Sprintf("is %s, which is no label selector: %v", quoteShort(s), err)
+		return fmt.Sprintf("is %s, which is not a label selector: %v", quoteShort(s), err)
 	}
 	return ""
 }

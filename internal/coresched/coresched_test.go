@@ -11,8 +11,8 @@ import (
 
 func these(ids ...int) func() ([]int, error) { return func() ([]int, error) { return ids, nil } }
 
-// TestGroups: one cookie for all of a group, another for another's; the dead
-// fall out; a later run takes over what it finds; none is none.
+// TestGroups: all threads of a group have one cookie, and another group has another one; ended threads are
+// dropped; a later run keeps the cookies that it finds; and the empty group removes the cookie.
 func TestGroups(t *testing.T) {
 	k := kernel.NewCookies()
 	g := New(k)
@@ -55,7 +55,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestMoved: threads of one group that are to be in another get that one's.
+// TestMoved: threads that move to another group get that group's cookie.
 func TestMoved(t *testing.T) {
 	k := kernel.NewCookies()
 	g := New(k)
@@ -97,8 +97,7 @@ func TestProbe(t *testing.T) {
 	t.Logf("this machine: %+v", Probe(Real{}))
 }
 
-// TestGroupsEnd has groups come and go, a few at a time: those whose threads ended are
-// not kept.
+// TestGroupsEnd creates and ends groups, a few at a time: groups whose threads have ended are dropped.
 func TestGroupsEnd(t *testing.T) {
 	k := kernel.NewCookies()
 	g := New(k)
@@ -111,7 +110,7 @@ func TestGroupsEnd(t *testing.T) {
 			k.End(2*(n-10) + 1)
 		}
 	}
-	if most := fewGroups + 1; len(g.cookies) > most || len(g.members) > most || len(g.groups) > most {
+	if most := minCleanup + 1; len(g.cookies) > most || len(g.members) > most || len(g.groups) > most {
 		t.Errorf("%d cookies, %d groups and %d lists of members are kept, and 10 groups live", len(g.cookies), len(g.groups), len(g.members))
 	}
 	if found, changed, err := g.Join("pod-4999", these(9998, 9999)); !found || changed || err != nil {

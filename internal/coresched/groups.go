@@ -14,15 +14,15 @@ import (
 type Groups struct {
 	kernel Kernel
 
-	mu      sync.Mutex
-	cookies map[string]uint64
-	members map[string][]int  // threads by group
-	groups  map[uint64]string // by cookie
-	crowded int               // the number of groups at which dead ones are removed
+	mu        sync.Mutex
+	cookies   map[string]uint64
+	members   map[string][]int  // threads by group
+	groups    map[uint64]string // by cookie
+	cleanupAt int               // the number of groups at which dead ones are removed
 }
 
-// fewGroups is the number of groups below which dead ones are not searched.
-const fewGroups = 64
+// minCleanup is the number of groups below which dead ones are not searched.
+const minCleanup = 64
 
 // New makes Groups for a kernel's threads.
 func New(k Kernel) *Groups {
@@ -110,7 +110,7 @@ func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 func (g *Groups) knowLocked(group string, cookie uint64) {
 	delete(g.groups, g.cookies[group])
 	g.cookies[group], g.groups[cookie] = cookie, group
-	if len(g.cookies) <= max(g.crowded, fewGroups) {
+	if len(g.cookies) <= max(g.cleanupAt, minCleanup) {
 		return
 	}
 	// No event reports the end of a group: its last thread ends, and its name is not used
@@ -120,7 +120,7 @@ func (g *Groups) knowLocked(group string, cookie uint64) {
 			g.memberLocked(other)
 		}
 	}
-	g.crowded = 2 * len(g.cookies)
+	g.cleanupAt = 2 * len(g.cookies)
 }
 
 // memberLocked returns a live thread of a group and its cookie, or zeros. It removes threads

@@ -59,7 +59,7 @@ func (Real) Share(from, to int) error {
 // Probe reports whether a kernel has cookies, by requesting the agent's own.
 func Probe(k Kernel) lifecycle.Finding {
 	if k == nil {
-		return lifecycle.Finding{Why: "nobody can ask"}
+		return lifecycle.Finding{Why: "no test of the kernel is possible"}
 	}
 	_, err := k.Cookie(0)
 	switch {

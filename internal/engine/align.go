@@ -218,7 +218,7 @@ func places(m *topology.Machine, hints []numahints.Resource) string {
 				alone = append(alone, m.Nodes[i].ID)
 			}
 		}
-		where := "on no single one"
+		where := "on no single NUMA node"
 		if slices.Sort(alone); len(alone) > 0 {
 			where = "on " + topology.FormatList(alone)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/numahints"
 )
 
-// TestUnstoppable: a container that the topology manager does not admit is refused, and if it exists
-// already it is decided at once, and that is reported.
+// TestUnstoppable: the agent refuses a container that the topology manager does not admit. If the container
+// exists already, the agent decides it at once and reports that.
 func TestUnstoppable(t *testing.T) {
 	m := node(t)
 	p := policy(m)
@@ -26,7 +26,7 @@ func TestUnstoppable(t *testing.T) {
 		why   string
 	}{
 		{"fits", []lifecycle.ResourceHints{on("nic", 1), on("gpu", 1)}, false, ""},
-		{"beyond the machine", []lifecycle.ResourceHints{on("nic", 7)}, false, "nic fits on no single one"},
+		{"beyond the machine", []lifecycle.ResourceHints{on("nic", 7)}, false, "nic fits on no single NUMA node"},
 		{"apart", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, false, "nic fits on 0, gpu fits on 1"},
 		{"apart, and exists", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, true, "nic fits on 0, gpu fits on 1"},
 	} {

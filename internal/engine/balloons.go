@@ -18,11 +18,11 @@ func (s *State) mark(c *Container, sign int) {
 	}
 }
 
-// occupants are the containers of balloons in a view.
-type occupants struct{ n *view }
+// balloonContainers are the containers of balloons in a view.
+type balloonContainers struct{ n *view }
 
 // marked counts the live containers with a mark.
-func (o occupants) marked(m placement.Mark) int {
+func (o balloonContainers) marked(m placement.Mark) int {
 	if o.n.fresh {
 		return o.n.marks[m]
 	}
@@ -43,7 +43,7 @@ func (n *view) recount(c *Container, sign int) {
 }
 
 // ofPod returns the balloons of the other live containers of a container's pod.
-func (o occupants) ofPod(c *Container) (all []string) {
+func (o balloonContainers) ofPod(c *Container) (all []string) {
 	for _, other := range o.n.containersOf(c.PodID) {
 		if other.ID != c.ID && other.Alive() && other.Assignment.Pool.Named() {
 			all = append(all, other.Assignment.Which.Name)
@@ -54,7 +54,7 @@ func (o occupants) ofPod(c *Container) (all []string) {
 
 // cpus returns the CPUs of a container's balloon that its memory is near. If the container is new, they include
 // those that the balloon gets with it.
-func (o occupants) cpus(c *Container) topology.Set {
+func (o balloonContainers) cpus(c *Container) topology.Set {
 	n := o.n
 	laid := n.laid()
 	if n.container(c.ID) == nil {

@@ -60,7 +60,7 @@ func balloonPod(n int, namespace, app string, milli int64) (*lifecycle.Pod, *lif
 	return pod, &lifecycle.Container{ID: fmt.Sprintf("c%03d", n), PodID: pod.ID, Name: "main", CreatedAt: int64(n), State: lifecycle.StateRunning, Resources: r}
 }
 
-// wantedCPUs is how many CPUs a balloon has if there are enough.
+// wantedCPUs returns how many CPUs a balloon has if enough are free.
 func wantedCPUs(s *State, name string) int {
 	milli, used := int64(0), 0
 	for _, id := range s.Containers() {
@@ -83,7 +83,7 @@ func wantedCPUs(s *State, name string) int {
 	return n
 }
 
-// checkBalloons checks what holds after every event.
+// checkBalloons checks invariants after every event.
 func checkBalloons(t *rapid.T, s *State) {
 	t.Helper()
 	var taken topology.Set
@@ -110,9 +110,9 @@ func checkBalloons(t *rapid.T, s *State) {
 	}
 }
 
-// TestBalloons: no CPU is in two balloons, each has as many CPUs as its containers and its type
-// want unless none is idle, an event changes only the balloon of its container and those that
-// lacked CPUs, the same event decides the same, and records give the same state as the events.
+// TestBalloons: no CPU is in two balloons; each balloon has as many CPUs as its containers and type
+// request, unless none is free; an event changes only the balloon of its container and those that lacked
+// CPUs; the same events give the same decisions; and records give the same state as the events.
 func TestBalloons(t *testing.T) {
 	t.Parallel()
 	m, p := balloonsPolicy(t, "2s x 2n x 4c x 2t", balloons.PolicyOptions{BalloonTypes: balloonTypes()})
@@ -165,7 +165,7 @@ func TestBalloons(t *testing.T) {
 	})
 }
 
-// checkMarks counts the containers by mark, and compares.
+// checkMarks compares the numbers of containers by mark.
 func checkMarks(t *rapid.T, plan *Plan) {
 	t.Helper()
 	if plan.draft == nil {
@@ -182,14 +182,14 @@ func checkMarks(t *rapid.T, plan *Plan) {
 	}
 	for _, all := range []map[placement.Mark]int{counts, n.marks, n.base.marks} {
 		for m := range all {
-			if got := (occupants{n}).marked(m); got != counts[m] {
+			if got := (balloonContainers{n}).marked(m); got != counts[m] {
 				t.Fatalf("%d containers with %v, counted %d", got, m, counts[m])
 			}
 		}
 	}
 }
 
-// drawnAnnotations draws what a pod asks for.
+// drawnAnnotations draws the annotations of a pod.
 func drawnAnnotations(t *rapid.T) map[string]string {
 	out := map[string]string{}
 	all := map[string][]string{
@@ -205,8 +205,8 @@ func drawnAnnotations(t *rapid.T) map[string]string {
 	return out
 }
 
-// checkAsked checks that annotations have their effect where rules allow them, which is in
-// namespaces fixed and grows, and none elsewhere.
+// checkAsked checks that annotations take effect only if a rule allows them, which is so in the namespaces
+// fixed and grows.
 func checkAsked(t *rapid.T, s *State, pod *lifecycle.Pod, c *Container) {
 	t.Helper()
 	asked := func(key string) string {
@@ -238,7 +238,7 @@ func checkAsked(t *rapid.T, s *State, pod *lifecycle.Pod, c *Container) {
 	}
 }
 
-// checkRecovered compares a state with the one that a new agent makes of records and checkpoint.
+// checkRecovered compares a state with the one that a new agent restores from records and checkpoint.
 func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[int]*lifecycle.Container) {
 	t.Helper()
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}

@@ -66,7 +66,7 @@ func (b *balloonNode) has(row, kind string, want ...string) {
 	}
 }
 
-// sizes compares the CPUs of containers: how many each has, and whether they are the same or apart.
+// sizes compares the CPUs of containers: the number of each, and whether containers share them.
 func (b *balloonNode) sizes(row string, cpus []topology.Set, each int, same bool) {
 	b.t.Helper()
 	for i, c := range cpus {
@@ -141,8 +141,8 @@ func TestBalloonTables(t *testing.T) {
 	})
 }
 
-// TestBalloonsOnMachine: a type that no balloon can be made of, and devices that the machine lacks,
-// are refused.
+// TestBalloonsOnMachine: a type that is too large for the machine, and devices that the machine lacks, are
+// refused.
 func TestBalloonsOnMachine(t *testing.T) {
 	t.Parallel()
 	m, p := balloonsPolicy(t, "2s x 2n x 2c x 2t", balloons.PolicyOptions{})

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// besideOwner is a pod that was refused its CPUs, and came to own them when one of its
-// containers was created again.
+// besideOwner is a pod that was refused its CPUs, and got them when one of its containers was created
+// again.
 type besideOwner struct {
 	t    *testing.T
 	m    *topology.Machine
@@ -48,14 +48,14 @@ func (b *besideOwner) create(id, name string, milli int64) {
 	do(b.t, b.s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: b.pod, Container: told})
 }
 
-// resize is one of the container that runs in a pool.
+// resize resizes the container that runs in a pool.
 func (b *besideOwner) resize(milli int64) {
 	b.t.Helper()
 	r := asking{milli: milli}.resources()
 	b.tell(lifecycle.UpdateContainer, "main", &r)
 }
 
-// check checks what the owner has, and what is said of it.
+// check checks the owner's CPUs and the reported problems.
 func (b *besideOwner) check(cpus, problem string) {
 	b.t.Helper()
 	checkOwned(b.t, b.m, b.s, cpus)
@@ -68,12 +68,11 @@ func (b *besideOwner) check(cpus, problem string) {
 	}
 }
 
-// TestResizeBesideOwner: it is the container that still runs in a pool whose resize
-// changes what the pod pays for.
+// TestResizeBesideOwner: a resize of the container that still runs in a pool changes what the pod pays for.
 func TestResizeBesideOwner(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		milli   int64 // that it asks for at last
+		milli   int64 // the last number that it requests
 		cpus    string
 		problem string
 	}{
@@ -98,7 +97,7 @@ func TestResizeBesideOwner(t *testing.T) {
 	}
 }
 
-// TestResizeBesideEnded: the owner has ended meanwhile, and is created again.
+// TestResizeBesideEnded: the owner ends meanwhile, and is created again.
 func TestResizeBesideEnded(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -121,8 +120,8 @@ func TestResizeBesideEnded(t *testing.T) {
 	}
 }
 
-// TestCreatedAnewBesideOwner: a container that ran in a pool is created again beside the
-// owner, and has what its pod owns.
+// TestCreatedAnewBesideOwner: a container that ran in a pool is created again beside the owner, and gets
+// the CPUs that its pod owns.
 func TestCreatedAgainBesideOwner(t *testing.T) {
 	t.Run("with less", func(t *testing.T) {
 		b := newBesideOwner(t)
@@ -147,8 +146,8 @@ func TestCreatedAgainBesideOwner(t *testing.T) {
 	})
 }
 
-// TestRefusedResizedAnew: a pod was refused, and resized to less; the agent restarts, and
-// is given the pod as it was made. Its container is created again, and has what it pays for.
+// TestRefusedResizedAnew: a pod was refused, and resized to fewer CPUs. The agent restarts and gets the
+// pod's first request. Its container is created again, and gets the CPUs that it pays for.
 func TestRefusedThenResized(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	first, less := asking{milli: 4000}.resources(), asking{milli: 2000}.resources()

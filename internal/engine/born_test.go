@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// TestTakenAndGivenBack takes an owner's CPUs by a configuration and gives them
-// back by the next, as a restart under that one would from the record.
+// TestTakenAndGivenBack: a configuration takes an owner's CPUs and the next one returns them, with the same
+// result as a restart with that configuration and the record.
 func TestOwnerAcrossConfigurations(t *testing.T) {
 	m := node(t)
 	for name, taking := range map[string]func(*Policy){

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// dump is all that can be asked of a state.
+// dump has everything that can be read from a state.
 func dump(s *State) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, s.Generation, s.Exclusive(), s.Grants())
@@ -25,7 +25,7 @@ func dump(s *State) string {
 	return b.String()
 }
 
-// wish draws a pod of some containers that may own CPUs, share them, or speak nonsense.
+// wish draws a pod of some containers that may own CPUs, share them, or have malformed annotations.
 func wish(t *rapid.T, n int) PlannedPod {
 	name := fmt.Sprintf("w%d", n)
 	w := PlannedPod{Pod: lifecycle.Pod{
@@ -43,7 +43,7 @@ func wish(t *rapid.T, n int) PlannedPod {
 	return w
 }
 
-// TestWhatIf asks a copy what would be, which changes nothing of the state, and then lets it come true.
+// TestWhatIf asks a copy what would happen, which does not change the state, and then makes it happen.
 func TestWhatIf(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := node(t)

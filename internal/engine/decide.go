@@ -107,12 +107,12 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	case slices.Contains(later, ev.Kind) && ev.Former != "":
 		d.name(ev)
 	case c != nil:
-		d.lives(ev.Kind, c)
+		d.setState(ev.Kind, c)
 	}
 }
 
-// lives sets a container's state to the state that the event implies.
-func (d *draft) lives(k lifecycle.Kind, c *Container) {
+// setState sets a container's state to the state that the event implies.
+func (d *draft) setState(k lifecycle.Kind, c *Container) {
 	switch {
 	case k == lifecycle.StartContainer:
 		d.plan.Container = d.live(c, lifecycle.StateRunning)

@@ -85,7 +85,7 @@ func TestCPUSetTable(t *testing.T) {
 		change                      func(*Policy)
 		cpus, quota, problem        string
 	}{
-		{name: "broken JSON", status: `{"cpuset"`, problem: "malformed"}, // difference: an error there
+		{name: "broken JSON", status: `{"cpuset"`, problem: "malformed"}, // a difference: an error in Koordinator
 		{name: "assigned", class: "LSR", status: `{"cpuset":"2-4"}`, cpus: "2-4", quota: "-1"},
 		{name: "assigned, no class", status: `{"cpuset":"2-4"}`, cpus: "2-4", quota: "-1"},
 		{name: "LS on node 1", class: "LS", status: numa(1, "cpu", "2"), cpus: "9-15"},
@@ -179,7 +179,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestHooksDisagree checks the report of two hooks that set one thing.
+// TestHooksDisagree checks the report about two hooks that set the same value.
 func TestHooksDisagree(t *testing.T) {
 	var o output
 	for _, v := range []lifecycle.Value{
@@ -212,8 +212,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// TestFatalHook checks that a container is refused where a hook that must not
-// fail does, and only there.
+// TestFatalHook checks that a container is refused if, and only if, a hook fails that must not fail.
 func TestFatalHook(t *testing.T) {
 	m := node(t)
 	for _, fatal := range []bool{false, true} {
@@ -230,8 +229,8 @@ func TestFatalHook(t *testing.T) {
 	}
 }
 
-// TestStrictRefusal says why a container is refused, and not what would be done
-// instead were it not.
+// TestStrictRefusal: the message says why a container is refused, and not what would happen without strict
+// mode.
 func TestStrictRefusal(t *testing.T) {
 	for status, want := range map[string]string{
 		`{"cpuset":"2,20"}`: `scheduling.koordinator.sh/resource-status: "2,20": CPU 20 is not online on this node (online: 0-15)`,
@@ -252,8 +251,8 @@ func TestStrictRefusal(t *testing.T) {
 	}
 }
 
-// TestPodFollowsItsOwner: a pod whose sandbox was told of while another still had
-// the CPUs it was assigned has no quota of its own once its container owns them.
+// TestPodFollowsItsOwner: a pod's sandbox is reported while another pod still owns the CPUs assigned to it.
+// When its container owns them, the pod has no quota of its own.
 func TestPodQuotaFollowsOwner(t *testing.T) {
 	s := NewState(node(t), policy(node(t)))
 	pod := func(name string) *lifecycle.Pod {

@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestLateEvents sends every kind of event of a container, and of its pod, after the
-// pod was removed: none of them brings it or its CPUs back. A pod that was swept is
-// taken in again where the runtime goes on with it.
+// TestLateEvents sends every kind of event of a container and its pod after the pod was removed: none of
+// them restores it or its CPUs. A pod that the sweep ended is restored if the runtime still reports it.
 func TestLateEvents(t *testing.T) {
 	for kind := lifecycle.UpdatePodSandbox; kind < lifecycle.Configure; kind++ {
 		for _, swept := range []bool{false, true} {

@@ -144,14 +144,14 @@ func (o *output) scale(in *hook.Input) {
 		case at >= 0:
 			v.Int = o.Values[at].Int
 			s.Why.Text = o.Values[at].Why.Hook + "'s, " + s.Why.Text
-		case !s.Set && in.Pristine != nil:
+		case !s.OnlyDecided && in.Pristine != nil:
 			v.Int, v.Scaled = in.Pristine.CPU.Quota.V, true
 			s.Why.Text = fmt.Sprintf("%d as asked, %s", v.Int, s.Why.Text)
 		}
 		if v.Int <= 0 { // no limit, or nothing to scale
 			continue
 		}
-		v.Int, v.Why = max(s.By.Divide(v.Int), minQuota), s.Why
+		v.Int, v.Why = max(s.Factor.Divide(v.Int), minQuota), s.Why
 		if at >= 0 {
 			o.Values[at] = v
 		} else {

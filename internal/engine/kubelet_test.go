@@ -14,10 +14,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestKubeletsMemory: a container that the kubelet's memory manager bound to memory
-// nodes keeps them, where the kubelet decides: neither are those of its pool
-// decided for it, though the runtime's request tells none, nor those that a hook
-// server wants, and its pool is on one of them. What the API reported while the agent decides counts for nothing.
+// TestKubeletsMemory: with authority: kubelet, a container that the kubelet's memory manager bound to
+// memory nodes keeps them. Neither its pool nor a hook server changes them, although the runtime's request
+// has none, and its pool is on one of them. With authority: agent the API's report has no effect.
 func TestKubeletMemoryNodes(t *testing.T) {
 	m, err := describe.Parse("1s x 2n x 2c, 1GiB/node")
 	if err != nil {
@@ -28,7 +27,7 @@ func TestKubeletMemoryNodes(t *testing.T) {
 		kubelets bool
 		outside  string
 		want     string
-		node     int // whose pool it is in
+		node     int // whose pool the container is in
 		problem  string
 	}{
 		{"bound", true, "", "", 1, ""},
@@ -69,9 +68,9 @@ func TestKubeletMemoryNodes(t *testing.T) {
 	}
 }
 
-// TestKubeletsLaterWord: the kubelet gives a container CPUs of one that ended, and
-// the end is told after that. The container owns them from then on; while their
-// owner lives, or another owns them by its own right, it does not.
+// TestKubeletsLaterWord: the kubelet gives a container the CPUs of another one that ended, and the end is
+// reported later. From then on the container owns them. While their owner lives, or another container owns
+// them for another reason, it does not.
 func TestKubeletGrantsBeforeEnd(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 8c")
 	if err != nil {

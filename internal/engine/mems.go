@@ -106,7 +106,7 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	case c.Assignment.Pool == placement.Reclaimed && p.Intent.NUMA.IsSet():
 		return c.Assignment.Near
 	case c.Assignment.Pool.Named():
-		return occupants{n}.cpus(c)
+		return balloonContainers{n}.cpus(c)
 	case c.Assignment.Which.Nodes != "":
 		return nearOf(c.Assignment.CPUGroup, n.machine)
 	}

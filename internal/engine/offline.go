@@ -100,8 +100,8 @@ func (s *placer) stays(old *Container) bool {
 	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
 }
 
-// first returns the lowest n CPUs of a set.
-func first(cpus topology.Set, n int) topology.Set {
+// lowestCPUs returns the lowest n CPUs of a set.
+func lowestCPUs(cpus topology.Set, n int) topology.Set {
 	var out topology.Set
 	for i := range cpus.All() {
 		if out.Len() < n {

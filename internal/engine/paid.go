@@ -195,11 +195,11 @@ func (s *placer) lostAll(key string, had int) {
 	if !s.n.chosenForPod(s.p) {
 		sum = nil
 	}
-	s.refused(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
+	s.refused(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, whyNoCPUs(s.p, sum, &s.c.Pristine)))
 }
 
-// noWhole returns the reason why the agent chooses no CPUs for a container to own.
-func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
+// whyNoCPUs returns the reason why the agent chooses no CPUs for a container to own.
+func whyNoCPUs(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.paidCPUs(r); due.Known() {
 			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))

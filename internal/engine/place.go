@@ -168,7 +168,7 @@ func (s *placer) reportRefused() {
 	case !s.c.Stamp.CPUs.Empty():
 		s.waitFor(a.key)
 	case a.n == 0:
-		s.refused(a.key, "", noWhole(s.p, s.p.Pod.Resources, &s.c.Pristine))
+		s.refused(a.key, "", whyNoCPUs(s.p, s.p.Pod.Resources, &s.c.Pristine))
 	default:
 		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; it can get them when it is created again"))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// t16 is a machine of Katalyst's tests: NUMA node 0 is 0,1,8,9, and so on in
-// twos; 0 and 2 are reserved.
+// t16 is a machine of Katalyst's tests: NUMA node 0 has CPUs 0,1,8,9, and so on in pairs; 0 and 2 are
+// reserved.
 func t16(t testing.TB, text string) (*topology.Machine, Policy) {
 	t.Helper()
 	m, err := describe.Parse(text)
@@ -31,7 +31,7 @@ func t16(t testing.TB, text string) (*topology.Machine, Policy) {
 	return m, p
 }
 
-// asking is a pod and what it is to get.
+// asking is a pod and the expected result.
 type asking struct {
 	name        string
 	level       string // of Katalyst, or a QoS class of Koordinator in capitals
@@ -40,9 +40,9 @@ type asking struct {
 	parent      string
 	milli       int64 // of pod and container; the limit is the same
 	bytes       int64
-	alone       bool // the pod's resources are not told
+	alone       bool // the pod's resources are not reported
 	cpus, mems  string
-	why         string // part of what led to the seat
+	why         string // part of the reason for the assignment
 	problem     string
 }
 
@@ -92,28 +92,28 @@ const (
 	gib       = 1 << 30
 )
 
-// TestPools: each case is a node on which pods come one after another.
-// "Katalyst" in a name is a row of its tables; where it differs the name says so.
+// TestPools: in each case pods are created on a node one after another. A name with "Katalyst" is a row of
+// its tables; if our result differs, the name says so.
 func TestPools(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine string
 		change  func(*Policy)
 		pods    []asking
-		after   map[string]string // the CPUs of earlier pods in the end
+		after   map[string]string // the final CPUs of the earlier pods
 	}{
 		{name: "dedicated, not bound: as close together as possible", pods: []asking{
-			{name: "a", level: "dedicated", milli: 4000, cpus: "4-5,12-13", mems: "2", why: "package: of 2 that hold all, the one with the fewest NUMA nodes"},
+			{name: "a", level: "dedicated", milli: 4000, cpus: "4-5,12-13", mems: "2", why: "package: of 2 with enough CPUs, the one with the fewest NUMA nodes"},
 		}},
 		{name: "dedicated, in part: rounded down", pods: []asking{{name: "a", level: "dedicated", milli: 4500, cpus: "4-5,12-13", mems: "2"}}},
 		{name: "Katalyst A6: bound; another node fits as well", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9", mems: "0", why: "1 NUMA node: of 4 choices that hold all, the one with the lowest nodes"},
+			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9", mems: "0", why: "1 NUMA node: of 4 choices with enough CPUs, the one with the lowest nodes"},
 		}},
 		{name: "Katalyst A5: exclusive", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"0"}`, milli: 2000, cpus: "1,8-9", mems: "0"},
 			{name: "b", level: "shared", milli: 1000, cpus: "10", mems: "1-3"},
 			{name: "c", level: "reclaimed", parent: "/besteffort", cpus: "3-7,11-15", mems: "1-3"},
-			{name: "d", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"0"}`, milli: 2000, cpus: "4,10,12", mems: "1-3", problem: "no NUMA nodes hold 2 CPUs (exactly 1 node)"},
+			{name: "d", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"0"}`, milli: 2000, cpus: "4,10,12", mems: "1-3", problem: "no NUMA nodes have 2 CPUs (exactly 1 node)"},
 		}},
 		{name: "Katalyst A16: evenly over two nodes", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 4000, cpus: "4,6,12,14", mems: "2-3",
@@ -127,7 +127,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "4,12", mems: "2", cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"2"}`},
 		}},
 		{name: "Katalyst A18: only one whole core is free", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 4000, cpus: "4,8,10,12", problem: "no NUMA nodes hold 4 CPUs (exactly 1 node, whole cores): there are 2 on 1 NUMA node to choose from, at most 2 on one",
+			{name: "a", level: "dedicated", memory: numaBound, milli: 4000, cpus: "4,8,10,12", problem: "no NUMA nodes have 4 CPUs (exactly 1 node, whole cores): there are 2 on 1 NUMA node, at most 2 on one",
 				cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"0"}`},
 		}},
 		{name: "Katalyst H11: by socket", pods: []asking{
@@ -275,8 +275,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestPodsOwnTogether: all containers of a dedicated pod own the same CPUs, as
-// many as the pod asks for, and its cgroup is not throttled.
+// TestPodsOwnTogether: all containers of a dedicated pod own the same CPUs, as many as the pod requests,
+// and its cgroup has no quota.
 func TestPodsOwnTogether(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t")
 	s := NewState(m, p)
@@ -295,7 +295,7 @@ func TestPodsOwnTogether(t *testing.T) {
 	if !lifted {
 		t.Errorf("the pod's quota is not lifted: %v", s.Pod(pod.ID).Values)
 	}
-	// What is created once more is decided as before.
+	// A container that is created again gets the same decision.
 	do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: side})
 	do(t, s, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: pod})
 	if len(s.Grants()) > 0 || s.Exclusive().Len() > 0 {
@@ -303,8 +303,8 @@ func TestPodsOwnTogether(t *testing.T) {
 	}
 }
 
-// TestRecoverIsLive: a state rebuilt from what containers' records say is the
-// state that was, whatever happened before.
+// TestRecoverIsLive: a state that is rebuilt from the containers' records equals the state before, whatever
+// happened.
 func TestRecoveredStateIsEqual(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	s := NewState(m, p)
@@ -320,7 +320,7 @@ func TestRecoveredStateIsEqual(t *testing.T) {
 		pods = append(pods, a.pod())
 		ctrs = append(ctrs, &lifecycle.Container{ID: a.name, PodID: ctr.PodID, Name: "c", State: lifecycle.StateRunning, Resources: a.resources(), CreatedAt: int64(i % 3)})
 		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), RecordFields: lifecycle.RecordFields{Pristine: ctr.Pristine, Managed: ctr.Managed, PoolNode: ctr.PoolNode, Mems: ctr.Mems}}
-		if i == 1 { // one that has gone moves nobody
+		if i == 1 { // the end of a pod moves no other pod
 			gone := asking{name: "gone", level: "dedicated", milli: 3000}
 			gone.run(t, s)
 			do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: gone.pod()})
@@ -334,7 +334,7 @@ func TestRecoveredStateIsEqual(t *testing.T) {
 	}
 }
 
-// whereAll lists where everybody sits.
+// whereAll lists the assignment of each container.
 func assignments(s *State) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.Containers() {

@@ -12,9 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hybrid is a machine of two NUMA nodes of eight CPUs, each of two isolated ones,
-// of two efficient cores and four others, with a card at each node and one of which
-// the firmware says nothing.
+// hybrid is a machine of two NUMA nodes with eight CPUs each: two isolated ones, two on efficient cores and
+// four others. It has a device at each node, and one whose node the firmware does not report.
 func hybrid(t *testing.T) *topology.Machine {
 	t.Helper()
 	l := topology.Layout{Devices: []topology.Device{
@@ -34,8 +33,8 @@ func hybrid(t *testing.T) *topology.Machine {
 	return m
 }
 
-// TestPreferences: what is known of devices, cores and isolated CPUs decides which
-// CPUs an owner gets, by name, and never whether it gets any.
+// TestPreferences: devices, cores and isolated CPUs influence which CPUs an owner gets, by name, and never
+// whether it gets any.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	const dedicated, bound = "dedicated_cores", `{"numa_binding":"true"}`
@@ -95,7 +94,7 @@ func TestPreferences(t *testing.T) {
 		{
 			name: "bound to a NUMA node", n: 2, annotations: map[string]string{intent.KatalystMemory: bound},
 			granted: grant(lifecycle.DeviceGrant{NUMA: map[string][]int{"x/nic": {1}}}),
-			cpus:    "8-9", why: "1 NUMA node: of 2 choices that hold all, the one with the most nodes near its devices (x/nic)",
+			cpus:    "8-9", why: "1 NUMA node: of 2 choices with enough CPUs, the one with the most nodes near its devices (x/nic)",
 		},
 		{name: "efficient cores by annotation", n: 2, annotations: map[string]string{intent.TrimtabCoreType: "efficient"}, cpus: "4-5", why: "near efficiency cores: 4 of 12 CPUs are left"},
 		{name: "by configuration", n: 2, change: func(ch *pools.Policy) { ch.CoreKind = topology.EfficiencyCore }, cpus: "4-5", why: "near efficiency cores"},
@@ -103,7 +102,7 @@ func TestPreferences(t *testing.T) {
 			name: "the annotation before the configuration", n: 2, annotations: map[string]string{intent.TrimtabCoreType: "performance"},
 			change: func(ch *pools.Policy) { ch.CoreKind = topology.EfficiencyCore }, cpus: "0-1", why: "near performance cores",
 		},
-		{name: "more than there are of the kind", n: 6, annotations: map[string]string{intent.TrimtabCoreType: "efficient"}, cpus: "0-5", why: "near efficiency cores: not possible, it would leave 4 of 12 CPUs"},
+		{name: "more than there are of the kind", n: 6, annotations: map[string]string{intent.TrimtabCoreType: "efficient"}, cpus: "0-5", why: "near efficiency cores: not possible, because it would leave only 4 of 12 CPUs"},
 		{name: "one CPU alone", n: 1, cpus: "6", why: "near isolated CPUs: 4 of 16 CPUs are left"},
 		{name: "one CPU, not isolated", n: 1, annotations: map[string]string{intent.TrimtabIsolated: "false"}, cpus: "0", why: "away from isolated CPUs"},
 		{name: "several isolated ones", n: 2, annotations: map[string]string{intent.TrimtabIsolated: "true"}, cpus: "6-7", why: "near isolated CPUs: 4 of 16 CPUs are left"},

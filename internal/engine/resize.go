@@ -104,7 +104,7 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 // shrinkTo chooses which CPUs an owner keeps: as many as its request pays for. The owner first
 // gives up CPUs that it cannot use. The stamp has the CPUs that it keeps.
 func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
-	s.c.Stamp.CPUs = first(away, n-have.Len())
+	s.c.Stamp.CPUs = lowestCPUs(away, n-have.Len())
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}

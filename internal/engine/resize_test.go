@@ -8,13 +8,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestResize: each case is a pod on an empty machine, and what its container, or
-// its pod, asks for one after another.
+// TestResize: each case is a pod on an empty machine, and the requests of its container, or of the pod, one
+// after another.
 func TestResize(t *testing.T) {
 	const even = `{"distribute_evenly_across_numa":"true","katalyst.kubewharf.io/numa_number":"2"}`
 	type ask struct {
 		milli   int64
-		pod     bool // it is the pod that is asked for
+		pod     bool // the request is the pod's
 		cpus    string
 		problem string
 	}
@@ -93,7 +93,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// resizeTo asks for other resources, and returns what was said of it.
+// resizeTo requests other resources, and returns the reported problems.
 func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 	t.Helper()
 	a.milli = milli
@@ -114,7 +114,7 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 	return strings.Join(said, "; ")
 }
 
-// checkOwned checks what the container has, in its seat and in the ledger alike.
+// checkOwned compares the container's CPUs in its assignment and in the ledger.
 func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 	t.Helper()
 	c := s.Container("a")
@@ -123,8 +123,8 @@ func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 	}
 }
 
-// TestResizeAfterAnEnd: a container that had ended at a Synchronize counts for its pod,
-// which is charged for it, and no more once it was created again.
+// TestResizeAfterAnEnd: a container that had ended at a Synchronize still counts for its pod, because the
+// scheduler charges the pod for it, until it is created again.
 func TestResizeAfterAnEnd(t *testing.T) {
 	for _, tc := range []struct {
 		anew bool

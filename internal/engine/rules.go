@@ -17,9 +17,9 @@ import (
 // asked.
 func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
 	for _, h := range p.Hooks {
-		if w, ok := h.(hook.Wisher); ok {
+		if w, ok := h.(hook.IntentChanger); ok {
 			var out hook.Output
-			w.Wish(&hook.Input{Pod: pod, Spec: spec, Intent: asked}, asked, &out)
+			w.ChangeIntent(&hook.Input{Pod: pod, Spec: spec, Intent: asked}, asked, &out)
 			ask(h, &out)
 		}
 	}

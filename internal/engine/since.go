@@ -144,7 +144,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 // owned, and the kernel's list lacks those that it gave up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
-	t := traces{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
+	t := ownershipSources{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recorded) {
@@ -155,48 +155,48 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 	if rec.Late || t.recorded.Empty() || b.p.Intent.CPUs.IsSet() || t.same() && t.online.Contains(t.recorded) {
 		return rec.CPUs
 	}
-	t.lifted = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
+	t.quotaRemoved = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
 	asks := b.p.withOriginalQuota(&reported.Resources)
 	t.candidates = b.possibleCPUCounts(&asks)
-	t.due = pickCPUCount(t.candidates, is.Shares.V != was.Shares.V, t.recorded.Len())
-	t.held, t.whole = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
+	t.requestedCount = pickCPUCount(t.candidates, is.Shares.V != was.Shares.V, t.recorded.Len())
+	t.held, t.wholeNodes = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
 	return t.owned(rec.CPUs, is.CPUs)
 }
 
-// traces are the sources that show which CPUs a container owns now.
-type traces struct {
+// ownershipSources are the sources that show which CPUs a container owns now.
+type ownershipSources struct {
 	machine *topology.Machine
 	// recorded are the CPUs in the container's record, copied the CPUs in the runtime's copy,
 	// and runs the CPUs that the kernel gives it. online are the CPUs it could use, and held the
 	// CPUs that its pod is known to own.
 	recorded, copied, runs, online, held topology.Set
 	// lifted: the copy lacks the requested quota, as an owner's copy does.
-	lifted bool
+	quotaRemoved bool
 	// whole: it owns whole NUMA nodes.
-	whole bool
+	wholeNodes bool
 	// candidates are the numbers of CPUs that the container may have requested; due is the
 	// number that counts.
-	candidates []int
-	due        int
+	candidates     []int
+	requestedCount int
 }
 
 // same reports whether copy and kernel have only CPUs of the record.
-func (t *traces) same() bool {
+func (t *ownershipSources) same() bool {
 	was, is := t.recorded.And(t.online), t.copied.And(t.online)
 	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.recorded.Contains(t.copied)
 }
 
 // owned returns the CPUs that a container owns: the CPUs of its record, the CPUs of the
 // runtime's copy, or a set that follows from both.
-func (t *traces) owned(record, copied string) string {
+func (t *ownershipSources) owned(record, copied string) string {
 	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.same()
-	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
+	if !t.quotaRemoved && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
 		return t.inPool(record)
 	}
 	if !t.copied.Empty() && !t.copied.Contains(t.runs) && (is.Empty() || !t.runs.Contains(is)) {
 		t.runs = topology.Set{}
 	}
-	whole := t.due == 0 || t.due >= t.recorded.Len() || t.whole
+	whole := t.requestedCount == 0 || t.requestedCount >= t.recorded.Len() || t.wholeNodes
 	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.runs.Union(is)) {
 		// It runs on a part of its known CPUs: no agent ran when the others came online again.
 		return record
@@ -206,13 +206,13 @@ func (t *traces) owned(record, copied string) string {
 		return t.machine.Format(running)
 	case !copies.Empty():
 		return t.machine.Format(copies)
-	case t.lifted && was.Empty() && t.due == t.recorded.Len() && t.recorded.Contains(t.copied):
+	case t.quotaRemoved && was.Empty() && t.requestedCount == t.recorded.Len() && t.recorded.Contains(t.copied):
 		// All CPUs of the container are offline, and it requests as many as its record has. Some
 		// were offline when it was created, so the copy leaves them out.
 		return record
-	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
+	case t.quotaRemoved && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
-	case t.lifted, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
+	case t.quotaRemoved, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
 		// The container owns fewer CPUs than it requests, because a later increase was refused.
 		return copied
 	}
@@ -222,16 +222,16 @@ func (t *traces) owned(record, copied string) string {
 // inPool returns the CPUs that a container owns if it may run in a pool because they are all
 // offline. After a shrink these are as many offline CPUs as it requests; otherwise they are the
 // CPUs of its record. An owner of whole NUMA nodes keeps all of them when it shrinks.
-func (t *traces) inPool(record string) string {
-	if away := t.recorded.Minus(t.online); !t.whole && t.due > 0 && t.due < t.recorded.Len() && t.due <= away.Len() {
-		return t.machine.Format(first(away, t.due))
+func (t *ownershipSources) inPool(record string) string {
+	if away := t.recorded.Minus(t.online); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recorded.Len() && t.requestedCount <= away.Len() {
+		return t.machine.Format(lowestCPUs(away, t.requestedCount))
 	}
 	return record
 }
 
 // fits adds offline CPUs to a set until it has the requested number; it returns an empty set if
 // no number fits.
-func (t *traces) fits(has topology.Set) topology.Set {
+func (t *ownershipSources) fits(has topology.Set) topology.Set {
 	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
 	case has.Empty():
@@ -239,8 +239,8 @@ func (t *traces) fits(has topology.Set) topology.Set {
 		return has
 	case slices.Contains(t.candidates, both.Len()):
 		return both
-	case t.due > has.Len() && t.due < both.Len() && t.recorded.Contains(has): // a shrink gives up offline CPUs first
-		return has.Union(first(away, t.due-has.Len()))
+	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recorded.Contains(has): // a shrink gives up offline CPUs first
+		return has.Union(lowestCPUs(away, t.requestedCount-has.Len()))
 	}
 	return topology.Set{}
 }

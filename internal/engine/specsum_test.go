@@ -6,14 +6,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestRequestedBySpec: sums as the kubelet makes them.
+// TestRequestedBySpec compares sums with those of the kubelet.
 func TestRequestedBySpec(t *testing.T) {
 	ctr := func(k lifecycle.ContainerKind, milli int64) lifecycle.ContainerSpec {
 		return lifecycle.ContainerSpec{Kind: k, Requests: lifecycle.Amounts{lifecycle.ResourceCPU: milli}}
 	}
 	for name, tc := range map[string]struct {
 		spec lifecycle.PodSpec
-		want uint64 // 0 for nothing
+		want uint64 // 0 for no request
 	}{
 		"apps":                      {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000), ctr(lifecycle.App, 500)}}, 1536},
 		"an init":                   {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Init, 4000), ctr(lifecycle.App, 500)}}, 4096},

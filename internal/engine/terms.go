@@ -122,7 +122,7 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {
-		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
+		return cpus, a.key, "", whyNoCPUs(s.p, sum, &s.c.Pristine)
 	}
 	cpus, why, err = s.chooseNew(a.n)
 	return cpus, a.key, "chosen: " + why, err
@@ -155,7 +155,7 @@ func (s *placer) memory() placement.Memory {
 
 // placementView returns the node as the policy sees it.
 func (n *view) placementView(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, InBalloon: occupants{n}.marked}
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, InBalloon: balloonContainers{n}.marked}
 }
 
 // subject returns the container that should own CPUs, as the policy sees it.
@@ -172,7 +172,7 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
-		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, PodBalloons: occupants{s.n}.ofPod(s.c),
+		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, PodBalloons: balloonContainers{s.n}.ofPod(s.c),
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.IsSet() {

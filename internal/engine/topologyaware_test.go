@@ -29,7 +29,7 @@ func topologyAwarePolicy(t testing.TB, text string, o topologyaware.Options) (*t
 	return m, p
 }
 
-// treePod is a pod with one container. A limit that equals the request makes it Guaranteed.
+// treePod returns a pod with one container. A limit that equals the request makes it Guaranteed.
 func treePod(n int, namespace string, milli, limit int64) (*lifecycle.Pod, *lifecycle.Container) {
 	pod, c := balloonPod(n, namespace, "", milli)
 	if limit > 0 {
@@ -43,7 +43,7 @@ func treePod(n int, namespace string, milli, limit int64) (*lifecycle.Pod, *life
 	return pod, c
 }
 
-// checkTree checks what holds after every event.
+// checkTree checks invariants after every event.
 func checkTree(t *rapid.T, s *State) {
 	t.Helper()
 	var owned topology.Set
@@ -86,9 +86,9 @@ func checkNotStarved(t *rapid.T, before, after *State) {
 	}
 }
 
-// TestTopologyAware: no CPU has two owners, nobody shares owned or reserved CPUs, an owner
-// leaves enough CPUs to each part of the node that is in use, the same event decides the same,
-// and records give the same state as the events.
+// TestTopologyAware: no CPU has two owners; no container shares owned or reserved CPUs; an owner leaves
+// enough CPUs to each part of the node that is in use; the same events give the same decisions; and records
+// give the same state as the events.
 func TestTopologyAware(t *testing.T) {
 	t.Parallel()
 	for _, o := range []topologyaware.Options{{}, {ColocatePods: true, ColocateNamespaces: true, PreferIsolatedCPUs: true}} {
@@ -125,8 +125,8 @@ func TestTopologyAware(t *testing.T) {
 	}
 }
 
-// TestTopologyAwareParts: the parts of different nodes have the names of nri-plugins, and the
-// smallest part that holds a request is chosen.
+// TestTopologyAwareParts: the parts of different nodes have the names of nri-plugins, and the smallest part
+// with enough CPUs is chosen.
 func TestTopologyAwareParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

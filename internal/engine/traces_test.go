@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestTraces: what a container owns whose record may be of before a resize, by what the
-// record, the runtime's copy and the kernel say.
+// TestTraces: which CPUs a container owns if its record may be older than a resize, according to the
+// record, the runtime's copy and the kernel.
 func TestTraces(t *testing.T) {
 	m := node(t)
 	for _, c := range []struct {
@@ -31,15 +31,15 @@ func TestTraces(t *testing.T) {
 		{name: "whole NUMA nodes", record: "0-7", copied: "0-7", runs: "0-7", lifted: true, whole: true, asked: []int{2}, due: 2, want: "0-7"},
 		{name: "nothing tells", record: "2-3", runs: "2-3", asked: nil, want: "2-3"},
 	} {
-		got := (&traces{
+		got := (&ownershipSources{
 			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), runs: m.OnlineOf(c.runs),
-			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), lifted: c.lifted, whole: c.whole, candidates: c.asked, due: c.due,
+			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), quotaRemoved: c.lifted, wholeNodes: c.whole, candidates: c.asked, requestedCount: c.due,
 		}).owned(c.record, c.copied)
 		if got != c.want {
 			t.Errorf("%s: it owns %s, want %s", c.name, got, c.want)
 		}
 	}
-	if none := (&traces{}).fits(topology.Set{}); !none.Empty() {
+	if none := (&ownershipSources{}).fits(topology.Set{}); !none.Empty() {
 		t.Errorf("nothing fits %v", none)
 	}
 }

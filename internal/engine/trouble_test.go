@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/none"
 )
 
-// grumbler is a hook that finds so many things wrong with each container and pod.
+// grumbler is a hook that reports a given number of problems for each container and pod.
 type problemHook struct{ n int }
 
 func (problemHook) Info() hook.Info { return hook.Info{Name: "grumbler"} }
@@ -28,9 +28,8 @@ func nodeWithHooks(t *testing.T, p Policy) *State {
 	return NewState(m, p)
 }
 
-// TestProblemsOfOnePod: however many containers a pod has, and whatever finds what is
-// wrong with them, few problems of it are kept, and what follows from the others still
-// follows.
+// TestProblemsOfOnePod: however many containers and problems a pod has, only few of its problems are kept,
+// and the consequences of the others still apply.
 func TestProblemsOfOnePod(t *testing.T) {
 	for _, n := range []int{1, 3, 30} {
 		s := nodeWithHooks(t, Policy{Placement: none.Policy{}, Hooks: []hook.Hook{problemHook{n}}})
@@ -54,7 +53,7 @@ func TestProblemsOfOnePod(t *testing.T) {
 	}
 }
 
-// checkKept looks at the problems of a pod of a hundred containers.
+// checkKept checks the problems of a pod with a hundred containers.
 func checkKept(t *testing.T, s *State, n int) {
 	t.Helper()
 	p := s.Pod("p")
@@ -74,7 +73,7 @@ func checkKept(t *testing.T, s *State, n int) {
 	}
 }
 
-// TestStrictSeesWhatIsNotKept: a container is refused for a problem that is not kept.
+// TestStrictSeesWhatIsNotKept: a container is refused because of a problem that is not kept.
 func TestStrictCountsUnlistedProblems(t *testing.T) {
 	s := nodeWithHooks(t, Policy{Placement: none.Policy{}, Strict: true, Hooks: []hook.Hook{onlyContainers{problemHook{1}}}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
@@ -89,7 +88,7 @@ func TestStrictCountsUnlistedProblems(t *testing.T) {
 	}
 }
 
-// onlyContainers asks a hook about containers alone.
+// onlyContainers calls a hook only for containers.
 type onlyContainers struct{ hook.Hook }
 
 func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
@@ -98,8 +97,8 @@ func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// TestManyValuesFromOutside: thousands of values of a hook server cost what they are,
-// and each thing is set once.
+// TestManyValuesFromOutside: thousands of values of a hook server cost linear time, and each setting is set
+// once.
 func TestManyHookServerValues(t *testing.T) {
 	s := nodeWithHooks(t, Policy{Placement: none.Policy{}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}

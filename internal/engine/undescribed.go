@@ -17,7 +17,7 @@ func undescribedProblem(why string) lifecycle.Problem {
 
 // adoptUndescribed restores a container from the CPUs that the kernel gives it, if it has no
 // record and the runtime cannot describe it. The container keeps CPUs that its pod is known to
-// own or was assigned, or that only this container runs on if the agent chooses CPUs. Otherwise
+// own or was assigned, or that show only this container runs on if the agent chooses CPUs. Otherwise
 // other containers could get these CPUs while it runs on them.
 func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])

@@ -85,7 +85,7 @@ type Gatherer struct {
 func New(o Options) *Gatherer {
 	g := &Gatherer{o: o, line: containerQueue{last: map[string]chan struct{}{}}}
 	g.sources = []source{ // in the order of their calls
-		{key: lifecycle.LateGrants, what: "what the kubelet granted the pod", await: g.awaitGrants, read: g.readGrants},
+		{key: lifecycle.LateGrants, what: "the kubelet's grants for the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
 		{await: g.askHookServers},
 		{await: g.askPlugins, read: g.readPlugins},

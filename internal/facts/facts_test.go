@@ -23,7 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// node is a node whose state and cgroups a test makes.
+// node is a node with a prepared state and cgroups.
 type node struct {
 	mu     sync.Mutex
 	state  *engine.State
@@ -45,7 +45,7 @@ func (n *node) allowed(dir string) (string, bool) {
 	return list, ok
 }
 
-// make makes a cgroup, or takes it away.
+// make creates or removes a cgroup.
 func (n *node) make(dir string, exists bool) {
 	if exists {
 		must(n.kernel.MkdirRunc(dir))
@@ -60,7 +60,7 @@ func must(err error) {
 	}
 }
 
-// decide puts an event into the state.
+// decide applies an event to the state.
 func (n *node) decide(ev lifecycle.Event) {
 	n.state.Commit(engine.Decide(n.state, &ev, engine.Facts{}))
 }
@@ -88,7 +88,7 @@ func newNode(t *testing.T) (*node, Options) {
 	return n, o
 }
 
-// late is a source of specs, grants and answers that never has any in time.
+// late is a source of specs, grants and answers that never answers in time.
 type late struct{ asked []string }
 
 func (l *late) wait(ctx context.Context, what string) {
@@ -118,7 +118,7 @@ func (l *lateServers) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.Ho
 
 func (l *lateServers) Notify(ev *lifecycle.Event) { l.notified = append(l.notified, ev.Kind) }
 
-// TestBudget: what an event waits for ends in time for the rest of its work.
+// TestBudget: the waits of an event end early enough for the rest of its work.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -155,8 +155,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestGather: all sources have one budget, in their order; what they had no time for is
-// named where it is seen, and a refusal counts where the event can still be refused.
+// TestGather: all sources share one budget, in their order. Sources without enough time are reported, and a
+// refusal is effective if the event can still be refused.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	pod, ctr := &lifecycle.Pod{ID: "s", UID: "u", Name: "p"}, &lifecycle.Container{ID: "c", Name: "a"}
@@ -244,7 +244,7 @@ func keys(problems []lifecycle.Problem) []string {
 	return out
 }
 
-// TestPanicLeavesTheLine: a fault of a source costs its event, and not those after it.
+// TestPanicLeavesTheLine: a panic of a source affects only its own event.
 func TestPanicLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	_, o := newNode(t)
@@ -260,8 +260,8 @@ func TestPanicLeavesTheLine(t *testing.T) {
 	}
 }
 
-// TestLine: events of one container come one after the other, in order; others do not
-// wait, and nothing is kept of those that are over.
+// TestLine: events of one container are handled one after another, in order; others do not wait, and no
+// state of handled events is kept.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestLine(t *testing.T) {
 	})
 }
 
-// TestRead: what is read at once, by kind of event.
+// TestRead: the facts that are read without waiting, by kind of event.
 func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in turn
 	t.Parallel()
 	n, o := newNode(t)
@@ -373,8 +373,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return out
 }
 
-// TestOverlay: pods have what hook servers wanted of them, but for records, and the
-// attachment's own pods are not changed.
+// TestOverlay: pods get the answers of hook servers, except records, and the attachment's own pods are not
+// changed.
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	_, o := newNode(t)
@@ -393,7 +393,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// TestPresence: only what was seen can vanish, and only what was not found twice is a
+// TestPresence: only a cgroup that was seen can vanish, and only one that two searches did not find is a
 // fault.
 func TestPresence(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	switch {
 	case ev.Pod == nil:
 		return false
-	case ev.Kind == lifecycle.StartContainer && !can.Stamps():
+	case ev.Kind == lifecycle.StartContainer && !can.CarriesRecords():
 		// Bypass reports starts only afterwards.
 		got.past = g.past(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
@@ -104,13 +104,13 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			g.o.Log.Error("asking hook servers failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Log.Error("the agent could not ask hook servers", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			g.o.Fault(lifecycle.HookServerName)
 			o, err = lifecycle.HookServerAnswer{}, nil
 		}
 	}()
 	o, err = g.o.HookServers.Ask(ctx, g.stored(ev))
-	if err == nil || can.Stamps() {
+	if err == nil || can.CarriesRecords() {
 		return o, err
 	}
 	o.Problems = append(o.Problems, lifecycle.Problem{

@@ -57,7 +57,7 @@ func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Contain
 	case list:
 		// Its balloon may have other CPUs than when it was created.
 		runs = recorded && r.Balloon != "" && f.Balloons[r.Balloon] == ""
-		kernel = c.Undescribed == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
+		kernel = c.Undescribed == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.CarriesRecords() || len(f.Distrusted) > 0)
 	case !recorded || !r.Late:
 		kernel, runs = c.Undescribed == "" && g.wasUndescribed(c.ID), c.Undescribed != ""
 	}

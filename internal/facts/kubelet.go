@@ -179,7 +179,7 @@ func (g *Gatherer) Inform(podUIDs []string) {
 func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {
-			g.o.Log.Error("deciding a pod anew failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Log.Error("the agent could not decide a pod again", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			g.o.Fault("")
 		}
 	}()

@@ -46,7 +46,7 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			g.o.Log.Error("asking resource plugins failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Log.Error("the agent could not ask resource plugins", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			g.o.Fault(lifecycle.ResourcePluginName)
 		}
 	}()
@@ -61,7 +61,7 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 			g.o.Plugins.Remove(ev.Pod.UID)
 		}
 	case ev.Container == nil:
-	case ev.Kind == lifecycle.StartContainer && can.Stamps():
+	case ev.Kind == lifecycle.StartContainer && can.CarriesRecords():
 		got.HookServers.Problems = append(got.HookServers.Problems, g.o.Plugins.PreStart(ctx, ev.Pod, ev.Container)...)
 	case ev.Kind == lifecycle.CreateContainer:
 		g.allocate(ctx, can, ev, got)
@@ -93,7 +93,7 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
 	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
 	got.HookServers.Hints = narrowed(hints, at)
-	if err == nil || can.Stamps() {
+	if err == nil || can.CarriesRecords() {
 		got.refused = err
 		return
 	}

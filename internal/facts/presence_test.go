@@ -15,15 +15,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// still is a state that nobody changes meanwhile.
+// still is a state that does not change.
 type still struct{ *engine.State }
 
 func (s still) Hold() *engine.State { return s.State }
 func (s still) Free()               {}
 
-// TestPresence: a container that runs without a cgroup is absent once two searches did
-// not find it, until one does; a pod ended whose cgroup was seen and is gone, or whose
-// end the runtime reported.
+// TestPresence: a container without a cgroup is absent after two searches did not find it, until one does.
+// A pod has ended if its cgroup was seen and is gone, or if the runtime reported its end.
 func TestPresence(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 4c")
 	if err != nil {

@@ -56,7 +56,7 @@ func (s Status) Attachment() string {
 	return strings.Join(all, ", ")
 }
 
-// Attached reports whether a connection to the runtime works.
+// Attached reports whether the agent has a working connection to the runtime.
 func (s Status) Attached() bool {
 	for _, a := range s.Attachments {
 		if a.State == "connected" || a.State == "synchronised" {
@@ -66,9 +66,10 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// Takes reports whether the agent has a version of a layer in force. The version "" means that the layer must not
-// exist. It returns an error for an agent that does not read ConfigMaps, or that has refused them.
-func (s Status) Takes(layer, version string) (bool, error) {
+// HasInForce reports whether the agent has applied a version of a layer. The version "" means that the
+// layer must not exist. It returns an error for an agent that does not read ConfigMaps, or that has refused
+// them.
+func (s Status) HasInForce(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
 		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
 	}
@@ -87,7 +88,7 @@ func (s Status) Takes(layer, version string) (bool, error) {
 // Violations counts requests and decided values that are not in force.
 func (s Status) Violations() int { return s.Unapplied + s.Problems }
 
-// Fault describes in one line what is wrong with the agent itself, or returns "".
+// Fault returns one line about what is wrong with the agent itself, or "".
 func (s Status) Fault() string {
 	switch {
 	case s.ConfigError != "":
@@ -95,7 +96,7 @@ func (s Status) Fault() string {
 	case s.Standby != "":
 		return "standby: " + s.Standby
 	case s.Released:
-		return "released: it decides nothing"
+		return "the agent was released and decides nothing"
 	case len(s.Unsaved) > 0:
 		return "not on disk: " + strings.Join(s.Unsaved, "; ")
 	}
@@ -123,8 +124,8 @@ type Check struct {
 	Do     string `json:"do"`
 }
 
-// Outlook has the fields of `trimtab plan -o json` that the plugin reads.
-type Outlook struct {
+// Plan has the fields of `trimtab plan -o json` that the plugin reads.
+type Plan struct {
 	Containers []struct {
 		Pod  string `json:"pod"`
 		Name string `json:"container"`

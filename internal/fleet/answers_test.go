@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/doctor"
 )
 
-// TestWords: the plugin's words are those of the agent.
+// TestWords: the plugin uses the agent's strings.
 func TestWords(t *testing.T) {
 	n := api.Node{
 		Version: "v1", Started: time.Unix(5, 0).UTC(), ConfigGen: 3, ConfigError: "bad", Standby: "other", Released: true, Unsaved: []string{"x"},
@@ -28,8 +28,8 @@ func TestWords(t *testing.T) {
 	if r.Problems != 1 || r.Unknown != 2 || r.Checks[0] != (fleet.Check{Name: "n", Result: "problem", Found: "f", Why: "w", Do: "d"}) {
 		t.Errorf("report %+v", r)
 	}
-	var o fleet.Outlook
-	again(t, api.Outlook{
+	var o fleet.Plan
+	again(t, api.Plan{
 		Containers: []api.Container{{Pod: "a/b", Name: "c", CPUs: "1"}}, Rejected: []api.Rejected{{Pod: "a/b", Reason: "r"}},
 		Moves: []api.Move{{Pod: "a/b", Container: "c", Before: "1", After: "2"}},
 	}, &o)
@@ -44,7 +44,7 @@ func TestOlderAndNewer(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"version": "v9", "somethingNew": {"a": [1]}}`), &s); err != nil || s.Version != "v9" || s.Fault() != "" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := s.Takes("x", "1"); err == nil {
+	if _, err := s.HasInForce("x", "1"); err == nil {
 		t.Error("an agent that says nothing of ConfigMaps takes one")
 	}
 }

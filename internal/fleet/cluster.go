@@ -43,7 +43,8 @@ type Cluster struct {
 // agents, "" for all namespaces.
 func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
-	// A command sends one or two requests per node. client-go's own limit of 5 a second is made for controllers.
+	// A command sends one or two requests per node. client-go's own limit of 5 requests per second is meant
+	// for controllers.
 	c.QPS, c.Burst = 100, 200
 	d, err := dynamic.NewForConfig(c)
 	if err != nil {
@@ -57,7 +58,7 @@ func (c *Cluster) PodNode(ctx context.Context, namespace, name string) (string, 
 	u, err := c.objects.Resource(pods).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", &NotFound{fmt.Sprintf("there is no pod %s/%s: is it in another namespace (-n)?", namespace, name)}
+		return "", &NotFound{fmt.Sprintf("there is no pod %s/%s: check the namespace (-n)", namespace, name)}
 	case err != nil:
 		return "", c.refused(err, "get", "pods", namespace)
 	}

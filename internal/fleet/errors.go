@@ -18,7 +18,7 @@ func (n *NotFound) Error() string { return n.Why }
 // Unreachable says that the API server or an agent does not answer, and what to do.
 type Unreachable struct {
 	Why string
-	Err error // the cause; nil if Why says all
+	Err error // the cause; nil if Why is complete
 }
 
 // Error returns the message with the cause.
@@ -52,7 +52,7 @@ func (f *Forbidden) Error() string {
 	if f.Resource == "pods" && f.Verb == "list" && f.Namespace == "" {
 		text += ", or name the agents' namespace with --agent-namespace"
 	}
-	return text + "; docs/kubectl.md has a whole role"
+	return text + "; docs/kubectl.md shows the complete role"
 }
 
 // Unwrap returns the API server's answer.

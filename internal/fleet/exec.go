@@ -40,7 +40,7 @@ func (e *Exit) Error() string {
 	if e.Message != "" {
 		return e.Message
 	}
-	return fmt.Sprintf("it ended with exit code %d", e.Code)
+	return fmt.Sprintf("the command ended with exit code %d", e.Code)
 }
 
 // Run runs the agent's program with arguments in its pod, until the program or ctx ends. If the program fails, the

@@ -96,7 +96,7 @@ func (f Found) Only(name string) (Node, error) {
 		}
 	}
 	if f.NoNodes != nil {
-		return Node{}, &NotFound{fmt.Sprintf("no agent's pod is on a node %q", name)}
+		return Node{}, &NotFound{fmt.Sprintf("node %q has no pod of an agent", name)}
 	}
 	return Node{}, &NotFound{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
 }
@@ -109,7 +109,7 @@ func (f Found) Agents() []Node {
 // Why returns why the plugin cannot call a node's agent; "" if it can.
 func (n Node) Why() string {
 	if n.Agent == nil {
-		return "no agent: the DaemonSet has no pod here"
+		return "this node has no agent: the DaemonSet has no pod here"
 	}
 	return n.Agent.Down
 }

@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAgentOf: a pod without an agent, but with the socket of one that is a unit, is known by its command.
+// TestAgentOf: a pod without an agent, but with the socket of an agent that is a systemd unit, is
+// recognised by its command.
 func TestAgentOf(t *testing.T) {
 	for command, unit := range map[string]bool{"agent": false, "idle": true} {
 		p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: Container, Args: []string{command, "--config", "/f.yaml"}}}}}

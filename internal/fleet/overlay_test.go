@@ -57,8 +57,8 @@ func TestOverlayRefuses(t *testing.T) {
 	}
 }
 
-// TestOverlayStandsForAll: whatever layers have before and after, the node has the same with the overlay as with the
-// change itself.
+// TestOverlayStandsForAll: for any layers before and after, the node gets the same configuration from the
+// overlay as from the change itself.
 func TestOverlayStandsForAll(t *testing.T) {
 	parts := []string{
 		"strict: true\n", "strict: false\n", "log: {level: debug}\n", "log: {level: warn}\n", "pools: {reserved: \"0\"}\n",
@@ -102,7 +102,7 @@ func TestOverlayStandsForAll(t *testing.T) {
 		if err != nil || wrong != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("staged %v (%v)\nwant %v (%v)", got, err, want, wrong)
 		}
-		// And nothing changes as the target is written below it.
+		// Nothing changes when the target is written below it.
 		final := after
 		final.Node = text
 		if got, err := final.Effective(printed); err != nil || !reflect.DeepEqual(got, want) {

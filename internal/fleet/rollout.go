@@ -41,8 +41,8 @@ func (s *Stopped) Error() string {
 	if s.Node != "" {
 		at = " at node " + s.Node
 	}
-	return fmt.Sprintf("the rollout stopped%s: %v\n%d of %d nodes have the new configuration, the others the one before. "+
-		"Run the same command again to continue, or with --abort to restore the old configuration", at, s.Err, s.Done, s.Of)
+	return fmt.Sprintf("the rollout stopped%s: %v\n%d of %d nodes have the new configuration, the others have the previous one. "+
+		"Run the same command again to continue, or with --abort to restore the previous configuration", at, s.Err, s.Done, s.Of)
 }
 
 // Unwrap returns the cause.
@@ -137,7 +137,7 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.Takes("", ""); err != nil {
+	if _, err := s.HasInForce("", ""); err != nil {
 		return "", err
 	}
 	file, err := r.Cluster.File(ctx, n.Agent)
@@ -181,7 +181,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 	if err := r.watch(ctx, n, before.Violations, pause); err != nil {
 		return err
 	}
-	r.Progress("node %s has it", n.Name)
+	r.Progress("node %s has the new configuration", n.Name)
 	return nil
 }
 

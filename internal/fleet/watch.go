@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// watch checks a node for the duration of pause, at least once. It returns an error as
-// soon as the node is less healthy than before.
+// watch checks a node for the duration of pause, at least once. It returns an error as soon as the node is
+// less healthy than before the rollout.
 func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
 	end := time.Now().Add(pause)
 	for {
@@ -76,7 +76,7 @@ func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
 		if err != nil {
 			return err
 		}
-		is, err := s.Takes(layer, version)
+		is, err := s.HasInForce(layer, version)
 		if err != nil || is {
 			return err
 		}

@@ -10,22 +10,22 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower has the directories to watch, and the function to call. Dirs and Look are required.
+// Follower has the directories to watch, and the function to call. Dirs and Read are required.
 type Follower struct {
-	// Settle is how long the directories must be unchanged before Run calls Look, because another program may still
-	// be writing.
-	Settle time.Duration
-	// Patience limits the wait for Settle in a directory that always changes.
-	Patience time.Duration
-	// Recheck is how often Run calls Look without an inotify event. A watch ends with its directory, and some
-	// network file systems report no changes.
+	// QuietTime is how long the directories must be unchanged before Run calls Read, because another
+	// program may still be writing.
+	QuietTime time.Duration
+	// MaxWait limits the wait for QuietTime in a directory that always changes.
+	MaxWait time.Duration
+	// Recheck is how often Run calls Read without an inotify event. A watch ends with its directory, and
+	// some network file systems report no changes.
 	Recheck time.Duration
-	// Dirs returns the directories to watch. Run calls it before each call of Look, and tries a missing directory
-	// again then.
+	// Dirs returns the directories to watch. Run calls it before each call of Read, and then tries missing
+	// directories again.
 	Dirs func() []string
-	// Run calls Look at the start, and after each change.
-	Look func()
-	// A value on Now makes Run call Look at once, for example at SIGHUP. A nil channel never does.
+	// Run calls Read at the start, and after each change.
+	Read func()
+	// A value on Now makes Run call Read at once, for example after SIGHUP. A nil channel never does.
 	Now <-chan os.Signal
 }
 
@@ -55,13 +55,13 @@ func (r *run) loop(ctx context.Context) error {
 	quiet := time.NewTimer(0)
 	quiet.Stop()
 	defer quiet.Stop()
-	var since time.Time // time of the first event after the last call of Look; zero if there was none
+	var since time.Time // time of the first event after the last call of Read; zero if there was none
 	poke := func() {
 		now := time.Now()
 		if since.IsZero() {
 			since = now
 		}
-		quiet.Reset(min(r.Settle, max(0, r.Patience-now.Sub(since))))
+		quiet.Reset(min(r.QuietTime, max(0, r.MaxWait-now.Sub(since))))
 	}
 	for {
 		select {
@@ -76,7 +76,7 @@ func (r *run) loop(ctx context.Context) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			poke() // the queue lost notices: call Look
+			poke() // the queue lost events: call Read
 		case <-tick.C:
 			poke()
 		case <-r.Now:
@@ -88,8 +88,8 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// look watches the present directories, and calls Look. It adds each directory again, because this revives a watch
-// whose directory was replaced.
+// look watches the present directories, and calls Read. It adds each directory again, because this revives
+// a watch whose directory was replaced.
 func (r *run) look() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {
@@ -108,5 +108,5 @@ func (r *run) look() {
 			delete(r.watched, dir) // the recheck tries again
 		}
 	}
-	r.Look()
+	r.Read()
 }

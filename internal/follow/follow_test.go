@@ -10,16 +10,16 @@ import (
 	"github.com/trimtab/trimtab/internal/follow"
 )
 
-// TestNow: a signal has the files read at once, though nothing changed and the next
-// recheck is far away.
+// TestNow: a signal makes the files be read at once, although nothing changed and the next recheck is much
+// later.
 func TestNow(t *testing.T) {
 	now, looked, dir := make(chan os.Signal, 1), make(chan struct{}, 10), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- follow.Follower{
-			Settle: time.Hour, Patience: time.Hour, Recheck: time.Hour, Now: now,
-			Dirs: func() []string { return []string{dir} }, Look: func() { looked <- struct{}{} },
+			QuietTime: time.Hour, MaxWait: time.Hour, Recheck: time.Hour, Now: now,
+			Dirs: func() []string { return []string{dir} }, Read: func() { looked <- struct{}{} },
 		}.Run(ctx)
 	}()
 	await := func(what string) {

@@ -32,17 +32,17 @@ func (Batch) Info() Info {
 	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 	return Info{
 		Name:    "batch",
-		About:   "shares, quota and memory limit of batch-cpu and batch-memory",
+		About:   "shares, quota and memory limit by batch-cpu and batch-memory",
 		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
 		Sets:    limits,
 		Pod:     limits,
 		Kernel:  []string{"cpu", "memory"},
-		Compose: "leaves the quota of containers that own CPUs to cpuset",
+		Compose: "does not set the quota of containers that own CPUs; cpuset sets it",
 		Differs: []string{
-			"quota is computed for the CFS period the container has, not for 100 ms always",
-			"batch-cpu below 100 is warned about: it counts milli-CPUs",
-			"where the pod's spec is known, a pod's values are the kubelet's sums: init containers by their largest, sidecars and overhead added; what the spec says of the pod as a whole stands",
+			"computes the quota for the CFS period of the container, not always for 100 ms",
+			"reports a batch-cpu below 100, because the unit is milli-CPUs",
+			"if the pod's spec is known, a pod's values are the kubelet's sums: the largest init container, sidecars and overhead are counted; values that the spec has for the whole pod have priority",
 		},
 	}
 }

@@ -87,21 +87,21 @@ func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
 func (h BlockIO) Info() Info {
 	i := Info{
 		Name:     "blockIO",
-		About:    "the disks: limits a pod sets itself, weights by class, classes of the runtime's configuration",
+		About:    "disk I/O: limits that a pod sets itself, weights by class, classes of the runtime's configuration",
 		Stages:   lifetimeEvents(),
 		Reads:    []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
 		Sets:     []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
 		Pod:      []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
 		Kernel:   []string{"io.max"},
 		Compose:  "the only hook that sets them",
-		TestedOn: "limits and weights on a model of the kernel that is compared with kernels; classes on a model of the runtime only",
+		TestedOn: "a model of the kernel that is compared with kernels, for limits and weights; a model of the runtime, for classes",
 		Differs: []string{
-			"blocks of type device alone: which disk is behind a volume is not looked up, and that is reported",
-			"limits are for the pod under cgroup v2 and for each container under v1, where a pod's would not hold for what is in it",
-			"weights, latencies and cost models are not read from pods: they belong to the disk; weights are by class (hooks.blockIO)",
-			"under cgroup v2 the kernel's io controller has to be passed on to pods, which a kubelet does not see to",
-			"the kernel applies a weight only where io.cost or BFQ serves the disk; the agent does not check that",
-			"a class of the runtime's configuration is given when a container is created, and never after; a runtime without such a configuration passes over it",
+			"only blocks of type device: the agent does not find the disk of a volume, and reports that",
+			"with cgroup v2 the limits are set on the pod, and with v1 on each container, because v1 would not apply a pod's limits to its containers",
+			"weights, latencies and cost models are not read from pods, because they are properties of the disk; weights are set by class (hooks.blockIO)",
+			"with cgroup v2 the kernel's io controller must be enabled for pods; a kubelet does not do that",
+			"the kernel applies a weight only if io.cost or BFQ serves the disk; the agent does not check that",
+			"a class of the runtime's configuration can only be set when a container is created; a runtime without such a configuration ignores it",
 		},
 	}
 	if h.Weights != (ByClass[int]{}) {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestBlockIO: where limits go by cgroup version, what a class has, and that a
-// disk which is not there is reported.
+// TestBlockIO: where limits are set in each cgroup version, the values of a class, and the report about a
+// missing disk.
 func TestBlockIO(t *testing.T) {
 	h := BlockIO{
 		Classes: ByClass[string]{BE: "slow"}, Weights: ByClass[int]{LSR: 5000, BE: 10}, WeightFile: ioWeightFile,

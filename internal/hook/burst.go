@@ -37,20 +37,20 @@ func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
 func (Burst) Info() Info {
 	return Info{
 		Name:    "burst",
-		About:   "CPU time beyond the quota, out of what was left of it before",
+		About:   "CPU time beyond the quota, from unused quota of earlier periods",
 		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.RubikBurst},
 		Sets:    []lifecycle.Field{lifecycle.Unified},
 		Pod:     []lifecycle.Field{lifecycle.Unified},
 		Kernel:  []string{burstFile},
-		Compose: "within the quota that all other hooks leave",
+		Compose: "limited by the quota that all other hooks leave",
 		Differs: []string{
-			"a burst above the quota is cut to the quota, where rubik leaves the container without any; explain says what was asked for",
-			"the pod's own burst is that of its live containers together, so that it never keeps a container from its own and a pod's quota may follow theirs",
-			"a container without a quota, or one that owns its CPUs, has no burst",
-			"a pod that stops asking for it loses it, where the agent knows its current labels and annotations (podspec)",
-			"a quota that is lowered below a burst the kernel refuses; over NRI and by the CRI proxy the burst is lowered before the runtime writes, beside the runtime (bypass) when the pod's spec says the lower limit (podspec): a request of the kubelet's that comes earlier fails, and is repeated by it",
-			"it is written when the container's cgroup exists, and handed only to a runtime behind the CRI proxy: an OCI runtime whose kernel lacks the file fails the container",
+			"a burst above the quota is reduced to the quota, while rubik then sets no burst; explain shows the request",
+			"the pod's own burst is the sum of its live containers' bursts, so that it never limits a container's burst, and a pod's quota may change with theirs",
+			"a container without a quota, and one that owns its CPUs, get no burst",
+			"a pod that no longer requests a burst loses it, if the agent knows its current labels and annotations (podspec)",
+			"the kernel refuses a quota below the burst. Over NRI and the CRI proxy the agent lowers the burst before the runtime lowers the quota. With bypass it lowers the burst when the pod's spec has the lower limit (podspec); an earlier update of the kubelet fails, and the kubelet repeats it",
+			"it is written when the container's cgroup exists. It is sent only to a runtime behind the CRI proxy, because an OCI runtime fails the container if the kernel lacks the file",
 		},
 	}
 }
@@ -72,7 +72,7 @@ func (h Burst) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "burst", Source: ask.Key, Text: "the pod's"}
 	most := ask.V
 	if in.Container == "" {
-		why.Text = "its containers' together"
+		why.Text = "the sum of its containers' bursts"
 		most = in.Bursts
 	}
 	if limit := in.limitMicros(); limit > 0 && limit < most {

@@ -5,9 +5,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// delegates is the feature of a node whose cgroups are mounted with nsdelegate: a program in a
+// delegationFeature is the feature of a node whose cgroups are mounted with nsdelegate: a program in a
 // cgroup namespace changes no limit of the cgroup that the namespace begins with.
-const delegates = "nsdelegate"
+const delegationFeature = "nsdelegate"
 
 // WritableCgroups lets containers write their own cgroups. Keys and values: NRI 0.12, plugin
 // writable-cgroups.
@@ -27,22 +27,22 @@ func (WritableCgroupsOptions) AllOn() Hook { return WritableCgroups{} }
 
 // Make makes the hook for a node.
 func (WritableCgroupsOptions) Make(n Node, _ *Options) (Hook, error) {
-	return WritableCgroups{KernelSupport: n.Probe(delegates)}, nil
+	return WritableCgroups{KernelSupport: n.Probe(delegationFeature)}, nil
 }
 
 // Info describes the hook.
 func (WritableCgroups) Info() Info {
 	return Info{
 		Name:    "writableCgroups",
-		About:   "write access of containers to their own cgroups",
+		About:   "write access for containers to their own cgroups",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRICgroups},
 		Sets:    []lifecycle.Field{lifecycle.CgroupMount},
-		Kernel:  []string{delegates},
+		Kernel:  []string{delegationFeature},
 		Compose: "the only hook that sets it",
 		Differs: []string{
-			"a container that shares the host's cgroup namespace does not get it, and that is reported",
-			"values other than true and false are reported; the plugin takes them as false",
+			"a container that shares the host's cgroup namespace does not get it; the agent reports that",
+			"values other than true and false are reported; the plugin treats them as false",
 		},
 	}
 }

@@ -27,7 +27,7 @@ func (CoreSchedOptions) AllOn() Hook { return CoreSched{} }
 // Make makes the hook for a node.
 func (CoreSchedOptions) Make(n Node, all *Options) (Hook, error) {
 	if all.GroupIdentity.Enabled && n.Probe(bvtFile).Support == lifecycle.Supported {
-		return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
+		return nil, errors.New("hooks.coreSched: cannot be enabled together with hooks.groupIdentity on a kernel that has group identities; disable one of them")
 	}
 	return CoreSched{KernelSupport: n.Probe("coreSched")}, nil
 }
@@ -41,14 +41,14 @@ func (CoreSched) Info() Info {
 		Reads:    []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
 		Sets:     []lifecycle.Field{lifecycle.CoreSched},
 		Kernel:   []string{"coreSched"},
-		Compose:  "refused together with group identities that the kernel has: with both, kernels locked up (koordinator issue 1829)",
-		TestedOn: "a model of the kernel's cookies only; no kernel with core scheduling was at hand",
+		Compose:  "refused together with group identities on a kernel that has them: kernels locked up with both (koordinator issue 1829)",
+		TestedOn: "a model of the kernel's cookies only; no kernel with core scheduling was available",
 		Differs: []string{
-			"cookies are given before a container's first instruction",
-			"a pod's sandbox keeps cookie 0: it does nothing",
-			"pods without a class are left alone, as those of class SYSTEM",
-			"cpu.idle of the QoS directories, which are the kubelet's, is not written",
-			"what a pod's labels ask for is refused by default: a group of its own keeps others off a core",
+			"cookies are set before a container's first instruction",
+			"a pod's sandbox keeps cookie 0, because it does no work",
+			"pods without a class are not changed, like those of class SYSTEM",
+			"cpu.idle of the directories of QoS classes is not written, because they belong to the kubelet",
+			"requests by a pod's labels are refused by default: a group of its own excludes other pods from a core",
 		},
 	}
 }
@@ -74,7 +74,7 @@ func (h CoreSched) Propose(in *Input, out *Output) {
 	group, why := "default", lifecycle.Reason{Hook: "coreSched", Source: in.Intent.Class.Key, Text: "its class's"}
 	switch {
 	case ask.V.Exclusive:
-		group, why.Source, why.Text = in.Pod.UID, ask.Key, "the pod's alone"
+		group, why.Source, why.Text = in.Pod.UID, ask.Key, "only for this pod"
 	case ask.V.Group != "":
 		group, why.Source, why.Text = ask.V.Group, ask.Key, "its own"
 	}

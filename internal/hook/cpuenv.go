@@ -52,16 +52,16 @@ func (o CPUEnvOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (CPUEnv) Info() Info {
 	return Info{
 		Name:    "cpuEnv",
-		About:   "CPUs a container owns, and how many it can keep busy, as environment variables, for programs that size pools of threads",
+		About:   "environment variables with the CPUs that a container owns and the number that it can use, for programs that size thread pools",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.TrimtabCPUEnv},
 		Sets:    []lifecycle.Field{lifecycle.Env},
-		Compose: "decides after all others; a variable that the container or another hook sets is left alone",
+		Compose: "runs after all other hooks; a variable that the container or another hook sets is not changed",
 		Differs: []string{
-			"the count is that of the container's CPUs, or what its quota or its pod's comes to, rounded up, where that is less",
-			"lists are given to containers that own CPUs alone: those of a pool change while its containers run",
-			"an environment is fixed when a container is created: a later resize, or another size of a pool, does not change it",
-			"variables that an image sets are known over NRI; requests of the CRI and of hook servers have only those of the pod's spec, and the hook overrides an image's there",
+			"the number is that of the container's CPUs, or, if that is less, of the CPUs that its quota or its pod's quota allows, rounded up",
+			"lists are given only to containers that own CPUs, because the CPUs of a pool change while its containers run",
+			"variables cannot change after the creation of a container: a later resize of the container or its pool does not change them",
+			"variables that an image sets are known over NRI. Requests of the CRI and of hook servers have only the variables of the pod's spec, so there the hook overrides an image's variable",
 		},
 	}
 }
@@ -101,9 +101,9 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 
 // busy returns how many CPUs a container can use at a time, and the reason for the number.
 func (in *Input) busy(decided []lifecycle.Value) (count int, by string) {
-	count, by = in.Creation.CPUs, "as many CPUs as it may run on"
+	count, by = in.Creation.CPUs, "the number of CPUs that it may run on"
 	if in.Creation.Owned != "" {
-		by = "as many CPUs as it owns"
+		by = "the number of CPUs that it owns"
 	}
 	for _, limit := range []struct {
 		of     string

@@ -9,8 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestCPUEnv: what variables say of owners, of pools and of quotas, and whose
-// are left alone.
+// TestCPUEnv: the variables of owners, pools and quotas, and the variables that are not changed.
 func TestCPUEnv(t *testing.T) {
 	quota := func(us int64, period uint64) *lifecycle.Resources {
 		r := &lifecycle.Resources{}
@@ -67,7 +66,7 @@ func TestCPUEnv(t *testing.T) {
 			t.Errorf("%s, kept: %s", c.name, diff)
 		}
 
-		// Later it is what it was, whatever the container has by now.
+		// Later it has its first value, whatever the container has by then.
 		in.Creation, in.CPUEnv, in.Pristine = nil, out.CPUEnv, quota(1000, 0)
 		later := Output{Values: decided(1000)}
 		h.Propose(in, &later)

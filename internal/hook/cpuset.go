@@ -42,20 +42,20 @@ func (o CPUSetOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (CPUSet) Info() Info {
 	return Info{
 		Name:    "cpuset",
-		About:   "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
+		About:   "CPUs that the scheduler assigned, or the CPUs of the container's pool",
 		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota, intent.TrimtabCoreType, intent.TrimtabIsolated},
 		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
 		Kernel:  []string{"cpuset", "cpu"},
-		Compose: "sets the quota (to unlimited) only of containers that own CPUs; batch leaves their quota alone",
+		Compose: "sets the quota (to unlimited) only of containers that own CPUs; batch does not change their quota",
 		Differs: []string{
 			"an UpdateContainerResources is answered for the container it names, so it cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
-			"CPUs another pod owns, reserved or offline CPUs are refused and reported; the container runs in the shared pool",
+			"CPUs that another pod owns, and reserved or offline CPUs, are refused and reported; the container runs in the shared pool",
 			"pods without a class keep all CPUs that have no owner; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
-			"whether the quota is lifted is a pod's own choice (trimtab.io/unset-cpu-quota), and only the default is the node's",
+			"each pod decides whether its quota is lifted (trimtab.io/unset-cpu-quota); the node only sets the default",
 			"CPUs of LSR pods are not lent to batch pods",
-			"unknown or empty NUMA nodes give the whole pool and a report, not an empty list",
+			"for unknown or empty NUMA nodes the container gets the whole pool and the agent reports that, instead of setting an empty list",
 		},
 	}
 }
@@ -67,7 +67,7 @@ func (h CPUSet) Propose(in *Input, out *Output) {
 		out.text(in, lifecycle.CPUSetCPUs, "", in.CPUs, why)
 	}
 	if in.Container != "" && in.Mems != "" {
-		why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: "memory near its CPUs, and none that others have alone; as decided when it was created"}
+		why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: "memory nodes near its CPUs, without nodes that others own exclusively; as decided when it was created"}
 		out.text(in, lifecycle.CPUSetMems, "", in.Mems, why)
 	}
 	unset := h.UnsetQuota

@@ -16,7 +16,7 @@ func charNodes(paths ...string) map[string]lifecycle.Device {
 	return m
 }
 
-// TestGPUDevices is how a container gets its GPUs, and by which name.
+// TestGPUDevices: how a container gets its GPUs, and by which names.
 func TestGPUDevices(t *testing.T) {
 	nodes := charNodes("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm")
 	both := intent.GPU{Minors: []int{1, 0}, UUIDs: []string{"GPU-bb", "GPU-aa"}}
@@ -55,7 +55,7 @@ func TestGPUDevices(t *testing.T) {
 	}
 }
 
-// TestRDMA follows Koordinator 1.7, but for what is missing.
+// TestRDMA compares with Koordinator 1.7, except for missing devices.
 func TestRDMA(t *testing.T) {
 	host := lifecycle.Host{
 		Devices: charNodes("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0", "/dev/infiniband/uverbs5"),

@@ -12,7 +12,7 @@ import (
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
-		f := either(strings.Split(need, "|"), probe)
+		f := firstNonEmpty(strings.Split(need, "|"), probe)
 		if f.Support == lifecycle.NotSupported {
 			return f
 		}
@@ -40,7 +40,7 @@ func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	return false
 }
 
-func either(features []string, probe func(string) lifecycle.Finding) lifecycle.Finding {
+func firstNonEmpty(features []string, probe func(string) lifecycle.Finding) lifecycle.Finding {
 	best := lifecycle.Finding{Support: lifecycle.NotSupported}
 	var why []string
 	for _, name := range features {

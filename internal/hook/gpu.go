@@ -84,18 +84,18 @@ func (h GPU) Info() Info {
 	}
 	return Info{
 		Name:     "gpu",
-		About:    "GPUs the scheduler allocated: environment, device nodes or CDI names, and the HAMi-core library",
+		About:    "GPUs that the scheduler allocated: environment variables, device nodes or CDI names, and the HAMi-core library",
 		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:    []string{intent.KoordDevices, intent.KoordGPUIsolation},
 		Sets:     []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
 		Kernel:   kernel,
 		Compose:  "one hook per environment variable, mount and device",
-		TestedOn: "described device nodes only; no GPU was at hand",
+		TestedOn: "described device nodes only; no GPU was available",
 		Differs: []string{
-			"hooks.gpu.devices: nodes or cdi gives the device nodes by the request itself, so the runtime knows of them and a systemd daemon-reload does not take them away (koordinator issue 2809)",
-			"hooks.gpu.name: uuid names GPUs by UUID, which stays right where indexes move",
-			"HAMi-core's library and lock are mounted only where hooks.gpu.hamiLibrary names the library, and only into containers that were granted the GPU or whose namespace a rule lets ask for it; otherwise that is reported",
-			"the library is mounted read-only, and the lock's directory is one the agent makes (hooks.gpu.hamiLock) in place of the host's /tmp/vgpulock",
+			"with hooks.gpu.devices: nodes or cdi, the request itself has the device nodes. So the runtime knows them, and a systemd daemon-reload does not remove them (koordinator issue 2809)",
+			"with hooks.gpu.name: uuid, GPUs are named by UUID, which stays correct if indexes change",
+			"HAMi-core's library and lock are mounted only if hooks.gpu.hamiLibrary names the library, and only into containers that were granted the GPU or whose namespace may request it by a rule; otherwise the agent reports that",
+			"the library is mounted read-only, and the agent makes the lock's directory (hooks.gpu.hamiLock) in place of the host's /tmp/vgpulock",
 			"malformed allocations are reported and the container starts without them",
 		},
 	}
@@ -139,7 +139,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 	if !ok {
 		out.report(lifecycle.Problem{
-			Key: gpu.Key, Reason: "gpu: an entry without the id of a GPU, which hooks.gpu.name: uuid needs; the container gets none",
+			Key: gpu.Key, Reason: "gpu: an entry has no GPU id, which hooks.gpu.name: uuid needs; the container gets no GPU",
 		})
 		return
 	}
@@ -176,7 +176,7 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 			Key: intent.KoordGPUIsolation, Value: intent.Printable(name), Refused: true, Rule: rule,
 			Reason: "gpu-library: pods of namespace " + intent.Printable(in.Pod.Namespace) +
 				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorization: " + rule + ")",
-			Then: "its part of the GPU is not enforced",
+			Then: "its share of the GPU is not enforced",
 		})
 		return false
 	}
@@ -236,11 +236,11 @@ func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output)
 	}
 	if without != "" {
 		out.report(lifecycle.Problem{
-			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + ": the container's part of the GPU is not enforced",
+			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + ": the container's share of the GPU is not enforced",
 		})
 		return
 	}
-	why.Text = "its part of a shared GPU"
+	why.Text = "its share of a shared GPU"
 	out.env("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10), why)
 	if share.Core > 0 {
 		out.env("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10), why)

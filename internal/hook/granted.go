@@ -11,7 +11,7 @@ import (
 
 // Texts for how a container got a device, if not through this hook.
 const (
-	byRuntime = "granted: it is in the runtime's request"
+	byRuntime = "granted: the runtime's request has it"
 	byKubelet = "granted by the kubelet as "
 )
 

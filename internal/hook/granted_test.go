@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestGranted: devices that the defaults refuse are handed over where the
-// container was granted exactly these, and only there.
+// TestGranted: devices that are refused by default are given to a container if, and only if, exactly these
+// were granted to it.
 func TestGranted(t *testing.T) {
 	nodes := charNodes("/dev/nvidia0", "/dev/nvidia1", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 	host := lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}
@@ -36,7 +36,7 @@ func TestGranted(t *testing.T) {
 		hook             Hook
 		ask              intent.Pod
 		granted, arrived lifecycle.DeviceGrant
-		by               string // "" where refused
+		by               string // "" if refused
 	}{
 		{"nothing", byIndex, gpu(0, ""), none, none, ""},
 		{"CDI name by a claim", byIndex, gpu(0, ""), cdi("nvidia.com/gpu=0"), none, "a CDI device"},
@@ -59,7 +59,7 @@ func TestGranted(t *testing.T) {
 		{"another under its name", byNode, gpu(0, ""), none, node(masked), ""},
 		{"a path without numbers", byNode, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
 		{"numbers of neither", GPU{Devices: ByNode, Nodes: map[string]lifecycle.Device{"/dev/nvidia0": {Path: "/dev/nvidia0"}}}, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
-		// The annotation alone says which minor number a UUID has.
+		// Only the annotation has the minor number of a UUID.
 		{"node by a UUID of one's own", byNode, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa", "1"), none, ""},
 		{"index by a UUID of one's own", byIndex, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa"), none, ""},
 		{"function", RDMA{Host: host}, rdma, ids("mellanox.com/cx5", "0000:3b:00.0"), none, "mellanox.com/cx5"},

@@ -99,11 +99,11 @@ type Output struct {
 // Scale asks to divide a field: the value of another hook, or else the runtime's request, but
 // never the result of an earlier Scale. A field without a limit keeps none.
 type Scale struct {
-	Field lifecycle.Field
-	By    Ratio
-	// Set scales only the value of another hook, not the runtime's request.
-	Set bool
-	Why lifecycle.Reason
+	Field  lifecycle.Field
+	Factor Ratio
+	// OnlyDecided scales only the value of another hook, not the runtime's request.
+	OnlyDecided bool
+	Why         lifecycle.Reason
 }
 
 // Hook is one policy. Propose adds to out; it must neither store nor change in.
@@ -119,11 +119,11 @@ type AfterAll interface {
 	AfterOthers()
 }
 
-// Wisher is a hook that changes a pod's intent, after the annotations and labels were read and
+// IntentChanger is a hook that changes a pod's intent, after the annotations and labels were read and
 // authorised. The input has no container.
-type Wisher interface {
+type IntentChanger interface {
 	Hook
-	Wish(in *Input, asked *intent.Pod, out *Output)
+	ChangeIntent(in *Input, asked *intent.Pod, out *Output)
 }
 
 // SpecReader is a hook that reads the spec of a pod's containers. The engine decides these

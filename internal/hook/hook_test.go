@@ -20,7 +20,7 @@ func batchPod(m map[string]intent.Batch) *intent.Pod {
 	}
 }
 
-// values runs hooks and returns what they set, as text by field.
+// values runs hooks and returns the values that they set, as text by field.
 func values(in *Input, hooks ...Hook) map[string]string {
 	var out Output
 	for _, h := range hooks {
@@ -140,8 +140,8 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-// everyHook lists all hooks so that each sets as much as it can. Those that a test's node
-// must have something for are listed here; every other is made from its declaration.
+// everyHook lists all hooks so that each sets as much as possible. Hooks that need a device of the test's
+// node are listed here; all others are made from their declarations.
 func everyHook(t *testing.T) []Hook {
 	t.Helper()
 	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
@@ -161,7 +161,7 @@ func everyHook(t *testing.T) []Hook {
 		if slices.ContainsFunc(hooks, func(h Hook) bool { return h.Info().Name == s.key }) {
 			continue
 		}
-		h, err := s.Make(fullNode{}, o)
+		h, err := s.Make(allFeatures{}, o)
 		if err != nil {
 			t.Fatal(s.key, err)
 		}
@@ -170,7 +170,7 @@ func everyHook(t *testing.T) []Hook {
 	return hooks
 }
 
-// declared has the defaults that the tags of Options declare, and every switch on.
+// declared returns the defaults that the tags of Options declare, with every switch on.
 func declared(t *testing.T) *Options {
 	t.Helper()
 	o := new(Options)
@@ -185,15 +185,14 @@ func declared(t *testing.T) *Options {
 			case reflect.Int:
 				n, _ := strconv.Atoi(text) // 0 without a default
 				v.SetInt(int64(n))
-			default: // lists: a hook with one is listed above
+			default: // a list: a hook with one is listed above
 			}
 		}
 	}
 	return o
 }
 
-// TestDeclared: a hook that is declared and nowhere else named is checked as it is by
-// default, with every switch on.
+// TestDeclared: a hook that no test names is checked with its defaults and every switch on.
 func TestDeclared(t *testing.T) {
 	o := declared(t)
 	if !o.RDT.Measure || o.RDT.BECache != "0-30" || o.RDT.BEBandwidth != 100 {
@@ -207,10 +206,10 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestSections: each field of Options makes the hook that its key names.
+// TestSections: each field of Options makes the hook that has its key.
 func TestSections(t *testing.T) {
 	for _, s := range new(Options).sections() {
-		if s.maker == nil {
+		if s.hookSection == nil {
 			t.Errorf("hooks.%s makes no hook", s.key)
 		} else if name := s.AllOn().Info().Name; name != s.key {
 			t.Errorf("hooks.%s makes the hook %s", s.key, name)
@@ -218,8 +217,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestNoConflict checks the composition rules over the hook list: whatever is
-// asked, no two hooks set one thing, and each sets only what it states.
+// TestNoConflict checks the composition rules of the hook list: for any request, no two hooks set the same
+// value, and each sets only the fields that it declares.
 func TestNoConflict(t *testing.T) {
 	hooks := everyHook(t)
 	rapid.Check(t, func(t *rapid.T) {

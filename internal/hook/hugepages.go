@@ -44,10 +44,10 @@ func (Hugepages) Info() Info {
 		Compose:  "the only hook that sets them",
 		TestedOn: "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
 		Differs: []string{
-			"capped by default: a pod narrows what Kubernetes gave its containers; what would be more is refused and reported",
-			"reservations (hugetlb.SIZE.rsvd) are what the runtime makes of the limit when it creates the container; of a container that runs, the limit alone is changed",
-			"containerd passes over what Kubernetes gave unless its disable_hugetlb_controller is false, and it is true by default; what a pod asks for here is written all the same",
-			"a size the node does not have is reported, and never handed to the runtime, which would fail the container",
+			"capped by default: a pod can only lower the limits that Kubernetes set; the agent refuses and reports higher ones",
+			"the runtime derives reservations (hugetlb.SIZE.rsvd) from the limit when it creates the container; for a running container only the limit changes",
+			"containerd ignores the limits of Kubernetes unless its disable_hugetlb_controller is false, and the default is true; limits that a pod requests here are written in any case",
+			"a size that the node does not have is reported and not sent to the runtime, which would fail the container",
 		},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestHugepages: what is within what was told is set, what is more is refused
-// where it is capped, and what the node does not have never reaches a runtime.
+// TestHugepages: limits up to those of Kubernetes are set, higher ones are refused if the kind is capped,
+// and sizes that the node lacks are never sent to a runtime.
 func TestHugepages(t *testing.T) {
 	ask := func(capped string, limits map[string]int64) *Input {
 		return &Input{

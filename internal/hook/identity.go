@@ -74,21 +74,21 @@ func (h GroupIdentity) Info() Info {
 	}[h.Fallback]
 	return Info{
 		Name:  "groupIdentity",
-		About: "which pods the CPU scheduler prefers, by class",
+		About: "group identities: which pods the CPU scheduler prefers, by class",
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
 		},
 		Reads:    []string{intent.KoordQoSClass, intent.KoordCPUQoS},
 		Pod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		Kernel:   []string{kernel},
-		Compose:  "as a weight only where batch does not set the pod's shares",
-		TestedOn: "group identities on a file model only; cpu.idle and weights on the kernel model, compared with a kernel",
+		Compose:  "by weight only if batch does not set the pod's shares",
+		TestedOn: "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
 		Differs: []string{
-			"where the kernel has no group identities, hooks.groupIdentity.fallback may have cpu.idle or the least weight stand in for those below zero, on pods and never on a QoS class, whose directories are the kubelet's",
-			"a class at 0 counts as switched off, so pods without a class fall through to the next one",
-			"the directories of the QoS classes and of host applications are not written",
-			"sched_group_identity_enabled is not switched on: the node's owner does that",
-			"koordinator.sh/cpuQOS on pods of other classes than LS is ignored as there, and warned about",
+			"if the kernel has no group identities, hooks.groupIdentity.fallback can use cpu.idle or the lowest weight for identities below zero. They are set on pods and never on a QoS class, whose directory belongs to the kubelet",
+			"a class with identity 0 counts as disabled, so pods without a class get the identity of the next class",
+			"the directories of QoS classes and of host applications are not written",
+			"the agent does not enable sched_group_identity_enabled; the administrator does that",
+			"koordinator.sh/cpuQOS on pods of classes other than LS is ignored as in Koordinator, and the agent reports it",
 		},
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestGroupIdentity is the BVT table of Koordinator 1.7, and our stand-ins.
+// TestGroupIdentity is the BVT table of Koordinator 1.7, and our fallbacks.
 func TestGroupIdentity(t *testing.T) {
 	pod := func(c intent.Class, q intent.QoS) *intent.Pod {
 		p := &intent.Pod{QoS: q}
@@ -66,7 +66,7 @@ func TestGroupIdentity(t *testing.T) {
 	}
 }
 
-// TestEffective is what becomes of the answers about single features.
+// TestEffective combines the answers about single features.
 func TestEffective(t *testing.T) {
 	probe := func(feature string) lifecycle.Finding {
 		return map[string]lifecycle.Finding{

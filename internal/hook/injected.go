@@ -42,15 +42,15 @@ func (o DeviceNodesOptions) Make(n Node, _ *Options) (Hook, error) {
 func (DeviceNodes) Info() Info {
 	return Info{
 		Name:    "deviceNodes",
-		About:   "device nodes that a pod names by number",
+		About:   "device nodes that a pod requests by number",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRIDevices},
 		Sets:    []lifecycle.Field{lifecycle.DeviceNode},
 		Compose: "one hook per device node",
 		Differs: []string{
-			"only devices with the numbers of a path in hooks.deviceNodes.allowed; others are reported, and the container gets the rest",
+			"only devices with the numbers of a path in hooks.deviceNodes.allowed; the agent reports others, and the container gets the rest",
 			"a malformed text is reported, and the container starts without its devices; the plugin fails the creation",
-			"pipes are not made",
+			"pipes are not created",
 		},
 	}
 }
@@ -64,7 +64,7 @@ func (h DeviceNodes) Propose(in *Input, out *Output) {
 	for _, d := range asked.V {
 		i := slices.IndexFunc(h.Allowed, func(o lifecycle.Device) bool { return o.Type == d.Type && o.Major == d.Major && o.Minor == d.Minor })
 		if i < 0 {
-			out.decline(asked.Key, d.String(), "device-nodes: hooks.deviceNodes.allowed names no device of the node with these numbers")
+			out.decline(asked.Key, d.String(), "device-nodes: hooks.deviceNodes.allowed lists no device of the node with these numbers")
 			continue
 		}
 		d.Host = h.Allowed[i].Host
@@ -101,13 +101,13 @@ func (o CDIDevicesOptions) Make(Node, *Options) (Hook, error) {
 func (CDIDevices) Info() Info {
 	return Info{
 		Name:    "cdiDevices",
-		About:   "CDI devices that a pod names",
+		About:   "CDI devices that a pod requests",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRICDI},
 		Sets:    []lifecycle.Field{lifecycle.CDIDevice},
 		Compose: "one hook per device",
 		Differs: []string{
-			"only the names of hooks.cdiDevices.allowed; others are reported, and the container gets the rest",
+			"only the names in hooks.cdiDevices.allowed; the agent reports others, and the container gets the rest",
 			"a malformed text is reported, and the container starts without its devices; the plugin fails the creation",
 		},
 	}
@@ -121,7 +121,7 @@ func (h CDIDevices) Propose(in *Input, out *Output) {
 	}
 	for _, name := range asked.V {
 		if !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }) {
-			out.decline(asked.Key, name, "cdi-devices: hooks.cdiDevices.allowed does not name it")
+			out.decline(asked.Key, name, "cdi-devices: hooks.cdiDevices.allowed does not list it")
 			continue
 		}
 		out.text(in, lifecycle.CDIDevice, name, name, why)

@@ -42,17 +42,17 @@ func (o IntelRDTOptions) Make(n Node, _ *Options) (Hook, error) {
 func (IntelRDT) Info() Info {
 	return Info{
 		Name:     "intelRDT",
-		About:    "a class of resctrl, schemata and monitoring, which the OCI runtime sets",
+		About:    "a resctrl class, schemata and monitoring, which the OCI runtime sets",
 		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:    []string{intent.NRIClosID, intent.NRISchemata, intent.NRIMonitoring},
 		Sets:     []lifecycle.Field{lifecycle.IntelRDT},
 		Kernel:   []string{"resctrl"},
-		Compose:  "the only hook that sets them; hooks.rdt makes groups of Trimtab's own",
-		TestedOn: "the embedded runtime only; no processor with resctrl was at hand",
+		Compose:  "the only hook that sets them; hooks.rdt makes Trimtab's own groups",
+		TestedOn: "the embedded runtime only; no processor with resctrl was available",
 		Differs: []string{
-			"only classes of hooks.intelRDT.classes, and schemata only with hooks.intelRDT.schemata; others are reported",
-			"KEY/pod and KEY alone count for all containers of the pod, and not only KEY/container.NAME",
-			"nothing is set where the node has no resctrl: an OCI runtime fails a container for it",
+			"only classes in hooks.intelRDT.classes, and schemata only with hooks.intelRDT.schemata; the agent reports others",
+			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
+			"nothing is set if the node has no resctrl, because an OCI runtime then fails the container",
 			"malformed texts are reported, and the container starts without them",
 		},
 	}
@@ -69,8 +69,8 @@ func (h IntelRDT) Propose(in *Input, out *Output) {
 		why             lifecycle.Reason
 		no              string
 	}{
-		{named, "closid", class.Key, class.V, ofClass, unless(slices.ContainsFunc(h.Classes, func(p string) bool { return matchesEnd(p, class.V) }), "hooks.intelRDT.classes does not name it")},
-		{shared, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, unless(h.Schemata, "hooks.intelRDT.schemata is off")},
+		{named, "closid", class.Key, class.V, ofClass, unless(slices.ContainsFunc(h.Classes, func(p string) bool { return matchesEnd(p, class.V) }), "hooks.intelRDT.classes does not list it")},
+		{shared, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, unless(h.Schemata, "hooks.intelRDT.schemata is false")},
 		{measured && monitor.V, "monitoring", monitor.Key, "true", ofMonitor, ""},
 	} {
 		switch {

@@ -33,16 +33,16 @@ func (o IOPriorityOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (IOPriority) Info() Info {
 	return Info{
 		Name:    "ioPriority",
-		About:   "class and level by which the kernel serves the disk accesses of a container's processes",
+		About:   "class and level with which the kernel serves the disk accesses of a container's processes",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRIIOPriority},
 		Sets:    []lifecycle.Field{lifecycle.ProcessIO},
 		Compose: "the only hook that sets it",
 		Differs: []string{
 			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
-			"an unknown class is reported and nothing is set; the plugin sets nothing either, and logs that it set BE",
-			"the kernel applies it only where the scheduler of the disk does (BFQ, mq-deadline); the agent does not check that",
-			"a container that runs keeps what it was created with",
+			"for an unknown class the agent reports an error and sets nothing; the plugin also sets nothing, but logs that it set BE",
+			"the kernel applies it only if the disk's scheduler supports it (BFQ, mq-deadline); the agent does not check that",
+			"a running container keeps the priority that it was created with",
 		},
 	}
 }

@@ -39,12 +39,12 @@ func (MemoryPolicy) Info() Info {
 		Reads:    []string{intent.NRIMemPolicy},
 		Sets:     []lifecycle.Field{lifecycle.MemPolicy},
 		Compose:  "the only hook that sets it",
-		TestedOn: "a model of the runtime only: no OCI runtime that applies it was at hand",
+		TestedOn: "a model of the runtime only: no OCI runtime that applies it was available",
 		Differs: []string{
-			"nodes of which the container may use none are reported, and do not fail the creation",
-			"modes and flags that the kernel refuses together are reported, and do not fail the creation",
-			"OCI runtimes apply it since runc 1.4; older ones pass over it, and the agent cannot see that",
-			"a container that runs keeps what it was created with",
+			"if the container may use none of the nodes, the agent reports that, and the creation does not fail",
+			"modes and flags that the kernel refuses together are reported, and the creation does not fail",
+			"OCI runtimes apply it since runc 1.4; older ones ignore it, and the agent cannot see that",
+			"a running container keeps the policy that it was created with",
 		},
 	}
 }

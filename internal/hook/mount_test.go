@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// gpuShare is a pod that asks for a part of a GPU.
+// gpuShare returns a pod that requests a part of a GPU.
 func gpuShare(in Input) *Input {
 	in.Container = "a"
 	if in.Pod == nil {
@@ -30,8 +30,8 @@ func gpuShare(in Input) *Input {
 	return &in
 }
 
-// TestMounts: whatever hook gives a container of the host's files, it cannot change
-// them, or can neither execute what it writes there nor make devices of it.
+// TestMounts: a container cannot change a file of the host that any hook mounts, or it can neither execute
+// what it writes there nor create devices.
 func TestMounts(t *testing.T) {
 	var out Output
 	for _, h := range everyHook(t) {
@@ -67,7 +67,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestOneMaker: mounts are made in mount.go alone, where their options are.
+// TestOneMaker: only mount.go, which has the options, makes mounts.
 func TestOneMaker(t *testing.T) {
 	found := 0
 	for _, dir := range []string{".", "../intent", "../engine", "../extend/hookserver", "../conductor"} {
@@ -103,8 +103,8 @@ func TestOneMaker(t *testing.T) {
 	}
 }
 
-// TestLibraryNeedsAGPU: without a rule that allows it, HAMi-core's files are given to
-// containers that have the GPU.
+// TestLibraryNeedsAGPU: without a rule that allows it, HAMi-core's files are given only to containers that
+// have the GPU.
 func TestLibraryNeedsAGPU(t *testing.T) {
 	nodes := charNodes("/dev/nvidia0", "/dev/nvidia1")
 	ids := func(id string) lifecycle.DeviceGrant {
@@ -145,7 +145,7 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 	}
 }
 
-// TestNoLockDirectory: without its lock the library would wait for ever, so it is not given.
+// TestNoLockDirectory: without its lock directory the library would wait forever, so it is not mounted.
 func TestNoLockDirectory(t *testing.T) {
 	var out Output
 	GPU{HAMiLibrary: "/l.so", NoLock: "directory /d is a link"}.Propose(gpuShare(Input{}), &out)

@@ -39,14 +39,14 @@ func (o MountsOptions) Make(Node, *Options) (Hook, error) {
 func (Mounts) Info() Info {
 	return Info{
 		Name:    "mounts",
-		About:   "files and directories of the host that a pod names",
+		About:   "files and directories of the host that a pod mounts",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRIMounts},
 		Sets:    []lifecycle.Field{lifecycle.MountPoint},
 		Compose: "one hook per mount",
 		Differs: []string{
-			"only the paths of hooks.mounts.allowed and hooks.mounts.writable, and nothing below them; others are reported, and the container gets the rest",
-			"bind mounts alone, always without devices and set-user-ID; read-only unless rw is among the options, and then without execution; what is mounted below the path is left out",
+			"only the paths in hooks.mounts.allowed and hooks.mounts.writable, and nothing below them; the agent reports others, and the container gets the rest",
+			"only bind mounts, always without devices and set-user-ID. They are read-only unless the options contain rw, and then noexec. Mounts below the path are not included",
 			"nothing is mounted on /, /dev, /proc or /sys, or below these",
 			"a malformed text is reported, and the container starts without its mounts; the plugin fails the creation",
 		},
@@ -66,9 +66,9 @@ func (h Mounts) Propose(in *Input, out *Output) {
 		case m.Writable && writable:
 			may = toWrite
 		case m.Writable:
-			no = "hooks.mounts.writable does not name it"
+			no = "hooks.mounts.writable does not list it"
 		case !writable && !slices.Contains(h.Allowed, m.Source):
-			no = "hooks.mounts.allowed does not name it"
+			no = "hooks.mounts.allowed does not list it"
 		}
 		if no != "" {
 			out.decline(asked.Key, m.Source, "mounts: "+no)

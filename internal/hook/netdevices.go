@@ -43,9 +43,9 @@ func (NetworkDevices) Info() Info {
 		Compose:  "the only hook that sets them",
 		TestedOn: "the embedded runtime only; the OCI runtime moves them since runc 1.4",
 		Differs: []string{
-			"only the interfaces of hooks.networkDevices.allowed; others are reported",
-			"refused for a pod with hostNetwork: the interface is in its network already",
-			"the interface moves with the first container of the pod that names it; an OCI runtime fails a container whose interface left the host, also one that is started again",
+			"only the interfaces in hooks.networkDevices.allowed; the agent reports others",
+			"refused for a pod with hostNetwork: the interface is already in its network namespace",
+			"the interface moves with the first container of the pod that requests it; an OCI runtime fails a container whose interface has left the host, also when the container is started again",
 		},
 	}
 }
@@ -60,9 +60,9 @@ func (h NetworkDevices) Propose(in *Input, out *Output) {
 		no := ""
 		switch {
 		case !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, d.Host) }):
-			no = "hooks.networkDevices.allowed does not name it"
+			no = "hooks.networkDevices.allowed does not list it"
 		case in.Pod != nil && in.Pod.HostNetwork:
-			no = "the pod's network is the host's"
+			no = "the pod uses the host's network"
 		}
 		if no != "" {
 			out.decline(asked.Key, d.Host, "network-devices: "+no)

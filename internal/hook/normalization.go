@@ -74,16 +74,16 @@ func (Normalization) Info() Info {
 	quota := []lifecycle.Field{lifecycle.CPUQuota}
 	return Info{
 		Name:    "normalization",
-		About:   "CPU quota divided by how much faster this node's CPUs are",
+		About:   "CPU quota divided by the speed of this node's CPUs, relative to a basic CPU",
 		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.KoordQoSClass},
 		Sets:    quota,
 		Pod:     quota,
 		Kernel:  []string{"cpu"},
-		Compose: "scales the quota the runtime asked for, and of batch pods the one batch computes; quotas lifted by cpuset stay lifted",
+		Compose: "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset lifts stay unlimited",
 		Differs: []string{
-			"always scales what the kubelet asked for last, so an update of the cpuset alone does not scale twice (Koordinator 1.7 starts from the value it scaled before)",
-			"the quota of the pod itself is lowered for batch pods only: lowered for others, containers made while no agent runs could not start under cgroup v1 (koordinator issue 2047)",
+			"always scales the last request of the kubelet, so an update of only the cpuset does not scale twice (Koordinator 1.7 scales its own result again)",
+			"the quota of the pod itself is lowered only for batch pods. If it were lowered for others, containers created while no agent runs could not start with cgroup v1 (koordinator issue 2047)",
 			"the ratio comes from hooks.normalization.ratio, not from the Node object",
 		},
 	}
@@ -95,12 +95,12 @@ func (h Normalization) Propose(in *Input, out *Output) {
 	if h.Ratio <= 100 || in.Pool == placement.Own {
 		return
 	}
-	s := Scale{Field: lifecycle.CPUQuota, By: h.Ratio, Why: lifecycle.Reason{
+	s := Scale{Field: lifecycle.CPUQuota, Factor: h.Ratio, Why: lifecycle.Reason{
 		Hook: "normalization", Source: "hooks.normalization.ratio", Text: "divided by " + h.Ratio.String(),
 	}}
 	switch in.Intent.Class.V {
 	case intent.Reclaimed:
-		s.Set = true
+		s.OnlyDecided = true
 	case intent.None, intent.Shared:
 		if in.Container == "" {
 			return

@@ -41,7 +41,7 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// TestNormalization reports who is scaled.
+// TestNormalization: which quotas are scaled.
 func TestNormalization(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -67,7 +67,7 @@ func TestNormalization(t *testing.T) {
 		in.Intent.Class.V = c.class
 		var out Output
 		Normalization{Ratio: c.ratio}.Propose(in, &out)
-		if got := len(out.Scales) == 1; got != c.scaled || got && out.Scales[0].Set != c.set {
+		if got := len(out.Scales) == 1; got != c.scaled || got && out.Scales[0].OnlyDecided != c.set {
 			t.Errorf("%s: %+v", c.name, out.Scales)
 		}
 	}

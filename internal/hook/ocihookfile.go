@@ -75,11 +75,11 @@ func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 
 func stagesOf(names []string) ([]string, error) {
 	if len(names) == 0 {
-		return nil, errors.New("it names no stage")
+		return nil, errors.New("it has no stage")
 	}
 	for i, name := range names {
 		if !slices.Contains(lifecycle.OCIStages(), name) || slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("%.40q is no stage, or is there twice", name)
+			return nil, fmt.Errorf("%.40q is not a stage, or is listed twice", name)
 		}
 	}
 	return names, nil

@@ -53,18 +53,18 @@ func (o OCIHooksOptions) Make(n Node, _ *Options) (Hook, error) {
 func (OCIHooks) Info() Info {
 	return Info{
 		Name:    "ociHooks",
-		About:   "OCI hooks of the node, for the containers that meet their conditions",
+		About:   "the node's OCI hooks, for the containers that match their conditions",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Sets:    []lifecycle.Field{lifecycle.InjectedHook},
 		Compose: "one hook per stage and file",
 		Differs: []string{
-			"a hook whose condition has annotations is given only where a rule of authorization allows the kind oci-hooks; other conditions are the administrator's alone",
-			"a file that is malformed, has a member that schema 1.0.0 does not have, or could be written by others than root is named and left out; failurePolicy.hooks decides whether containers start without it",
-			"a file that is a link out of its directory is not read",
-			"hasBindMounts counts bind mounts, and not every mount as the plugin does",
-			"of annotations, values above 16384 bytes are not matched, nor those beyond 65536 bytes of a pod",
-			"the path of a hook is the host's and is not looked for: an OCI runtime fails a container whose hook is not there",
-			"behind the CRI, the command is known only where the pod names one, and with attach: hooks never",
+			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; only the administrator controls other conditions",
+			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
+			"a file that is a link out of its directory is ignored",
+			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
+			"annotation values above 16384 bytes, and those beyond 65536 bytes of a pod, are not matched",
+			"the path of a hook is on the host, and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",
+			"with the CRI proxy, the command is known only if the pod sets one, and with attach: hooks never",
 		},
 	}
 }
@@ -76,7 +76,7 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 	}
 	if len(h.Wrong) > 0 {
 		out.Failed = "ociHooks: " + shortList(h.Wrong)
-		out.report(lifecycle.Problem{Reason: out.Failed, Then: "the container goes without these hooks", Unserved: true})
+		out.report(lifecycle.Problem{Reason: out.Failed, Then: "the container starts without these hooks", Unserved: true})
 	}
 	m := matching{in: in}
 	for i := range h.Files {

@@ -11,12 +11,12 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// hookText is a file of hooks with a condition.
+// hookText returns a file of hooks with a condition.
 func hookText(when string) string {
 	return `{"version": "1.0.0", "hook": {"path": "/bin/h", "args": ["h", "x"]}, "when": ` + when + `, "stages": ["prestart", "poststop"]}`
 }
 
-// TestHookConditions: which containers meet a condition, as podman's When.Match has it.
+// TestHookConditions: which containers match a condition, as in podman's When.Match.
 func TestHookConditions(t *testing.T) {
 	t.Parallel()
 	in := Input{
@@ -62,7 +62,7 @@ func TestHookConditions(t *testing.T) {
 	}
 }
 
-// TestHookFiles: what is wrong with a file.
+// TestHookFiles: the errors of invalid files.
 func TestHookFiles(t *testing.T) {
 	t.Parallel()
 	always := hookText(`{"always": true}`)
@@ -96,7 +96,7 @@ func TestHookFiles(t *testing.T) {
 	}
 }
 
-// TestHooksRefused: without a rule an annotation gives no hook, and a wrong file is named.
+// TestHooksRefused: without a rule an annotation adds no hook, and an invalid file is reported.
 func TestHooksRefused(t *testing.T) {
 	t.Parallel()
 	asked, err := ReadHookFile(lifecycle.HookFile{Path: "/d/10-h.json", Text: hookText(`{"always": true, "annotations": {"a": "b"}}`)})
@@ -115,7 +115,7 @@ func TestHooksRefused(t *testing.T) {
 	}
 }
 
-// FuzzHookFile: no text breaks the reader, and what it accepts is a value that is read again.
+// FuzzHookFile: no text makes the reader fail, and an accepted text gives a value that can be read again.
 func FuzzHookFile(f *testing.F) {
 	for _, when := range []string{`{"always": true}`, `{"commands": ["^a"]}`, `{"annotations": {"a": "b"}, "hasBindMounts": true}`} {
 		f.Add(hookText(when))

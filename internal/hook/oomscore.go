@@ -29,15 +29,15 @@ func (OOMScoreOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (OOMScore) Info() Info {
 	return Info{
 		Name:    "oomScore",
-		About:   "which containers are killed first where memory runs out",
+		About:   "which containers the kernel kills first if memory runs out",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.KoordOOMScoreSpec, intent.KoordOOMScore},
 		Sets:    []lifecycle.Field{lifecycle.OOMScoreAdj},
 		Compose: "the only hook that sets it",
 		Differs: []string{
-			"set when the container is created, so every process has it from its first instruction on (Koordinator writes to the processes it finds later)",
-			"a container that runs keeps what it was created with",
-			"values outside -1000 to 1000 are reported, not passed over",
+			"set when the container is created, so every process has it from its first instruction (Koordinator writes it later, to the processes it finds)",
+			"a running container keeps the score that it was created with",
+			"values outside -1000 to 1000 are reported, not ignored",
 		},
 	}
 }

@@ -90,8 +90,8 @@ type HostFiles interface {
 	MakeShared(path string) error
 }
 
-// maker is the configuration section of one hook.
-type maker interface {
+// hookSection is the configuration section of one hook.
+type hookSection interface {
 	// AllOn is the hook with everything switched on.
 	AllOn() Hook
 	// Make makes the hook for a node; all has the options of every hook.
@@ -102,13 +102,13 @@ type maker interface {
 type section struct {
 	key     string
 	enabled bool
-	maker
+	hookSection
 }
 
 func (o *Options) sections() []section {
 	var all []section
 	for f, v := range reflect.ValueOf(o).Elem().Fields() {
-		m, _ := v.Interface().(maker) // TestSections checks that all implement it
+		m, _ := v.Interface().(hookSection) // TestSections checks that all implement it
 		all = append(all, section{f.Tag.Get("json"), v.FieldByName("Enabled").Bool(), m})
 	}
 	return all
@@ -152,7 +152,7 @@ func Catalogue() []Info {
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.listed() {
-		h, err := s.Make(fullNode{}, o)
+		h, err := s.Make(allFeatures{}, o)
 		if !s.enabled || err != nil {
 			h = s.AllOn()
 		}
@@ -161,19 +161,19 @@ func (o *Options) Catalogue() []Info {
 	return infos
 }
 
-// fullNode is a node with every feature and no device.
-type fullNode struct{}
+// allFeatures is a node with every feature and no device.
+type allFeatures struct{}
 
-func (fullNode) Probe(string) lifecycle.Finding {
+func (allFeatures) Probe(string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
-func (fullNode) Host() lifecycle.Host { return lifecycle.Host{} }
-func (fullNode) Unified() bool        { return true }
-func (fullNode) Device(string) (d lifecycle.Device, found bool) {
+func (allFeatures) Host() lifecycle.Host { return lifecycle.Host{} }
+func (allFeatures) Unified() bool        { return true }
+func (allFeatures) Device(string) (d lifecycle.Device, found bool) {
 	return d, false
 }
-func (fullNode) HookFiles([]string) []lifecycle.HookFile { return nil }
-func (fullNode) MakeShared(string) error                 { return nil }
+func (allFeatures) HookFiles([]string) []lifecycle.HookFile { return nil }
+func (allFeatures) MakeShared(string) error                 { return nil }
 
 // listed returns the sections in the order of Catalogue.
 func (o *Options) listed() []section {

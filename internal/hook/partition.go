@@ -35,13 +35,13 @@ func (PartitionOptions) Make(n Node, _ *Options) (Hook, error) {
 func (Partition) Info() Info {
 	return Info{
 		Name:   "partition",
-		About:  "the kernel keeps everybody off owned CPUs, services of the host too",
+		About:  "the kernel keeps all other processes off owned CPUs, also services of the host",
 		Stages: lifetimeEvents(),
 		Pod:    []lifecycle.Field{lifecycle.Unified},
 		Kernel: []string{ExclusiveFile},
-		Compose: "beside cpuset, whose sets hold where the kernel refuses or ends a partition. A pod of which a live container owns no CPUs is no partition, " +
-			"nor is one that lends its CPUs or has them by the kubelet's static CPU manager",
-		TestedOn: "a kernel 6.12 with containerd in a virtual machine (`test/vm`, by NRI), and a model held to recordings of that kernel",
+		Compose: "in addition to cpuset, whose CPU lists stay in force if the kernel refuses or ends a partition. A pod is no partition if one of its live containers owns no CPUs, " +
+			"if it lends its CPUs, or if the kubelet's static CPU manager assigned them",
+		TestedOn: "Linux 6.12 with containerd over NRI in a virtual machine (`test/vm`), and a model that is compared with recordings of that kernel",
 	}
 }
 
@@ -50,7 +50,7 @@ func (h Partition) Propose(in *Input, out *Output) {
 	if in.Container != "" || in.Exclusive == "" || h.KernelSupport.Support == lifecycle.NotSupported {
 		return
 	}
-	why := lifecycle.Reason{Hook: "partition", Source: in.AssignedBy, Text: "its containers own these CPUs and share them with nobody"}
+	why := lifecycle.Reason{Hook: "partition", Source: in.AssignedBy, Text: "its containers own these CPUs and share them with no one"}
 	out.file(in, ExclusiveFile, in.Exclusive, why)
 	out.file(in, PartitionFile, "root", why)
 }

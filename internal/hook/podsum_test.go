@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestAppsAreSummedTheSame: of pods with app containers alone the kubelet's
-// formula makes what the annotation's sums are.
+// TestAppsAreSummedTheSame: for pods with only app containers the kubelet's formula gives the sums of the
+// annotation.
 func TestAppsAreSummedTheSame(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		amount := rapid.Int64Range(-2, 1<<40)
@@ -30,8 +30,8 @@ func TestAppsAreSummedTheSame(t *testing.T) {
 	})
 }
 
-// TestKubeletSum: cases of Kubernetes' PodRequests and PodLimits that need
-// init containers; the scenario podspec has more.
+// TestKubeletSum: the cases of Kubernetes' PodRequests and PodLimits that need init containers; the
+// scenario podspec has more.
 func TestKubeletSum(t *testing.T) {
 	limit := func(cpu, memory int64) intent.Batch {
 		return intent.Batch{RequestCPU: cpu, LimitCPU: cpu, LimitMemory: memory}

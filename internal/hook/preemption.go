@@ -89,22 +89,22 @@ func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
 func (h Preemption) Info() Info {
 	return Info{
 		Name:    "preemption",
-		About:   "pods that say they may be preempted yield CPU and memory; memory is kept for those that say they may not",
+		About:   "pods that may be preempted yield CPU and memory to others; memory is protected for pods that may not be preempted",
 		Stages:  lifetimeEvents(),
 		Reads:   []string{intent.RubikPreemptable},
 		Sets:    []lifecycle.Field{lifecycle.Unified},
 		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		Kernel:  h.needs(),
-		Compose: "as a weight only where batch does not set the pod's shares; what groupIdentity falls back to is the same value or another file",
+		Compose: "by weight only if batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
 		Differs: []string{
-			"cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux stand in place of openEuler's qos_level files and memory.high_async_ratio",
-			"cpu.idle is set on pods, never on the directory of a QoS class: a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
-			"where the kernel has no cpu.idle, the least weight stands in",
-			"memory is in percent of the limit that the runtime reports, so a pod without one has none; nothing is measured, and nothing is moved later",
-			"memory is kept as far as the directories of the QoS classes above keep it too, which are the kubelet's (its feature MemoryQoS) or the node owner's",
-			"a pod that says neither is left alone, where rubik takes it for online",
-			"both ways: a pod that is not preemptable any more has its weight and files back, where the agent knows its current labels and annotations (podspec)",
-			"the network class is not set: mainline has no bandwidth by class without a program of its own",
+			"uses cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux instead of openEuler's qos_level files and memory.high_async_ratio",
+			"cpu.idle is set on pods, never on the directory of a QoS class, because a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
+			"if the kernel has no cpu.idle, the lowest weight is set instead",
+			"memory is a percentage of the limit that the runtime reports, so a pod without a limit gets none; the agent does not measure usage and changes nothing later",
+			"memory is protected only as far as the directories of the QoS classes above protect it, which belong to the kubelet (its feature MemoryQoS) or the administrator",
+			"a pod with neither setting is not changed, while rubik treats it as online",
+			"reversible: a pod that is not preemptable any more gets its weight and files back, if the agent knows its current labels and annotations (podspec)",
+			"the network class is not set, because Linux cannot limit bandwidth by class without an additional program",
 		},
 	}
 }
@@ -141,7 +141,7 @@ func (h Preemption) Propose(in *Input, out *Output) {
 	switch {
 	case !said.IsSet():
 	case !said.V:
-		why.Text = "kept for it"
+		why.Text = "memory protected for it"
 		h.keep(in, out, why)
 	case in.Container == "":
 		h.yield(in, out, why)
@@ -156,10 +156,10 @@ func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
 		out.number(in, lifecycle.CPUShares, minShares, why)
 	}
 	if n := percentOf(in.Pristine, h.High); n > 0 && h.has(highFile) {
-		out.file(in, highFile, strconv.FormatInt(n, 10), with(why, "above it its memory is reclaimed"))
+		out.file(in, highFile, strconv.FormatInt(n, 10), with(why, "the kernel reclaims its memory above this"))
 	}
 	if h.KillTogether && h.has(groupFile) {
-		out.file(in, groupFile, "1", with(why, "killed as a whole"))
+		out.file(in, groupFile, "1", with(why, "the kernel kills all its processes together"))
 	}
 }
 

@@ -19,7 +19,7 @@ func limited(memory int64) *lifecycle.Resources {
 	return r
 }
 
-// TestPreemption: what yields, what is kept, and who is left alone.
+// TestPreemption: what preemptable pods yield, what is protected, and which pods are not changed.
 func TestPreemption(t *testing.T) {
 	all := Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}
 	v1 := all

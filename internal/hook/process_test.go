@@ -15,7 +15,7 @@ func podWide[T any](v T) intent.Sourced[intent.PerContainer[T]] {
 	return intent.Sourced[intent.PerContainer[T]]{V: intent.PerContainer[T]{Pod: intent.Sourced[T]{V: v, Key: "k"}}, Key: "k"}
 }
 
-// askProcess has a pod ask for all that the hooks of process attributes serve.
+// askProcess makes a pod request everything that the hooks of process attributes serve.
 func askProcess(p *intent.Pod) {
 	p.Ulimits = podWide([]lifecycle.Rlimit{{Type: "RLIMIT_NOFILE", Hard: 4096, Soft: 1024}, {Type: "RLIMIT_CORE"}})
 	p.IOPriority = podWide(lifecycle.IOPriority{Class: "IOPRIO_CLASS_BE", Priority: 2})
@@ -30,7 +30,7 @@ func askProcess(p *intent.Pod) {
 	p.Sysctls = podWide(map[string]string{"net.ipv4.tcp_fin_timeout": "20", "kernel.shm_rmid_forced": "1", "vm.swappiness": "1"})
 }
 
-// TestProcessHooks: what each sets, and what it refuses by its options.
+// TestProcessHooks: what each hook sets, and what it refuses because of its options.
 func TestProcessHooks(t *testing.T) {
 	t.Parallel()
 	pod := &intent.Pod{}
@@ -61,7 +61,7 @@ func TestProcessHooks(t *testing.T) {
 		{"cgroups", WritableCgroups{}, Input{Intent: pod, Container: "a"}, map[string]string{"cgroup.mount": "rw"}, ""},
 		{"cgroups without nsdelegate", WritableCgroups{KernelSupport: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "no nsdelegate"}}, Input{Intent: pod, Container: "a"}, map[string]string{}, "no nsdelegate"},
 		{"RDT", IntelRDT{Classes: []string{"g*"}, Schemata: true}, Input{Intent: pod, Container: "a"}, map[string]string{"intel.rdt closid": "gold", "intel.rdt schemata": "L3:0=f;1=f,MB:0=50", "intel.rdt monitoring": "true"}, ""},
-		{"RDT of other classes", IntelRDT{Classes: []string{"silver"}, Schemata: true}, Input{Intent: pod, Container: "a"}, map[string]string{"intel.rdt schemata": "L3:0=f;1=f,MB:0=50", "intel.rdt monitoring": "true"}, "hooks.intelRDT.classes does not name it"},
+		{"RDT of other classes", IntelRDT{Classes: []string{"silver"}, Schemata: true}, Input{Intent: pod, Container: "a"}, map[string]string{"intel.rdt schemata": "L3:0=f;1=f,MB:0=50", "intel.rdt monitoring": "true"}, "hooks.intelRDT.classes does not list it"},
 		{"disks", IOPriority{}, Input{Intent: pod, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_BE 2"}, ""},
 		{"disks before others", IOPriority{}, Input{Intent: &own, Container: "a"}, map[string]string{}, "hooks.ioPriority.realtime"},
 		{"disks before others, allowed", IOPriority{Realtime: true}, Input{Intent: &own, Container: "a"}, map[string]string{"io.priority": "IOPRIO_CLASS_RT 0"}, ""},
@@ -74,18 +74,18 @@ func TestProcessHooks(t *testing.T) {
 		{"nodes of others", MemoryPolicy{Nodes: []int{0, 1}}, Input{Intent: pod, Container: "a", Mems: "1"}, map[string]string{}, "may use none"},
 		{"nodes it was not given", MemoryPolicy{}, Input{Intent: pod, Container: "a", Pristine: &lifecycle.Resources{CPU: lifecycle.CPU{Mems: "1"}}}, map[string]string{}, "may use none"},
 		{"relative nodes", MemoryPolicy{Nodes: []int{0}}, Input{Intent: &relative, Container: "a"}, map[string]string{"memory.policy": "MPOL_BIND nodes=2 flags=MPOL_F_RELATIVE_NODES"}, ""},
-		{"parameters", usual, Input{Intent: pod, Container: "a"}, map[string]string{"sysctl net.ipv4.tcp_fin_timeout": "20", "sysctl kernel.shm_rmid_forced": "1"}, "hooks.sysctl.allowed does not name it"},
+		{"parameters", usual, Input{Intent: pod, Container: "a"}, map[string]string{"sysctl net.ipv4.tcp_fin_timeout": "20", "sysctl kernel.shm_rmid_forced": "1"}, "hooks.sysctl.allowed does not list it"},
 		{"parameters of the host's namespaces", usual, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "is the host's"},
 		{"parameters of the node", Sysctl{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "it belongs to no namespace"},
 		{"devices", DeviceNodes{Allowed: []lifecycle.Device{{Path: "/dev/fuse", Host: "/dev/fuse", Type: "c", Major: 10, Minor: 229}}}, Input{Intent: pod, Container: "a"}, map[string]string{"device /dev/x": ""}, "with these numbers"},
 		{"no devices", DeviceNodes{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "with these numbers"},
-		{"mounts", Mounts{Allowed: []string{"/data/models", "/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /models": ""}, "hooks.mounts.writable does not name it"},
+		{"mounts", Mounts{Allowed: []string{"/data/models", "/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /models": ""}, "hooks.mounts.writable does not list it"},
 		{"mounts to write", Mounts{Writable: []string{"/data", "/data/models"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /models": "", "mount /data": ""}, ""},
-		{"mounts below an allowed path", Mounts{Writable: []string{"/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /data": ""}, "hooks.mounts.allowed does not name it"},
+		{"mounts below an allowed path", Mounts{Writable: []string{"/data"}}, Input{Intent: pod, Container: "a"}, map[string]string{"mount /data": ""}, "hooks.mounts.allowed does not list it"},
 		{"CDI devices", CDIDevices{Allowed: []string{"vendor.com/net=*"}}, Input{Intent: pod, Container: "a"}, map[string]string{"cdi vendor.com/net=nic0": "vendor.com/net=nic0"}, "hooks.cdiDevices.allowed does not name it"},
 		{"no CDI devices", CDIDevices{}, Input{Intent: pod, Container: "a"}, map[string]string{}, "hooks.cdiDevices.allowed"},
-		{"interfaces", NetworkDevices{Allowed: []string{"eth1"}}, Input{Intent: pod, Container: "a"}, map[string]string{"net.device eth1": "net0"}, "hooks.networkDevices.allowed does not name it"},
-		{"interfaces of the host's own network", NetworkDevices{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "the pod's network is the host's"},
+		{"interfaces", NetworkDevices{Allowed: []string{"eth1"}}, Input{Intent: pod, Container: "a"}, map[string]string{"net.device eth1": "net0"}, "hooks.networkDevices.allowed does not list it"},
+		{"interfaces of the host's own network", NetworkDevices{Allowed: []string{"*"}}, Input{Intent: pod, Container: "a", Pod: host}, map[string]string{}, "the pod uses the host's network"},
 	} {
 		var out Output
 		c.hook.Propose(&c.in, &out)

@@ -30,16 +30,16 @@ func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
 func (RDMA) Info() Info {
 	return Info{
 		Name:     "rdma",
-		About:    "device nodes of RDMA cards the scheduler allocated",
+		About:    "device nodes of RDMA cards that the scheduler allocated",
 		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:    []string{intent.KoordDevices},
 		Sets:     []lifecycle.Field{lifecycle.DeviceNode},
 		Kernel:   []string{"rdma"},
 		Compose:  "one hook per device node",
-		TestedOn: "a model of /dev and /sys only; no RDMA card was at hand",
+		TestedOn: "a model of /dev and /sys only; no RDMA card was available",
 		Differs: []string{
-			"what cannot be found is reported for the pod, and the container gets the rest (Koordinator 1.7 gives nothing)",
-			"which verbs device belongs to which function is read when the agent starts and whenever its configuration is read, not while a container is created",
+			"a function that cannot be found is reported for the pod, and the container gets the rest (Koordinator 1.7 gives nothing)",
+			"the agent reads which verbs device belongs to which function at its start and whenever it reads its configuration, not while a container is created",
 		},
 	}
 }

@@ -75,21 +75,21 @@ func sharesOf(cache string, bandwidth int) string {
 func (h RDT) Info() Info {
 	i := Info{
 		Name:     "rdt",
-		About:    "parts of the last level cache and of the memory bandwidth, by class or as a pod asks",
+		About:    "shares of the last level cache and of the memory bandwidth, by class or by a pod's request",
 		Stages:   lifetimeEvents(),
 		Reads:    []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
 		Sets:     []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
 		Pod:      []lifecycle.Field{lifecycle.RDTSchemata},
 		Kernel:   []string{"resctrl"},
 		Compose:  "the only hook that sets them",
-		TestedOn: "a model of resctrl only; no processor with it was at hand",
+		TestedOn: "a model of resctrl only; no processor with resctrl was available",
 		Differs: []string{
-			"groups are named trimtab-CLASS and trimtab-UID, and go with the last pod in them; those of an earlier run that no pod uses are removed when the agent connects",
-			"a container's threads are moved before its first instruction, and every thread is, not only those a periodic look finds",
-			"a class whose share is everything has no group: a machine has few",
-			"a changed configuration changes the groups that are there",
-			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration, which then counts alone: it is given when the container is created, and such a container is in no group of ours",
-			"no group is given by the create request: an OCI runtime fails a container whose group is not there",
+			"groups are named trimtab-CLASS and trimtab-UID, and are removed with their last pod; groups of an earlier run that no pod uses are removed when the agent connects",
+			"all threads of a container are moved before its first instruction, not only those that a periodic scan finds",
+			"a class with full shares gets no group, because the hardware supports few groups",
+			"a changed configuration changes the existing groups",
+			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration. It is set when the container is created, and replaces all other settings; such a container is in no group of Trimtab's",
+			"the create request names no group, because an OCI runtime fails a container whose group does not exist",
 		},
 	}
 	if h.Measure {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestRDT: a class's group, a pod's own, the runtime's class before both, and
-// nothing where the node has no resctrl.
+// TestRDT: the group of a class, a pod's own group, the runtime's class, which has priority, and no group
+// if the node has no resctrl.
 func TestRDT(t *testing.T) {
 	h := RDT{Shares: ByClass[string]{BE: "L3 0-30"}, KernelSupport: lifecycle.Finding{Support: lifecycle.Supported}}
 	measure := h

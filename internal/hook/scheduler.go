@@ -42,10 +42,10 @@ func (Scheduler) Info() Info {
 		Compose: "the only hook that sets it",
 		Differs: []string{
 			"SCHED_FIFO and SCHED_RR are refused unless hooks.scheduler.realtime allows them, SCHED_DEADLINE unless hooks.scheduler.deadline does",
-			"an unknown policy is reported and nothing is set; the plugin sets SCHED_NONE",
-			"numbers that the kernel refuses are reported, and do not fail the creation",
+			"for an unknown policy the agent reports an error and sets nothing; the plugin sets SCHED_NONE",
+			"numbers that the kernel refuses are reported, and the creation does not fail",
 			"the flags SCHED_FLAG_UTIL_CLAMP_MIN and _MAX are refused: NRI has no field for the clamps",
-			"a container that runs keeps what it was created with",
+			"a running container keeps the policy that it was created with",
 		},
 	}
 }

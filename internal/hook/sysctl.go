@@ -55,9 +55,9 @@ func (Sysctl) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.SysctlEntry},
 		Compose: "the only hook that sets them",
 		Differs: []string{
-			"only the names of hooks.sysctl.allowed, which are those that kubelets call safe by default; others are reported",
-			"parameters of the host's namespaces are refused: net.* for a pod with hostNetwork, those of IPC with hostIPC; an OCI runtime would fail the creation",
-			"the parameters are the pod's: all its containers see what the last one set",
+			"only the names in hooks.sysctl.allowed, by default those that kubelets call safe; the agent reports others",
+			"parameters of the host's namespaces are refused (net.* for a pod with hostNetwork, those of IPC with hostIPC), because an OCI runtime would fail the creation",
+			"the parameters apply to the whole pod: all its containers see the value that was set last",
 		},
 	}
 }
@@ -82,17 +82,17 @@ func (h Sysctl) Propose(in *Input, out *Output) {
 func (h Sysctl) refusal(in *Input, name string) string {
 	switch {
 	case !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }):
-		return "hooks.sysctl.allowed does not name it"
+		return "hooks.sysctl.allowed does not list it"
 	case strings.HasPrefix(name, "net."):
 		if in.Pod != nil && in.Pod.HostNetwork {
-			return "the pod's network is the host's"
+			return "the pod uses the host's network"
 		}
 	case strings.HasPrefix(name, "fs.mqueue."), strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem":
 		if in.Pod != nil && in.Pod.HostIPC {
-			return "the pod's IPC namespace is the host's"
+			return "the pod uses the host's IPC namespace"
 		}
 	default:
-		return "it belongs to no namespace of a container"
+		return "it does not belong to a namespace of a container"
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func (o UlimitsOptions) Make(_ Node, _ *Options) (Hook, error) {
 		kind := intent.RlimitType(name)
 		n, err := strconv.ParseUint(number, 10, 64)
 		if kind == "" || err != nil {
-			return nil, fmt.Errorf("hooks.ulimits.maximum: %q is no limit of Linux and number, as nofile=1048576", text)
+			return nil, fmt.Errorf("hooks.ulimits.maximum: %q is not a Linux limit with a number, such as nofile=1048576", text)
 		}
 		h.Maximum[kind] = n
 	}
@@ -54,10 +54,10 @@ func (Ulimits) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.ProcessLimit},
 		Compose: "the only hook that sets them",
 		Differs: []string{
-			"KEY/pod and KEY alone count for all containers of the pod, and not only KEY/container.NAME",
+			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
 			"a malformed text is reported, and the container starts with the limits it would have without it; the plugin fails the creation",
 			"a limit is no higher than hooks.ulimits.maximum",
-			"a container that runs keeps what it was created with",
+			"a running container keeps the limits that it was created with",
 		},
 	}
 }
@@ -72,7 +72,7 @@ func (h Ulimits) Propose(in *Input, out *Output) {
 		if most, bounded := h.Maximum[r.Type]; bounded && r.Hard > most {
 			out.report(lifecycle.Problem{
 				Key: asked.Key, Value: r.Type + " " + r.Text(), Refused: true,
-				Reason: fmt.Sprintf("ulimits: %d is above the %d of hooks.ulimits.maximum", r.Hard, most), Then: "it gets that",
+				Reason: fmt.Sprintf("ulimits: %d is above the %d of hooks.ulimits.maximum", r.Hard, most), Then: "it gets the maximum",
 			})
 			r.Hard, r.Soft = most, min(r.Soft, most)
 		}

@@ -1,5 +1,5 @@
-// Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It knows
-// which files count and reads them; what they mean is decided elsewhere. It changes nothing.
+// Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It knows which files
+// are valid and reads them; the package hook interprets them. It changes nothing.
 package hooksd
 
 import (
@@ -24,9 +24,9 @@ const (
 	maxFile  = 64 << 10 // bytes
 )
 
-// Read returns the files of hooks in directories, by name. A file takes the place of one of
-// the same name in an earlier directory, also if it cannot be read. A directory that is
-// missing has none. Source: podman and CRI-O, oci-hooks(5).
+// Read returns the files of hooks in directories, by name. A file replaces one with the same name in an
+// earlier directory, even if it cannot be read. A missing directory has no files. Source: podman and CRI-O,
+// oci-hooks(5).
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
 	for _, dir := range directories {
@@ -45,7 +45,7 @@ func Read(directories []string) []lifecycle.HookFile {
 	return all
 }
 
-// namesIn lists the files of a directory that may be hooks. A directory with too many has
+// namesIn lists the files of a directory that may be hooks. For a directory with too many files it returns
 // none.
 func namesIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -77,8 +77,8 @@ func readFile(dir, name string) lifecycle.HookFile {
 	return f
 }
 
-// read reads a regular file of a directory. It follows links inside the directory alone, and
-// refuses what others than root and the caller could have written: a hook runs as root.
+// read reads a regular file of a directory. It follows only links that stay inside the directory. It
+// refuses a file that users other than root and the caller can write, because a hook runs as root.
 func read(dir, name string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func read(dir, name string) (string, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("it has more than %d bytes", maxFile)
+		err = fmt.Errorf("the file has more than %d bytes", maxFile)
 	}
 	if err != nil {
 		return "", err

@@ -21,8 +21,8 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestRead: files are in the order of their names, a later directory counts more, and what is
-// no hook is left out.
+// TestRead: files are sorted by name, a later directory has priority, and files that are not hooks are
+// ignored.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestBadFiles: what cannot be read is named, and nothing else is lost.
+// TestBadFiles: unreadable files are reported, and all others are read.
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
@@ -72,7 +72,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestBadDirectories: a directory that others can write, is a file, or has too many files.
+// TestBadDirectories: a directory that other users can write to, one that is a file, and one with too many
+// files.
 func TestBadDirectories(t *testing.T) {
 	t.Parallel()
 	open, many, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "f")

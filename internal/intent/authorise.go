@@ -128,12 +128,12 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		case rule.Decision == Refuse:
 			why = "pods of namespace " + printable(namespace) + " may not ask for it"
 		case rule.Decision == Cap && kind == BatchResources && p.QoS != BestEffort:
-			why = "the pod is " + p.QoS.String() + " to Kubernetes, whose limits it would lift; batch resources are for BestEffort pods"
+			why = "the pod is " + p.QoS.String() + " to Kubernetes, and the request would lift its limits; batch resources are for BestEffort pods"
 		default:
 			continue
 		}
 		value := s.value(&out)
-		s.drop(&out)
+		s.remove(&out)
 		out.Problems = append(out.Problems, lifecycle.Problem{
 			Key: key, Value: printable(value), Refused: true, Rule: rule.Name,
 			Reason: fmt.Sprintf("%s: %s (authorization: %s)", kind, why, rule.Name),

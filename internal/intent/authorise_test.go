@@ -10,10 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestDefaults: what holds where no rule
-// matches, in two namespaces.
+// TestDefaults: the decisions if no rule matches, in two namespaces.
 func TestDefaults(t *testing.T) {
-	for kind, want := range map[Kind][2]Decision{ // in kube-system, elsewhere
+	for kind, want := range map[Kind][2]Decision{ // in kube-system, and in other namespaces
 		ClassSystem: {Allow, Refuse}, ClassDedicated: {Allow, Allow}, ClassShared: {Allow, Allow}, ClassReclaimed: {Allow, Allow},
 		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, NUMAExclusive: {Refuse, Refuse}, NamedPool: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Refuse, Refuse},
 		HugepageLimits: {Cap, Cap}, DiskLimits: {Allow, Allow}, BlockIO: {Refuse, Refuse},
@@ -80,7 +79,7 @@ func TestMatchNamespace(t *testing.T) {
 	}
 }
 
-// TestAuthoriseRefuses takes every kind of intent from a pod that has them all.
+// TestAuthoriseRefuses refuses every kind of intent of a pod that has all kinds.
 func TestAuthoriseRefuses(t *testing.T) {
 	full := func() *Pod {
 		return &Pod{
@@ -117,7 +116,7 @@ func TestAuthoriseRefuses(t *testing.T) {
 	}
 }
 
-// TestProblemsAreBounded keeps the one that strict mode must see among many.
+// TestProblemsAreBounded: among many problems the one that strict mode needs is kept.
 func TestProblemsAreBounded(t *testing.T) {
 	p := &Pod{}
 	for range 5000 {
@@ -147,7 +146,7 @@ func TestPrintable(t *testing.T) {
 	})
 }
 
-// Silent reports whether no dialect asked for anything.
+// Silent reports whether no dialect has a request.
 func (p *Pod) Silent() bool {
 	said := p.Cores.IsSet()
 	for _, r := range requests {

@@ -25,7 +25,7 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 		b.From = spec.From
 		byName[c.Name] = b
 		if copied, ok := out.Batch.V[c.Name]; ok && !sameBatch(copied, b) {
-			out.warn(KoordExtended, c.Name, "container %s: its spec says otherwise and wins", printable(c.Name))
+			out.warn(KoordExtended, c.Name, "container %s: the pod's spec has another value, which has priority", printable(c.Name))
 		}
 	}
 	if len(byName) == 0 {

@@ -51,7 +51,7 @@ func readBlkioQoS(t *texts, out *Pod) {
 		limit, err := diskLimit(b.Name, b.Config)
 		switch {
 		case b.Type != "device":
-			out.refuse(KoordBlkioQoS, b.Name, "blocks of type %q are not known here, only device: which disk is behind a volume is not looked up", printable(b.Type))
+			out.refuse(KoordBlkioQoS, b.Name, "blocks of type %q are not supported, only device: the agent does not find the disk of a volume", printable(b.Type))
 			continue
 		case err != nil:
 			out.problem(KoordBlkioQoS, text, "%v", err)
@@ -69,7 +69,7 @@ func readBlkioQoS(t *texts, out *Pod) {
 
 func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	disk := strings.TrimPrefix(name, "/dev/")
-	if disk == "" || len(disk) > 64 || strings.Trim(disk, letters+":/_-") != "" {
+	if disk == "" || len(disk) > 64 || strings.Trim(disk, asciiLetters+":/_-") != "" {
 		return DiskLimit{}, fmt.Errorf("%q is not the name of a disk", printable(name))
 	}
 	for _, n := range []int64{c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS} {
@@ -83,7 +83,7 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	return DiskLimit{disk, c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS}, nil
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+const asciiLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // readClassName reads the name of a class of the runtime's configuration. It may become a part
 // of a path, so it must not lead out of the directory.
@@ -92,7 +92,7 @@ func readClassName(t *texts, key string, out *Pod) Sourced[string] {
 	if name == "" {
 		return Sourced[string]{}
 	}
-	if len(name) > maxClassName || strings.Trim(name, letters+"-_.") != "" || !strings.Contains(letters, name[:1]) {
+	if len(name) > maxClassName || strings.Trim(name, asciiLetters+"-_.") != "" || !strings.Contains(asciiLetters, name[:1]) {
 		out.problem(key, name, "not a class's name: letters, digits, and - _ . inside, at most %d", maxClassName)
 		return Sourced[string]{}
 	}

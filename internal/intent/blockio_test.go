@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestBlkioQoS: disks by name or number; what is not a disk's limit is told.
+// TestBlkioQoS: disks by name or number; invalid limits are reported.
 func TestBlkioQoS(t *testing.T) {
 	for _, c := range []struct {
 		text     string

@@ -28,7 +28,7 @@ func readCoreSched(t *texts, out *Pod) {
 		out.problem(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
 		return
 	}
-	if len(group) > 63 || strings.Trim(group, letters+"-_.") != "" { // no label either
+	if len(group) > 63 || strings.Trim(group, asciiLetters+"-_.") != "" { // no label either
 		out.problem(KoordCoreSchedGroup, group, "not a valid label value")
 		return
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/trimtab/trimtab/test/hostile"
 )
 
-// BenchmarkWorstPod reads each of the pods that cost most. None is to take a
-// millisecond: least-ns is the shortest run, which other work on the machine
-// disturbs least.
+// BenchmarkWorstPod reads each of the pods that cost most. None may take a millisecond: least-ns is the
+// shortest run, which other load on the machine affects least.
 func BenchmarkWorstPod(b *testing.B) {
 	for _, p := range hostile.Pods(lifecycle.MaxText) {
 		b.Run(p.Name, func(b *testing.B) {
@@ -28,7 +27,7 @@ func BenchmarkWorstPod(b *testing.B) {
 	}
 }
 
-// cost is what f allocates.
+// cost returns how much f allocates.
 func cost(f func()) (allocations, bytes uint64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -31,7 +31,7 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 	name, what, said := strings.Cut(text, "=")
 	v := CPUVariable{Name: name, List: what == "list"}
 	switch {
-	case name == "" || len(name) > maxVariableName || strings.Trim(name, letters+"_") != "" || name[0] >= '0' && name[0] <= '9':
+	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiLetters+"_") != "" || name[0] >= '0' && name[0] <= '9':
 		return v, fmt.Errorf("%q is not a variable's name: letters, digits and _, at most %d, no digit first", printable(name), maxVariableName)
 	case said && what != "count" && what != "list":
 		return v, fmt.Errorf("%q: want %s=count or %s=list", printable(text), name, name)

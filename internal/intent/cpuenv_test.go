@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestCPUEnv: what pods may ask for, and what becomes of what nobody can read.
+// TestCPUEnv: the variables that pods can request, and the report about malformed texts.
 func TestCPUEnv(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		want string // as it reads again; "" for nothing asked
-		odd  string // of the problem
+		want string // the printed form; "" if nothing is requested
+		odd  string // a part of the problem
 	}{
 		{"", "", ""},
 		{"false", "", ""},

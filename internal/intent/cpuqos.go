@@ -18,7 +18,7 @@ func readCPUQoS(t *texts, out *Pod) {
 		return
 	}
 	if t.label(KoordQoSClass) != "LS" {
-		out.warn(KoordCPUQoS, text, "counts for pods of class LS only")
+		out.warn(KoordCPUQoS, text, "applies only to pods of class LS")
 		return
 	}
 	var ask struct {
@@ -31,7 +31,7 @@ func readCPUQoS(t *texts, out *Pod) {
 	if t.decode(KoordCPUQoS, &ask, out) {
 		q = CPUQoS{Enabled: ask.Enable}
 		if ask.Enable && ask.Idle != 0 {
-			out.unserved(KoordCPUQoS, text, "schedIdle is not supported: cpu.idle follows the class (hooks.groupIdentity.fallback)")
+			out.unserved(KoordCPUQoS, text, "schedIdle is not supported: the class sets cpu.idle (hooks.groupIdentity.fallback)")
 		}
 		if ask.Enable && ask.Expeller {
 			out.unserved(KoordCPUQoS, text, "coreExpeller is not supported: it needs a kernel of Koordinator's distribution")

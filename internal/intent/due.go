@@ -45,7 +45,7 @@ func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 	case !due.Known() && unpaid(m.Pod, m.Container):
 		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorization: %s)", r.Name)
 	case !due.Known():
-		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorization: %s)", r.Name)
+		return fmt.Sprintf("neither pod nor container has a CPU limit or request, which limit the CPUs that it can own (authorization: %s)", r.Name)
 	case n > due.CPUs:
 		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorization: %s)", n, of, due, r.Name)
 	}

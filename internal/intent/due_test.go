@@ -58,9 +58,8 @@ func kubeletShares(milli int64) uint64 {
 	return uint64(min(max(milli*1024/1000, 2), 262144))
 }
 
-// TestDueIsExact: of what the kubelet reports the request is known to the
-// thousandth. So nobody owns more than was paid for, and no whole sum is short of it
-// because each of its parts was rounded.
+// TestDueIsExact: the request is computed exactly, in thousandths, from what the kubelet reports. So no pod
+// owns more than it pays for, and no whole sum is too small because its parts were rounded.
 func TestDueIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum, parts int64

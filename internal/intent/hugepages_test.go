@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestHugepages: resources as Kubernetes names them, amounts in whole pages.
+// TestHugepages: resources with the names of Kubernetes, amounts in whole pages.
 func TestHugepages(t *testing.T) {
 	for _, c := range []struct {
 		text     string

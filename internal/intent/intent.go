@@ -214,7 +214,7 @@ func dialects() []dialect {
 	return []dialect{
 		{"koordinator", "Koordinator", readKoordinator, koordinatorKeys},
 		{"katalyst", "Katalyst", readKatalyst, katalystKeys},
-		{"rubik", "rubik and its neighbours", readRubik, rubikKeys},
+		{"rubik", "rubik and related projects", readRubik, rubikKeys},
 		{"trimtab", "Trimtab", readTrimtab, trimtabKeys},
 		{"kubernetes", "", readKubernetes, nil},
 		{"nri-plugins", "nri-plugins", readNRIPlugins, nriPluginsKeys},
@@ -233,8 +233,8 @@ func Dialects() []string {
 	return names
 }
 
-// Systems returns the systems that have keys, with their titles.
-func Systems() [][2]string {
+// KeySystems returns the systems that have keys, with their titles.
+func KeySystems() [][2]string {
 	var all [][2]string
 	for _, d := range dialects() {
 		if d.keys != nil {
@@ -268,7 +268,7 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 	out.QoS = qosOf(t.parent, spec) // for all dialects
 	out.problems.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
-		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
+		out.refuse(RecordKey, text, "records are read only from containers, where the agent wrote them")
 	}
 	out.reportUnread(t, order)
 	out.Problems, out.problems = out.problems.List(), lifecycle.ProblemList{}
@@ -285,7 +285,7 @@ func (p *Pod) merge(o *Pod) {
 	case p.Class.V != o.Class.V:
 		p.problems.Add(lifecycle.Problem{
 			Key: o.Class.Key, Value: o.Name,
-			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
+			Reason: fmt.Sprintf("disagrees with %s, which is %s and has priority", p.Class.Key, p.Class.V),
 		})
 		o.Preemptable = Sourced[bool]{} // the key already has a problem, because it is also the key of the class that lost
 	}

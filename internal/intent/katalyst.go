@@ -78,7 +78,7 @@ func (k *katalyst) plain(t *texts, keys ...string) {
 func (k *katalyst) add(key, value, from string) {
 	if have, twice := k.values[key]; twice {
 		if have != value {
-			k.out.problem(from, value, "%s: %s says %q, and wins", printable(key), k.from[key], printable(have))
+			k.out.problem(from, value, "%s: %s is %q, and has priority", printable(key), k.from[key], printable(have))
 		}
 		return
 	}
@@ -135,11 +135,11 @@ func (k *katalyst) pool() {
 	switch {
 	case from == "" || name == "":
 	case class != Shared && class != System:
-		k.out.problem(from, name, "cpuset_pool: only pods of shared_cores and system_cores sit in a pool they name")
+		k.out.problem(from, name, "cpuset_pool: only pods of shared_cores and system_cores can name their pool")
 	case !poolName(name):
 		k.out.problem(from, name, "cpuset_pool: not a name of up to %d letters, digits, dots, dashes and underscores", maxPoolName)
 	case class == Shared && slices.Contains(katalystPools, name):
-		k.out.refuse(from, name, "cpuset_pool: this pool is the agent's own")
+		k.out.refuse(from, name, "cpuset_pool: the agent uses this pool itself")
 	default:
 		k.out.Pool = Sourced[string]{name, from}
 	}
@@ -218,7 +218,7 @@ func (k *katalyst) count(n *NUMABinding, bound bool) {
 	case err != nil || count < 1 || count > topology.MaxNodes:
 		k.out.problem(atNumber, number, "%s: want a number from 1 to %d", KatalystNUMANumber, topology.MaxNodes)
 	case len(n.IDs) > 0 && len(n.IDs) != count:
-		k.out.problem(atNumber, number, "%s: %s names %d nodes and wins", KatalystNUMANumber, KatalystNUMAIDs, len(n.IDs))
+		k.out.problem(atNumber, number, "%s: %s lists %d nodes, and has priority", KatalystNUMANumber, KatalystNUMAIDs, len(n.IDs))
 	case len(n.IDs) == 0:
 		n.Count = count
 	}
@@ -251,6 +251,6 @@ func (k *katalyst) reportUnserved() {
 			k.out.unserved(k.from[key], k.values[key], "%s is not supported: %s", key, why)
 			continue
 		}
-		k.out.warn(k.from[key], k.values[key], "%s is no enhancement of Katalyst's that is known here", printable(key))
+		k.out.warn(k.from[key], k.values[key], "%s is not an enhancement of Katalyst that this agent knows", printable(key))
 	}
 }

@@ -80,7 +80,7 @@ func TestEnhancements(t *testing.T) {
 		},
 		{
 			name: "ids and number", level: dedicated, cpu: `{"katalyst.kubewharf.io/numa_ids":"0-1","katalyst.kubewharf.io/numa_number":"3"}`,
-			memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{IDs: []int{0, 1}}, problems: []string{"names 2 nodes and wins"},
+			memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{IDs: []int{0, 1}}, problems: []string{"names 2 nodes, and has priority"},
 		},
 		{
 			name: "number of a shared pod", level: shared, cpu: `{"katalyst.kubewharf.io/numa_number":"2"}`, memory: `{"numa_binding":"true"}`,
@@ -147,8 +147,8 @@ func TestBindResult(t *testing.T) {
 	}
 }
 
-// TestExclusiveNodesAreAKind: what keeps others off NUMA nodes is authorised on
-// its own, and what is left of the binding stands.
+// TestExclusiveNodesAreAKind: excluding others from NUMA nodes is authorized separately, and the rest of
+// the binding stays.
 func TestExclusiveNodesAreAKind(t *testing.T) {
 	p := read(nil, map[string]string{KatalystQoSLevel: "dedicated_cores", KatalystMemory: `{"numa_binding":"true","numa_exclusive":"true"}`})
 	got := Rules(nil).Authorise(p, "shop")
@@ -165,8 +165,8 @@ func TestExclusiveNodesAreAKind(t *testing.T) {
 	}
 }
 
-// TestKatalystIsDeterministic: whatever is said, and in whatever order maps come,
-// it is read the same way each time.
+// TestKatalystIsDeterministic: every annotation is read in the same way each time, whatever the order of
+// maps.
 func TestKatalystIsDeterministic(t *testing.T) {
 	keys := []string{
 		"numa_binding", "numa_exclusive", "numa_share", "align_by_socket", "distribute_evenly_across_numa", "full_pcpus_pairing",

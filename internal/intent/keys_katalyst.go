@@ -30,21 +30,21 @@ func katalystKeys() []Key {
 		{OnPod, KeyUnsupported, "the agent gives no such device to containers yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
 		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
 		{OnPod, KeyUnsupported, "the CPU weight follows the request", []string{reserved + "cpu_weight_demand_cores", reserved + "cpu_weight_burst_ratio"}},
-		{OnPod, KeyUnsupported, "resource packages are not read", []string{reserved + "resource_pool", reserved + "resource_package"}},
-		{OnPod, KeyUnsupported, "resizes are those of Kubernetes itself", []string{
+		{OnPod, KeyUnsupported, "the agent does not read resource packages", []string{reserved + "resource_pool", reserved + "resource_package"}},
+		{OnPod, KeyUnsupported, "the agent uses the resizes of Kubernetes", []string{
 			"pod.kubernetes.io/resizeResources", "pod.kubernetes.io/resizePolicy", "pod.kubernetes.io/inplace-update-resizing", "pod.kubernetes.io/pod-aggregated-requests",
 		}},
 		{AsLabel, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_role"}},
 		{OnPod, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_type"}},
 		{OnPod, KeyIgnored, forEviction, []string{reserved + "pod_soft_evict_notify", reserved + "pod_evict_score"}},
 		{OnPod, KeyIgnored, "a switch of Katalyst's own kubelet", []string{reserved + "skip_qrm_admit"}},
-		{OnPod, KeyIgnored, "the pod's containers are treated alike, or by their own resources", []string{"kubernetes.io/main-container-name"}},
+		{OnPod, KeyIgnored, "the agent treats the pod's containers alike, or by their own resources", []string{"kubernetes.io/main-container-name"}},
 		{OnPod, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
-		{InQRMRequest, KeyIgnored, "of the protocol between Katalyst's kubelet and its plugins", []string{
+		{InQRMRequest, KeyIgnored, "part of the protocol between Katalyst's kubelet and its plugins", []string{
 			reserved + "resource_identifier", reserved + "netns_name",
 			"qrm.katalyst.kubewharf.io/quantity-from-qrm-declaration", "qrm.katalyst.kubewharf.io/resource-reallocation",
 		}},
-		{AsResource, KeyIgnored, "batch work of Katalyst gets the reclaimed pool by its class; no quota or weight follows from it", []string{
+		{AsResource, KeyIgnored, "batch pods of Katalyst get the reclaimed pool by their class; this key sets no quota or weight", []string{
 			"resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory",
 		}},
 		{AsResource, KeyIgnored, devicePlugin, []string{
@@ -68,8 +68,8 @@ func katalystUnused() []enhancement {
 		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod"},
 		{KatalystMemory, "oom_priority", "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj works on every kernel"},
 		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod"},
-		{KatalystCPU, "cpu_burst_policy", "CPU burst is set from volcano.sh/quota-burst-time alone"},
-		{KatalystCPU, "cpu_burst_percent", "CPU burst is set from volcano.sh/quota-burst-time alone"},
+		{KatalystCPU, "cpu_burst_policy", "only volcano.sh/quota-burst-time sets CPU burst"},
+		{KatalystCPU, "cpu_burst_percent", "only volcano.sh/quota-burst-time sets CPU burst"},
 		{KatalystCPU, "cpu_burst_threshold", "Katalyst does not use it either"},
 		{KatalystNetwork, "namespace_type", "this agent chooses no network card"},
 		{KatalystNetwork, "topology_affinity_restricted", "this agent chooses no network card"},

@@ -4,7 +4,7 @@ package intent
 const (
 	forScheduler = "an input of the scheduler, which writes what it decided into another key"
 	forEviction  = "it orders evictions; this agent evicts no pod"
-	ofNode       = "no request of a pod; this agent reads no Node or topology object"
+	nodeReason   = "no request of a pod; this agent reads no Node or topology object"
 	devicePlugin = "a resource of a scheduler or device plugin; what they assign is read from device-allocated and from the kubelet"
 )
 
@@ -14,7 +14,7 @@ func koordinatorKeys() []Key {
 		{Name: KoordQoSClass, Place: AsLabel, Edit: EditLive, Kinds: []Kind{ClassSystem, ClassDedicated, ClassShared, ClassReclaimed}},
 		{Name: KoordResourceStatus, Place: OnPod, Field: "cpuset", Edit: EditFixed, Kinds: []Kind{AssignedCPUs}},
 		{Name: KoordResourceStatus, Place: OnPod, Field: "numaNodeResources", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KoordResourceSpec, Place: OnPod, Edit: EditFixed, Why: "it counts where the agent chooses CPUs (placement.policy: pools); elsewhere the scheduler alone acts on it"},
+		{Name: KoordResourceSpec, Place: OnPod, Edit: EditFixed, Why: "it applies if the agent chooses CPUs (placement.policy: pools); otherwise only the scheduler uses it"},
 		{Name: KoordExtended, Place: OnPod, Edit: EditLive, Kinds: []Kind{BatchResources}, Why: "batch resources of the pod's spec have priority, if the spec is known"},
 		{Name: KoordDevices, Place: OnPod, Field: "gpu", Edit: EditFixed, Kinds: []Kind{GPUEnv, Devices}},
 		{Name: KoordDevices, Place: OnPod, Field: "rdma", Edit: EditFixed, Kinds: []Kind{Devices}},
@@ -31,8 +31,8 @@ func koordinatorKeys() []Key {
 		{Name: KoordOOMScore, Place: OnPod, Edit: EditNext, Kinds: []Kind{OOMScore}},
 		{Name: KoordOOMScoreSpec, Place: OnPod, Edit: EditNext, Kinds: []Kind{OOMScore}},
 		{Name: "runtimeproxy.koordinator.sh/skip-hookserver", Place: AsLabel, Edit: EditFixed, Why: "hook servers are not asked about the pod"},
-		{Name: "koordinator.sh/cpuBurst", Place: OnPod, Handling: KeyUnsupported, Why: "CPU burst is set from volcano.sh/quota-burst-time alone"},
-		{Name: "koordinator.sh/memoryQOS", Place: OnPod, Handling: KeyUnsupported, Why: "memory protection and watermarks are set by class alone (hooks.preemption)"},
+		{Name: "koordinator.sh/cpuBurst", Place: OnPod, Handling: KeyUnsupported, Why: "only volcano.sh/quota-burst-time sets CPU burst"},
+		{Name: "koordinator.sh/memoryQOS", Place: OnPod, Handling: KeyUnsupported, Why: "only the class sets memory protection and watermarks (hooks.preemption)"},
 		{Name: "koordinator.sh/networkQOS", Place: OnPod, Handling: KeyUnsupported, Why: "this agent shapes no network traffic"},
 	}
 	keys = append(keys, koordinatorIgnored()...)
@@ -50,7 +50,7 @@ func koordinatorIgnored() []Key {
 			"scheduling.koordinator.sh/numa-topology-spec", "scheduling.koordinator.sh/device-allocate-hint",
 			"scheduling.koordinator.sh/device-joint-allocate", "scheduling.koordinator.sh/gpu-partition-spec",
 		}},
-		{AsLabel, "the scheduler's order and the order of evictions; on the node the class decides", []string{"koordinator.sh/priority", "koordinator.sh/priority-class"}},
+		{AsLabel, "an input for the scheduler's order and the order of evictions; on the node the class decides", []string{"koordinator.sh/priority", "koordinator.sh/priority-class"}},
 		{AsLabel, forEviction, []string{"koordinator.sh/eviction-enabled"}},
 		{OnPod, forEviction, []string{"koordinator.sh/eviction-policy", "koordinator.sh/eviction-priority"}},
 		{AsResource, "read inside extended-resource-spec and the pod's spec", []string{batchCPU, batchMemory}},
@@ -60,13 +60,13 @@ func koordinatorIgnored() []Key {
 			"koordinator.sh/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/rdma", "koordinator.sh/fpga", "nvidia.com/gpu", "dcu.com/gpu", "amd.com/gpu",
 			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
 		}},
-		{OnNode, ofNode, []string{
+		{OnNode, nodeReason, []string{
 			"node.koordinator.sh/cpu-normalization-enabled", "node.koordinator.sh/reservation", "node.koordinator.sh/network-bandwidth",
 			"node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy", "node.koordinator.sh/numa-allocate-strategy",
 			"node.koordinator.sh/gpu-vendor",
 		}},
-		{OnNode, "hooks.normalization.ratio of the configuration says it", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
-		{OnTopology, ofNode, []string{
+		{OnNode, "set hooks.normalization.ratio in the configuration instead", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
+		{OnTopology, nodeReason, []string{
 			"node.koordinator.sh/cpu-topology", "node.koordinator.sh/cpu-shared-pools", "node.koordinator.sh/be-cpu-shared-pools", "node.koordinator.sh/pod-cpu-allocs",
 			"kubelet.koordinator.sh/cpu-manager-policy", "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/cpu-basic-info",
 		}},

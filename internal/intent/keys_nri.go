@@ -5,7 +5,7 @@ import "slices"
 // otherPlugin is the reason for reporting keys of other NRI plugins. Such a key is a request,
 // and this agent cannot know whether the key's plugin runs on the node.
 func otherPlugin(name string) string {
-	return "this agent does not serve it; the NRI plugin " + name + " does, where it runs on the node"
+	return "this agent does not serve it; the NRI plugin " + name + " does, if it runs on the node"
 }
 
 // plugin is a list of scoped pod annotations that one NRI plugin reads.
@@ -53,9 +53,9 @@ func nriPluginsKeys() []Key {
 		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(topologyAware)},
 		Key{Name: "noderesource.dev/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "intel.com/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
-		Key{Name: "config.nri/group", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
-		Key{Name: "group.config.nri", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
+		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "config.nri/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "group.config.nri", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
 		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
 		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
 	)

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestKeysKnown: every key of the systems this agent works beside has a row.
+// TestKeysKnown: every key of the systems beside which this agent runs has a row.
 func TestKeysKnown(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "reference-keys.txt"))
 	if err != nil {
@@ -38,7 +38,7 @@ func TestKeysKnown(t *testing.T) {
 	}
 }
 
-// TestKeysAreWhole: a row says what becomes of its key, once.
+// TestKeysAreWhole: a row is complete and says once how its key is handled.
 func TestKeysAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Keys() {
@@ -64,8 +64,8 @@ func TestKeysAreWhole(t *testing.T) {
 	}
 }
 
-// TestConstantsHaveRows: whatever key the code of this package names has a row
-// that says it is read, so that docs/keys.md has it.
+// TestConstantsHaveRows: every key in the code of this package has a row that says it is read, so that
+// docs/keys.md has it.
 func TestConstantsHaveRows(t *testing.T) {
 	read := map[string]bool{RecordKey: true}
 	for _, k := range Keys() {
@@ -126,12 +126,12 @@ func stringConstants(t *testing.T) map[string]string {
 	return out
 }
 
-// TestEveryKindHasAServer: a kind of intent that something asks for is served by
-// a hook, so that a hook that is off is noticed.
+// TestEveryKindHasAServer: every kind of intent that a key requests is served by a hook, so that a disabled
+// hook is reported.
 func TestEveryKindHasAServer(t *testing.T) {
 	for _, d := range Defaults() {
 		if d.Kind == Mounts || d.Kind == MemoryProtection {
-			continue // asked for by nothing, and by preemptable: "false"
+			continue // no key requests it, or preemptable: "false" does
 		}
 		if len(ServersOf(d.Kind, "")) == 0 {
 			t.Errorf("kind %s has no hook that serves it", d.Kind)
@@ -139,8 +139,8 @@ func TestEveryKindHasAServer(t *testing.T) {
 	}
 }
 
-// TestEditable: the labels and annotations that are kept of a pod that runs are
-// those whose edits count.
+// TestEditable: the labels and annotations that are stored of a running pod are those whose edits take
+// effect.
 func TestEditable(t *testing.T) {
 	want := map[string]bool{}
 	for _, k := range Keys() {
@@ -155,8 +155,8 @@ func TestEditable(t *testing.T) {
 	}
 }
 
-// TestEdits: what is edited counts as the table says, what is fixed stays, and what
-// an older agent kept says nothing of keys it did not keep.
+// TestEdits: edits take effect as the table says, fixed values stay, and what an older agent stored says
+// nothing about keys that it did not store.
 func TestEdits(t *testing.T) {
 	pod := &lifecycle.Pod{
 		Labels:      map[string]string{KoordQoSClass: "BE"},

@@ -36,9 +36,9 @@ const (
 // maxMinor limits a GPU's minor number, and so their number.
 const maxMinor = 255
 
-// suspiciousMilli is the largest batch-cpu amount that looks like cores instead of milli-cores:
+// maxSuspectMilli is the largest batch-cpu amount that looks like cores instead of milli-cores:
 // a real request for less than a tenth of a CPU is unlikely.
-const suspiciousMilli = 100
+const maxSuspectMilli = 100
 
 // koordClasses maps Koordinator's QoS classes, which are case sensitive.
 var koordClasses = map[string]Class{
@@ -140,7 +140,7 @@ func readExtended(t *texts, out *Pod) {
 				return
 			}
 			*f.into = v
-			if f.key == batchCPU && v > 0 && v < suspiciousMilli {
+			if f.key == batchCPU && v > 0 && v < maxSuspectMilli {
 				out.warn(KoordExtended, string(text), "container %s: %s counts milli-CPUs: %d is %.3f of a CPU; %d CPUs would be %d",
 					printable(name), batchCPU, v, float64(v)/1000, v, v*1000)
 			}

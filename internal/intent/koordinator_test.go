@@ -145,8 +145,8 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
-// FuzzRead feeds foreign text to every annotation: nothing may panic, and what
-// cannot be understood must be reported in printable text.
+// FuzzRead writes foreign text into every annotation: nothing may panic, and malformed text must be
+// reported as printable text.
 func FuzzRead(f *testing.F) {
 	f.Add("LSR", `{"cpuset":"2-3"}`, `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"1"}}}}`, `{"gpu":[{"minor":0}]}`)
 	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
@@ -192,7 +192,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestCPUQoS: who may ask for a group identity of its own, and what for.
+// TestCPUQoS: which pods can request their own group identity, and which values.
 func TestCPUQoS(t *testing.T) {
 	for _, c := range []struct {
 		class, text string
@@ -218,11 +218,11 @@ func TestCPUQoS(t *testing.T) {
 	}
 }
 
-// TestOOMScore: bounds, and what is no number.
+// TestOOMScore: the bounds, and texts that are not numbers.
 func TestOOMScore(t *testing.T) {
 	for _, c := range []struct {
 		pod, spec string
-		want      map[string]int64 // "" is the pod's
+		want      map[string]int64 // "" means the whole pod
 		problems  int
 	}{
 		{"-500", "", map[string]int64{"": -500}, 0},
@@ -254,7 +254,7 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
-// TestAllocatedIDs: ids that name one device, and no more than that.
+// TestAllocatedIDs: valid ids, each of which names one device.
 func TestAllocatedIDs(t *testing.T) {
 	for _, c := range []struct {
 		text     string

@@ -66,7 +66,7 @@ type scopes map[string][]string
 func (t *texts) scoped(out *Pod) scopes {
 	found := scopes{}
 	if n := len(t.annotations.created); n > maxScanned {
-		out.warn("", "", "the pod has %d annotations: those of NRI plugins for single containers are read of at most %d", n, maxScanned)
+		out.warn("", "", "the pod has %d annotations; the agent reads those of NRI plugins for single containers only if there are at most %d", n, maxScanned)
 		return found
 	}
 	for key := range t.annotations.created {
@@ -149,7 +149,7 @@ const maxYAML, maxMarks = 2 << 10, 200
 func (t *texts) structured(key string, into any) error {
 	text := t.annotation(key)
 	if text == "" {
-		return errors.New("is not read: it is beyond the limits of one pod")
+		return errors.New("the agent does not read it, because it exceeds the limits for one pod")
 	}
 	if !json.Valid([]byte(text)) {
 		var err error
@@ -162,7 +162,7 @@ func (t *texts) structured(key string, into any) error {
 	case values > t.values:
 		return errors.New("too many values of one pod")
 	case member > maxMember:
-		return errors.New("malformed: a name that is too long")
+		return errors.New("malformed: a name is too long")
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
@@ -179,7 +179,7 @@ func (t *texts) fromYAML(text string) (string, error) {
 	case marks(text) > t.marks:
 		return "", fmt.Errorf("malformed JSON, or too many values: as YAML at most %d are read of one pod", maxMarks)
 	case strings.ContainsAny(text, "&*"):
-		return "", errors.New("malformed: anchors are not read")
+		return "", errors.New("malformed: YAML anchors are not supported")
 	}
 	t.yaml -= len(text)
 	t.marks -= marks(text)

@@ -35,15 +35,15 @@ func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	for _, d := range list {
 		switch {
 		case !strings.HasPrefix(d.Path, "/dev/") || !plainPath(d.Path):
-			return nil, fmt.Errorf("%q is no path below /dev", printable(d.Path))
+			return nil, fmt.Errorf("%q is not a path below /dev", printable(d.Path))
 		case d.Type != "c" && d.Type != "b" && d.Type != "u":
 			return nil, fmt.Errorf("%s: type %q is not c or b", d.Path, printable(d.Type))
 		case d.Major < 0 || d.Major >= 1<<12 || d.Minor < 0 || d.Minor >= 1<<20:
-			return nil, fmt.Errorf("%s: %d:%d are no numbers of a device", d.Path, d.Major, d.Minor)
+			return nil, fmt.Errorf("%s: %d:%d are not numbers of a device", d.Path, d.Major, d.Minor)
 		case d.Mode > 0o777:
 			return nil, fmt.Errorf("%s: the file mode %o is above 777", d.Path, d.Mode)
 		case slices.ContainsFunc(out, func(o lifecycle.Device) bool { return o.Path == d.Path }):
-			return nil, fmt.Errorf("%s is there twice", d.Path)
+			return nil, fmt.Errorf("%s is listed twice", d.Path)
 		}
 		device := lifecycle.Device{Path: d.Path, Type: strings.Replace(d.Type, "u", "c", 1), Major: d.Major, Minor: d.Minor}
 		if d.Mode != 0 {
@@ -78,10 +78,10 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 		vendor, rest, _ := strings.Cut(name, "/")
 		class, device, _ := strings.Cut(rest, "=")
 		if !cdiWord(vendor, ".") || !cdiWord(class, ".") || !cdiWord(device, ".:") {
-			return nil, fmt.Errorf("%q is no name of a CDI device, as vendor.com/class=name", printable(name))
+			return nil, fmt.Errorf("%q is not the name of a CDI device, such as vendor.com/class=name", printable(name))
 		}
 		if slices.Contains(list[:i], name) {
-			return nil, fmt.Errorf("%s is there twice", name)
+			return nil, fmt.Errorf("%s is listed twice", name)
 		}
 	}
 	return list, nil
@@ -89,7 +89,7 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 
 // cdiWord reports whether a text is letters, digits, - and _, and these others.
 func cdiWord(s, others string) bool {
-	return s != "" && len(s) <= 128 && strings.Trim(s, letters+"-_"+others) == ""
+	return s != "" && len(s) <= 128 && strings.Trim(s, asciiLetters+"-_"+others) == ""
 }
 
 // NetDevice is a network interface of the host, and its name in the container.
@@ -115,11 +115,11 @@ func (t *texts) netDevices(key string) ([]NetDevice, error) {
 		}
 		switch {
 		case !interfaceName(d.Host) || !interfaceName(d.Name):
-			return nil, fmt.Errorf("%q or %q is no name of a network interface", printable(d.Host), printable(d.Name))
+			return nil, fmt.Errorf("%q or %q is not the name of a network interface", printable(d.Host), printable(d.Name))
 		case d.Host == "lo" || d.Name == "lo":
-			return nil, errors.New("lo is every namespace's own")
+			return nil, errors.New("lo exists in every network namespace")
 		case slices.ContainsFunc(out, func(o NetDevice) bool { return o.Host == d.Host || o.Name == d.Name }):
-			return nil, fmt.Errorf("%s or %s is there twice", d.Host, d.Name)
+			return nil, fmt.Errorf("%s or %s is listed twice", d.Host, d.Name)
 		}
 		out = append(out, NetDevice{Host: d.Host, Name: d.Name})
 	}
@@ -130,5 +130,5 @@ func (t *texts) netDevices(key string) ([]NetDevice, error) {
 // net/core/dev.c, dev_valid_name; ours: letters that need no quotes, and no sign in
 // front, which is a removal in NRI.
 func interfaceName(s string) bool {
-	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, letters+"-_.") == ""
+	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiLetters+"-_.") == ""
 }

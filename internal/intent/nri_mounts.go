@@ -16,8 +16,8 @@ type HostMount struct {
 // mountOptions are the options of a mount that are served, or that every mount has.
 var mountOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate"}
 
-// ownPlaces are directories of a container on which no pod may mount.
-var ownPlaces = []string{"/dev", "/proc", "/sys"}
+// protectedPaths are directories of a container on which no pod may mount.
+var protectedPaths = []string{"/dev", "/proc", "/sys"}
 
 // hostMounts reads bind mounts of the host's files.
 func (t *texts) hostMounts(key string) ([]HostMount, error) {
@@ -36,23 +36,23 @@ func (t *texts) hostMounts(key string) ([]HostMount, error) {
 	var out []HostMount
 	for _, m := range list {
 		if m.Type != "" && m.Type != "bind" && m.Type != "none" {
-			return nil, fmt.Errorf("type %q is not served: only bind is", printable(m.Type))
+			return nil, fmt.Errorf("type %q is not supported, only bind", printable(m.Type))
 		}
 		for _, option := range m.Options {
 			if !slices.Contains(mountOptions, option) {
-				return nil, fmt.Errorf("option %q is not served", printable(option))
+				return nil, fmt.Errorf("option %q is not supported", printable(option))
 			}
 		}
 		rw := slices.Contains(m.Options, "rw")
 		switch {
 		case !plainPath(m.Source):
-			return nil, fmt.Errorf("source %q is not an absolute and clean path", printable(m.Source))
-		case !plainPath(m.Destination) || m.Destination == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return m.Destination == p || strings.HasPrefix(m.Destination, p+"/") }):
-			return nil, fmt.Errorf("destination %q is not an absolute and clean path, or a place where nothing is mounted", printable(m.Destination))
+			return nil, fmt.Errorf("source %q is not an absolute path in its shortest form", printable(m.Source))
+		case !plainPath(m.Destination) || m.Destination == "/" || slices.ContainsFunc(protectedPaths, func(p string) bool { return m.Destination == p || strings.HasPrefix(m.Destination, p+"/") }):
+			return nil, fmt.Errorf("destination %q is not an absolute path in its shortest form, or nothing may be mounted there", printable(m.Destination))
 		case rw && slices.Contains(m.Options, "ro"):
-			return nil, errors.New("ro and rw are both there")
+			return nil, errors.New("it has both ro and rw")
 		case slices.ContainsFunc(out, func(o HostMount) bool { return o.Destination == m.Destination }):
-			return nil, fmt.Errorf("destination %s is there twice", m.Destination)
+			return nil, fmt.Errorf("destination %s is listed twice", m.Destination)
 		}
 		out = append(out, HostMount{Source: m.Source, Destination: m.Destination, Writable: rw})
 	}

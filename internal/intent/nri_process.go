@@ -41,9 +41,9 @@ func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
 		kind := RlimitType(l.Type)
 		switch {
 		case kind == "":
-			return nil, fmt.Errorf("%q is no limit of Linux", printable(l.Type))
+			return nil, fmt.Errorf("%q is not a limit of Linux", printable(l.Type))
 		case seen[kind]:
-			return nil, fmt.Errorf("%s is there twice", kind)
+			return nil, fmt.Errorf("%s is listed twice", kind)
 		case l.Hard < l.Soft:
 			return nil, fmt.Errorf("%s: the soft limit %d is above the hard limit %d", kind, l.Soft, l.Hard)
 		}
@@ -64,7 +64,7 @@ func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
 	class := strings.ToUpper(ask.Class)
 	switch {
 	case !slices.Contains([]string{"IOPRIO_CLASS_NONE", "IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, class):
-		return p, fmt.Errorf("%q is no class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(ask.Class))
+		return p, fmt.Errorf("%q is not a class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(ask.Class))
 	case ask.Priority < 0 || ask.Priority > 7:
 		return p, fmt.Errorf("priority is %d, want 0 to 7", ask.Priority)
 	case class == "IOPRIO_CLASS_NONE" && ask.Priority != 0:
@@ -115,14 +115,14 @@ func inPolicy(s lifecycle.Scheduler) error {
 	switch s.Policy {
 	case "SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE":
 		if s.Priority != 0 || times {
-			return fmt.Errorf("%s has a nice value, and neither priority nor times", s.Policy)
+			return fmt.Errorf("%s takes a nice value, and neither priority nor times", s.Policy)
 		}
 		if s.Nice < -20 || s.Nice > 19 {
 			return fmt.Errorf("nice is %d, want -20 to 19", s.Nice)
 		}
 	case "SCHED_FIFO", "SCHED_RR":
 		if s.Nice != 0 || times {
-			return fmt.Errorf("%s has a priority, and neither a nice value nor times", s.Policy)
+			return fmt.Errorf("%s takes a priority, and neither a nice value nor times", s.Policy)
 		}
 		if s.Priority < 1 || s.Priority > 99 {
 			return fmt.Errorf("priority is %d, want 1 to 99", s.Priority)
@@ -133,10 +133,10 @@ func inPolicy(s lifecycle.Scheduler) error {
 			period = s.Deadline
 		}
 		if s.Nice != 0 || s.Priority != 0 || s.Runtime < leastDeadline || s.Runtime > s.Deadline || s.Deadline > period || period > mostDeadline {
-			return fmt.Errorf("want a runtime of at least %d ns, within the deadline, within the period", leastDeadline)
+			return fmt.Errorf("want a runtime of at least %d ns, a deadline not below it, and a period not below the deadline", leastDeadline)
 		}
 	default:
-		return fmt.Errorf("%q is no policy that Linux has: want SCHED_OTHER, _BATCH, _IDLE, _FIFO, _RR or _DEADLINE", printable(s.Policy))
+		return fmt.Errorf("%q is not a policy of Linux: want SCHED_OTHER, _BATCH, _IDLE, _FIFO, _RR or _DEADLINE", printable(s.Policy))
 	}
 	return nil
 }
@@ -165,13 +165,13 @@ func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
 	nodes, err := topology.ParseList(ask.Nodes)
 	switch {
 	case !known:
-		return m, fmt.Errorf("%q is no mode of set_mempolicy(2)", printable(ask.Mode))
+		return m, fmt.Errorf("%q is not a mode of set_mempolicy(2)", printable(ask.Mode))
 	case err != nil:
 		return m, fmt.Errorf("nodes: %w", err)
 	case mode.must && len(nodes) == 0:
 		return m, fmt.Errorf("%s needs nodes", ask.Mode)
 	case !mode.must && !mode.may && len(nodes) > 0:
-		return m, fmt.Errorf("%s has no nodes", ask.Mode)
+		return m, fmt.Errorf("%s takes no nodes", ask.Mode)
 	}
 	if err := inMemFlags(ask.Mode, ask.Flags, len(nodes) > 0); err != nil {
 		return m, err
@@ -187,13 +187,13 @@ func inMemFlags(mode string, flags []string, nodes bool) error {
 		case flag != static && flag != relative && flag != balancing:
 			return fmt.Errorf("flag %q is not known", printable(flag))
 		case flag == balancing && mode != "MPOL_BIND" && mode != "MPOL_PREFERRED_MANY":
-			return fmt.Errorf("%s goes with MPOL_BIND and MPOL_PREFERRED_MANY alone", flag)
+			return fmt.Errorf("%s can only be used with MPOL_BIND and MPOL_PREFERRED_MANY", flag)
 		case !nodes:
 			return fmt.Errorf("%s needs nodes", flag)
 		}
 	}
 	if slices.Contains(flags, static) && slices.Contains(flags, relative) {
-		return errors.New("nodes are static or relative, and not both")
+		return errors.New("nodes cannot be both static and relative")
 	}
 	return nil
 }
@@ -211,8 +211,8 @@ func (t *texts) sysctls(key string) (map[string]string, error) {
 	for _, name := range sortedKeys(ask) {
 		text := string(ask[name])
 		switch {
-		case name == "" || strings.Trim(name, letters+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
-			return nil, fmt.Errorf("%q is no name of a kernel parameter", printable(name))
+		case name == "" || strings.Trim(name, asciiLetters+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
+			return nil, fmt.Errorf("%q is not the name of a kernel parameter", printable(name))
 		case len(text) > maxSysctl || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
 			return nil, fmt.Errorf("%s: not a text of at most %d printable letters", name, maxSysctl)
 		}

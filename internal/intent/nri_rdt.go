@@ -14,14 +14,14 @@ func (t *texts) closID(key string) (string, error) {
 		return "", err
 	}
 	if !ClosID(name) {
-		return "", fmt.Errorf("%q is no name of a group of resctrl", printable(name))
+		return "", fmt.Errorf("%q is not the name of a resctrl group", printable(name))
 	}
 	return name, nil
 }
 
 // ClosID reports whether a text can name a group of resctrl that is not the kernel's own.
 func ClosID(name string) bool {
-	return name != "" && len(name) <= 64 && strings.Trim(name, letters+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
+	return name != "" && len(name) <= 64 && strings.Trim(name, asciiLetters+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
 		!slices.Contains([]string{"info", "mon_groups", "mon_data", "schemata", "cpus", "cpus_list", "tasks", "mode", "size"}, name)
 }
 
@@ -46,7 +46,7 @@ func (t *texts) schemata(key string) ([]string, error) {
 	}
 	for i := range lines {
 		if lines[i] = strings.TrimSpace(lines[i]); !SchemaLine(lines[i]) {
-			return nil, fmt.Errorf("%q is no line of schemata, as L3:0=f;1=f", printable(lines[i]))
+			return nil, fmt.Errorf("%q is not a line of schemata, such as L3:0=f;1=f", printable(lines[i]))
 		}
 	}
 	return lines, nil

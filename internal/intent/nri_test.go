@@ -15,8 +15,8 @@ func readOf(annotations map[string]string) *Pod {
 	return Read(&lifecycle.Pod{Annotations: annotations}, nil, Dialects())
 }
 
-// TestScopes: of each scope the newer key counts first, a container's before the
-// pod's, and a malformed text makes room for no other.
+// TestScopes: for each scope the newer key has priority, and a container's key over the pod's; a malformed
+// text does not fall back to another key.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	limit := func(n string) string { return "- {type: nofile, hard: " + n + ", soft: 1}" }
@@ -93,7 +93,7 @@ func TestInjectedTexts(t *testing.T) {
 	}
 }
 
-// TestProcessTexts: what the plugins' texts become, and what is reported of them.
+// TestProcessTexts: how the plugins' texts are parsed, and which problems are reported.
 func TestProcessTexts(t *testing.T) {
 	t.Parallel()
 	of := func(p *Pod) string {
@@ -175,8 +175,7 @@ func TestProcessTexts(t *testing.T) {
 	}
 }
 
-// FuzzNRI: no text of a plugin's key does more than to be reported, and what is read
-// of it is whole.
+// FuzzNRI: every text of a plugin's key is either parsed completely or reported.
 func FuzzNRI(f *testing.F) {
 	for _, text := range []string{
 		"", "[]", "{}", "- {type: nofile, hard: 1, soft: 1}", "class: IOPRIO_CLASS_BE", "policy: SCHED_FIFO\npriority: 1", "mode: MPOL_BIND\nnodes: 0-1",

@@ -38,14 +38,14 @@ func CacheLevels() map[string]RDTShares {
 // rubikKeys are the keys of rubik 2.0 and its neighbours.
 func rubikKeys() []Key {
 	return []Key{
-		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is on"},
+		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is enabled"},
 		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
 		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
-		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "levels are not moved by measuring: dynamic is low"},
-		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "no quota is raised by measuring"},
-		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "no quota is cut by measuring"},
-		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Handling: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
-		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Handling: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
+		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "the agent does not change levels by measuring; dynamic counts as low"},
+		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not raise quotas by measuring"},
+		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not lower quotas by measuring"},
+		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
+		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
 		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
 		{Name: "kubernetes.io/config.hash", Place: OnPod, Handling: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
 	}
@@ -67,7 +67,7 @@ func readPreemptable(t *texts, out *Pod) {
 		text = label
 	}
 	if label != "" && label != text {
-		out.problem(RubikPreemptable, label, "the label disagrees with the annotation, which says %q and stands", printable(text))
+		out.problem(RubikPreemptable, label, "the label disagrees with the annotation, which is %q and has priority", printable(text))
 	}
 	switch text {
 	case "":
@@ -98,7 +98,7 @@ func readBurst(t *texts, out *Pod) {
 func readCacheLimit(t *texts, out *Pod) {
 	text := t.annotation(RubikCacheLimit)
 	if text == "dynamic" {
-		out.warn(RubikCacheLimit, text, "levels are not moved by measuring here; low, where rubik begins, stands")
+		out.warn(RubikCacheLimit, text, "the agent does not change levels by measuring; it uses low, with which rubik begins")
 		text = "low"
 	}
 	if _, known := CacheLevels()[text]; known {

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestPreemptable: rubik takes an annotation or a label; the annotation stands.
+// TestPreemptable: rubik reads an annotation or a label; the annotation has priority.
 func TestPreemptable(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -47,8 +47,8 @@ func TestPreemptable(t *testing.T) {
 	}
 }
 
-// TestTwoDialects: who comes first in the configuration wins, and of the other
-// nothing is left but the report.
+// TestTwoDialects: the first dialect in the configuration has priority, and only the report is left of the
+// other.
 func TestTwoDialects(t *testing.T) {
 	pod := &lifecycle.Pod{Labels: map[string]string{KoordQoSClass: "LS", RubikPreemptable: "true"}}
 	for _, c := range []struct {
@@ -71,8 +71,8 @@ func TestTwoDialects(t *testing.T) {
 	}
 }
 
-// TestRubikFollowed: who tells the spec tells labels and annotations as they
-// are, and what is not there any more is not asked for any more.
+// TestRubikFollowed: a source of specs also reports current labels and annotations, and a key that was
+// removed counts as not requested.
 func TestRubikFollowed(t *testing.T) {
 	pod := &lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "true", RubikBurst: "1000"}}
 	spec := &lifecycle.PodSpec{Meta: &lifecycle.PodMeta{Labels: map[string]string{RubikPreemptable: "false"}}}
@@ -114,7 +114,7 @@ func TestRubikCacheLimit(t *testing.T) {
 	}
 }
 
-// TestRubikBlkioLimit: whatever is wrong leaves no limit at all.
+// TestRubikBlkioLimit: any error means no limit at all.
 func TestRubikBlkioLimit(t *testing.T) {
 	for _, c := range []struct {
 		text     string
@@ -151,7 +151,7 @@ func TestRubikNotSupported(t *testing.T) {
 	}
 }
 
-// TestMemoryProtection: memory is kept for nobody whom no rule allows it.
+// TestMemoryProtection: memory is protected only for pods that a rule allows.
 func TestMemoryProtection(t *testing.T) {
 	pod := Read(&lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "false"}}, nil, Dialects())
 	rules := Rules{{Kinds: []Kind{MemoryProtection}, Namespaces: []string{"prod"}, Decision: Allow, Name: "rule 1"}}

@@ -44,7 +44,7 @@ func (s *Serving) apply(p *Pod) {
 		if hooks := ServersOf(kind, key); !slices.ContainsFunc(hooks, s.on) {
 			value := sub.value(p)
 			if kind != GPUEnv && kind != Devices { // CPUs may still be chosen near them
-				sub.drop(p)
+				sub.remove(p)
 			}
 			p.unservedOnce(key, value, "%s: nothing on this node serves it; %s would", kind, switches(hooks))
 		}
@@ -55,7 +55,7 @@ func (s *Serving) apply(p *Pod) {
 			if key := r.key(p); key != "" {
 				p.unserved(key, r.value(p), "only placement.policy: balloons serves it")
 			}
-			r.drop(p)
+			r.remove(p)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (p *Pod) reportUnread(t *texts, order []string) {
 	}
 	for _, system := range sortedKeys(unread) {
 		names := slices.Sorted(slices.Values(unread[system]))
-		p.unserved(names[0], "", "the configuration's list dialects leaves %s out: %d of its keys on this pod are not read", system, len(names))
+		p.unserved(names[0], "", "the configuration's list dialects does not contain %s: %d of its keys on this pod are ignored", system, len(names))
 	}
 }
 

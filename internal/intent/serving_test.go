@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestUnservedByPolicy: what only the policy pools serves is reported under each other policy.
+// TestUnservedByPolicy: requests that only the policy pools serves are reported under every other policy.
 func TestUnservedByPolicy(t *testing.T) {
 	t.Parallel()
 	pod := &lifecycle.Pod{

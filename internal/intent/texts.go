@@ -35,7 +35,7 @@ type texts struct {
 	parent              string // the pod's cgroup parent
 	// read has the texts that were read, by kind and key. A text beyond the limits is "".
 	read map[string]string
-	*allowance
+	*textBudget
 }
 
 // edited has the labels, or the annotations, of a pod at its creation and now. The runtime
@@ -52,9 +52,9 @@ func (e edited) of(key string) string {
 	return e.created[key]
 }
 
-// allowance is the amount of a pod's text that may still be read, and the problems with texts
+// textBudget is the amount of a pod's text that may still be read, and the problems with texts
 // beyond it.
-type allowance struct {
+type textBudget struct {
 	bytes, values int
 	yaml, marks   int // bytes that may still be read as YAML, and signs in them that begin values
 	problems      []lifecycle.Problem
@@ -63,7 +63,7 @@ type allowance struct {
 func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	t := &texts{
 		labels: edited{created: pod.Labels}, annotations: edited{created: pod.Annotations}, parent: pod.CgroupParent,
-		read: map[string]string{}, allowance: &allowance{bytes: maxTexts, values: maxValues, yaml: maxYAML, marks: maxMarks},
+		read: map[string]string{}, textBudget: &textBudget{bytes: maxTexts, values: maxValues, yaml: maxYAML, marks: maxMarks},
 	}
 	if spec != nil && spec.Meta != nil {
 		t.labels.meta, t.annotations.meta = spec.Meta, spec.Meta
@@ -159,7 +159,7 @@ func (t *texts) text(kind, key string, from edited) string {
 	case len(text) > lifecycle.MaxText:
 		t.refuse(key, text, "longer than %d bytes", lifecycle.MaxText)
 	case len(text) > t.bytes:
-		t.refuse(key, text, "too long: at most %d bytes are read of one pod", maxTexts)
+		t.refuse(key, text, "too long: the agent reads at most %d bytes of one pod", maxTexts)
 	default:
 		t.bytes -= len(text)
 		t.read[kind+key] = text
@@ -183,7 +183,7 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	values, member := shape(text)
 	switch {
 	case values > t.values:
-		out.problem(key, text, "too many values: at most %d are read of one pod", maxValues)
+		out.problem(key, text, "too many values: the agent reads at most %d of one pod", maxValues)
 		return false
 	case member > maxMember:
 		out.problem(key, text, "malformed JSON: a name longer than %d bytes", maxMember)

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/test/hostile"
 )
 
-// TestOneReader: labels and annotations of a pod are read in texts.go alone, where
-// the bounds are. A key that is read elsewhere has none.
+// TestOneReader: only texts.go, which has the bounds, reads labels and annotations of a pod. A key that is
+// read elsewhere has no bounds.
 func TestOneReader(t *testing.T) {
 	for _, dir := range []string{".", "../hook", "../engine", "../placement"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -36,7 +36,7 @@ func TestOneReader(t *testing.T) {
 	}
 }
 
-// readsTexts returns where a file takes labels or annotations of something.
+// readsTexts returns where a file reads labels or annotations.
 func readsTexts(t *testing.T, file string) []token.Position {
 	t.Helper()
 	set := token.NewFileSet()
@@ -48,7 +48,7 @@ func readsTexts(t *testing.T, file string) []token.Position {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if call, is := n.(*ast.CallExpr); is {
 			fn, _ := call.Fun.(*ast.SelectorExpr)
-			if fn != nil && fn.Sel.Name == "ForHooks" { // which has bounds of its own
+			if fn != nil && fn.Sel.Name == "ForHooks" { // which has its own bounds
 				return false
 			}
 		}
@@ -61,8 +61,7 @@ func readsTexts(t *testing.T, file string) []token.Position {
 	return out
 }
 
-// TestEveryTextIsBounded: a text that is too long is reported and not read, whatever
-// its key.
+// TestEveryTextIsBounded: a text that is too long is reported and not read, for every key.
 func TestEveryTextIsBounded(t *testing.T) {
 	keys := map[string]string{
 		KoordResourceStatus: `{"cpuset":"1"}`, KoordResourceSpec: `{}`, KoordExtended: `{"containers":{"a":{}}}`, KoordDevices: `{"gpu":[{"minor":0}]}`,
@@ -91,7 +90,8 @@ func TestEveryTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestTextsAreBoundedTogether: many texts within the bound of one are no way around it.
+// TestTextsAreBoundedTogether: many texts that are each within the bound of one text do not exceed the
+// total bound.
 func TestTextsAreBoundedTogether(t *testing.T) {
 	half := strings.Repeat(" ", maxTexts/2-20)
 	many := `{"x":[` + strings.Repeat("0,", maxValues-10) + `0]}`
@@ -101,8 +101,8 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 	}{
 		"bytes": {map[string]string{
 			KatalystCPU: half + `{}`, KatalystMemory: half + `{}`, KatalystNetwork: half + `{}`,
-		}, "too long: at most 32768 bytes"},
-		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many values: at most 768"},
+		}, "too long: the agent reads at most 32768 bytes"},
+		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many values: the agent reads at most 768"},
 		"a long name": {map[string]string{KoordExtended: `{"` + strings.Repeat("n", maxMember+1) + `":0}`}, "a name longer than 512 bytes"},
 	} {
 		got := read(nil, c.annotations)
@@ -112,8 +112,8 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// TestRepeatedTextCountsOnce: what the spec says again, and what two readers look at, does
-// not count twice.
+// TestRepeatedTextCountsOnce: a text that the spec repeats, and one that two readers use, does not count
+// twice.
 func TestRepeatedTextCountsOnce(t *testing.T) {
 	t1 := textsOf(pod(nil, map[string]string{KoordDevices: strings.Repeat("x", 1000)}), nil)
 	for range 100 {
@@ -124,14 +124,14 @@ func TestRepeatedTextCountsOnce(t *testing.T) {
 	}
 }
 
-// What reading one pod may allocate at most: below a millisecond of work.
+// The most that reading one pod may allocate: less than a millisecond of work.
 const (
 	mostAllocations = 10_000
 	mostAllocated   = 600 << 10
 )
 
-// TestWorstPod: no pod that the API server accepts costs more than that, nor text that
-// takes long without allocating.
+// TestWorstPod: no pod that the API server accepts costs more than that, and no text takes long without
+// allocating.
 func TestWorstPod(t *testing.T) {
 	keys := hostile.Keys()
 	for _, p := range hostile.Pods(lifecycle.MaxText) {

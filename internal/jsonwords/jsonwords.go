@@ -56,7 +56,7 @@ func Text(s string) string {
 		if f[2] == "value out of range" {
 			return f[1] + " is too large or too small"
 		}
-		return f[1] + " is no number"
+		return f[1] + " is not a number"
 	})
 	s = unknown.ReplaceAllString(s, `unknown key "`)
 	s = strings.ReplaceAll(s, "unexpected end of JSON input", "the JSON ends too early")

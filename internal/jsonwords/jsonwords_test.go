@@ -24,7 +24,7 @@ type document struct {
 	} `json:"inner"`
 }
 
-// TestText has the texts that today's decoders write: a new version with other texts fails here.
+// TestText has the texts that today's decoders write: a new version with other texts fails this test.
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		`"text"`:                   "want a mapping of keys, got a text",
@@ -60,7 +60,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzText: no text of a decoder keeps a Go type or a newline.
+// FuzzText: no rewritten text has a Go type or a newline.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{`{"inner": 7}`, `{"count": 1e99}`, `{"name": "\x"}`, "{\"\n"} {
 		f.Add([]byte(s))

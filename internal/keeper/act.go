@@ -104,7 +104,7 @@ func (a *actors) forget(owner string) {
 }
 
 // Tidy makes the actors remove the remains of earlier runs. Call it when all live pods and
-// containers are known.
+// containers are running.
 func (k *Keeper) Tidy() error {
 	var errs []error
 	for _, a := range k.actors.all {

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// TestContestedList has another program change the CPUs of a cgroup again and again:
-// they are never left to it, but put right after pauses that grow to the longest. What
-// else the owner has is put right at once, and after a minute in peace all is as before.
+// TestContestedList: another program changes the CPUs of a cgroup again and again. The keeper never leaves
+// the list to it, and repairs it after growing pauses up to the longest. It repairs other values of the
+// owner at once. After a minute without changes all pauses are as before.
 func TestContestedList(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a")
@@ -44,7 +44,7 @@ func TestContestedList(t *testing.T) {
 			pause := max(0, due.Sub(clk.Now()))
 			if pauses = append(pauses, pause.String()); pause > 0 {
 				spoil(theirs)
-				if len(pauses) < 5 { // more often it would be left to them
+				if len(pauses) < 5 { // more often than the number at which a file would be left to the program
 					spoil(lifecycle.Value{Field: lifecycle.CPUShares, Int: 700})
 				}
 				clk.Pass(pause - 1)
@@ -74,7 +74,7 @@ func TestContestedList(t *testing.T) {
 	}
 }
 
-// TestKeepsApart lists what is never left to another program.
+// TestKeepsApart lists the files that are never left to another program.
 func TestKeepsApart(t *testing.T) {
 	for p, apart := range map[fileKey]bool{
 		{field: lifecycle.CPUSetCPUs}: true, {field: lifecycle.CPUSetMems}: true,

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// TestFailed: what the kernel refused for a reason that passes is written again
-// when that is asked for, and what it refused for its value is not.
+// TestFailed: a value that the kernel refused for a temporary reason is written again on request, and one
+// that it refused because of the value is not.
 func TestFailed(t *testing.T) {
 	for _, v := range versions {
 		for why, again := range map[error]bool{
@@ -58,7 +58,7 @@ func checkCPUs(t *testing.T, r *rig, want map[string]string) {
 	}
 }
 
-// TestFailedForgotten: of a cgroup that is gone nothing is written again.
+// TestFailedForgotten: nothing is written again for a cgroup that is gone.
 func TestFailedForgotten(t *testing.T) {
 	r := newRig(t, cgroup.V2, "p/a")
 	f := &faulty{Cgroups: r.fake, plan: slices.Repeat([]error{syscall.EIO}, 50)}
@@ -73,9 +73,8 @@ func TestFailedForgotten(t *testing.T) {
 	}
 }
 
-// TestFailedHolds: what a cgroup was to give up and did not is given to nobody: not
-// in the batch in which its list could not be read or written, and not in a later
-// one that it is no part of.
+// TestFailedHolds: CPUs that a cgroup should have given up, and did not, are given to no other cgroup: not
+// in the batch in which its list could not be read or written, and not in a later one without it.
 func TestFailedHolds(t *testing.T) {
 	for _, v := range versions {
 		for _, op := range []string{"read", "write"} {
@@ -84,7 +83,7 @@ func TestFailedHolds(t *testing.T) {
 			f := &stuck{FS: r.fake, op: op, dir: "p/a"}
 			r.tree.FS = f
 			if op == "read" {
-				r.Keeper = New(r.tree) // which does not know what there is
+				r.Keeper = New(r.tree) // it does not know the list's content
 			}
 			out := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-5")})
 			for _, o := range append(out, r.Reconcile("p/b")...) {
@@ -101,7 +100,7 @@ func TestFailedHolds(t *testing.T) {
 	}
 }
 
-// stuck is a tree of which one cgroup cannot be read, or written.
+// stuck is a tree in which one cgroup cannot be read or written.
 type stuck struct {
 	cgroup.FS
 	op, dir string
@@ -121,8 +120,8 @@ func (s *stuck) WriteFile(path string, data []byte) error {
 	return s.FS.WriteFile(path, data)
 }
 
-// TestPanic: what panics while a list is written keeps no lock: who called answers for
-// the panic, and later writes come through.
+// TestPanic: a panic while a list is written leaves no lock held: the caller gets the panic, and later
+// writes succeed.
 func TestPanic(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a")

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// faulty is an FS whose accesses fail in turn as it is told: nil lets one pass.
+// faulty is an FS whose accesses fail in a given order: nil lets one pass.
 type faulty struct {
 	*kernel.Cgroups
 	plan   []error
@@ -43,11 +43,10 @@ func (f *faulty) WriteFile(path string, data []byte) error {
 	return f.Cgroups.WriteFile(path, data)
 }
 
-// TestFaults has accesses to the kernel fail with whatever the kernel may say,
-// and cgroups vanish and come back, at any moment. Every value has an outcome with
-// a reason, the number of writes is bounded, none is outside of the cgroups
-// named, nothing panics; once the kernel answers all is in force, and a release
-// gives back what was found.
+// TestFaults: accesses to the kernel fail with any error, and cgroups disappear and come back, at any
+// moment. Every value has an outcome with a reason, the number of writes is bounded, no other cgroup is
+// written, and nothing panics. When the kernel works again all values are in force, and a release restores
+// the originals.
 func TestFaults(t *testing.T) {
 	answers := []error{nil, nil, nil, syscall.EBUSY, syscall.EINVAL, syscall.EACCES, syscall.EROFS, syscall.ENODEV, syscall.ENOENT, syscall.EIO, syscall.EINTR}
 	for _, v := range versions {
@@ -67,7 +66,7 @@ func TestFaults(t *testing.T) {
 				if gone != "" {
 					must(r.fake.MkdirRunc(gone))
 					found = merged(found, texts(r, []string{gone}))
-					r.Forget(gone) // as its owner's end would
+					r.Forget(gone) // as the end of its owner does
 				}
 				f.writes = nil
 				checkFaulty(rt, f, r.Repair(leafDirs...), len(batch))
@@ -135,7 +134,7 @@ func checkFaulty(rt *rapid.T, f *faulty, out []Outcome, values int) {
 	}
 }
 
-// texts reads what TestFaults writes.
+// texts reads the files that TestFaults writes.
 func texts(r *rig, dirs []string) map[string]string {
 	out := map[string]string{}
 	tree := &cgroup.Tree{FS: r.fake, Version: r.tree.Version}
@@ -152,7 +151,7 @@ func texts(r *rig, dirs []string) map[string]string {
 	return out
 }
 
-// TestNamesOutside refuses every cgroup whose name leads out of the tree.
+// TestNamesOutside: every cgroup whose name leads out of the tree is refused.
 func TestNamesOutside(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	f := &faulty{Cgroups: r.fake}

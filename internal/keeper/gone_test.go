@@ -32,9 +32,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestRuntimeWeight checks that shares a runtime carried are left at the weight it
-// chose, that another weight is mended, and that the runtime's map is learned: for
-// containers. A pod's weight is by the kubelet's map whatever the runtime does.
+// TestRuntimeWeight: the keeper keeps the weight that a runtime computed from shares, repairs any other
+// weight, and learns the runtime's curve for containers. A pod's weight always follows the kubelet's curve.
 func TestRuntimeWeight(t *testing.T) {
 	fake, err := kernel.NewCgroups(cgroup.V2, "0-1", "0")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestWeightOfIdleFound: a keeper that finds a cgroup idle knows of no weight from
-// before. What the kernel shows meanwhile is not taken for it.
+// TestWeightOfIdleFound: a keeper that finds a cgroup idle does not know its earlier weight, and does not
+// take the weight that the kernel shows meanwhile for it.
 func TestWeightOfIdleFound(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		r := newRig(t, v, "p")

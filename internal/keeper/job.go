@@ -85,7 +85,7 @@ func (j *job) read() (string, error) {
 // kubelet writes the weights of pods by its linear formula, so for pods only that formula is
 // correct.
 func (j *job) holds(kernel string) bool {
-	k, same := j.k, j.row.at.Same(kernel, j.want)
+	k, same := j.k, j.row.at.Same(kernel, j.text)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
 		return same
 	}
@@ -94,14 +94,14 @@ func (j *job) holds(kernel string) bool {
 	case line == curve:
 		return same
 	case kernel == line:
-		k.curve.Store(false)
+		k.newerWeightCurve.Store(false)
 		return true
 	case kernel == curve && j.value.Int == defaultShares:
 		// This may be the default weight of a cgroup that no program has written, so the keeper
 		// learns no formula from it.
-		return k.curve.Load()
+		return k.newerWeightCurve.Load()
 	case kernel == curve:
-		k.curve.Store(true)
+		k.newerWeightCurve.Store(true)
 		return true
 	}
 	return same
@@ -197,7 +197,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	} else if !j.extra {
 		delete(k.table.failed, r)
 	}
-	if inForce && verified != r.shown && !r.at.Same(verified, j.want) {
+	if inForce && verified != r.shown && !r.at.Same(verified, j.text) {
 		r.shown = verified
 		k.Originals.note(r)
 	}
@@ -218,7 +218,7 @@ func (j *job) fail(err error) {
 
 // differs returns the error for a write that the kernel accepted but whose text it did not keep.
 func (j *job) differs(kernel string) error {
-	return j.row.at.Refuse("verify", j.want, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
+	return j.row.at.Refuse("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -245,7 +245,7 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
-		return r.isList() && r.left == nil && r.want != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
+		return r.isList() && r.left == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
 	})
 	for _, j := range failed {
 		j.extra = true

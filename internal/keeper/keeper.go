@@ -17,10 +17,10 @@ type Keeper struct {
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// curve reports that this node's runtime maps containers' shares to weights by the newer
+	// newerWeightCurve reports that this node's runtime maps containers' shares to weights by the newer
 	// curve. The keeper learns that from the weights that the runtime writes, and uses the
 	// kubelet's formula until then.
-	curve atomic.Bool
+	newerWeightCurve atomic.Bool
 	// observing: nothing is written (Observe).
 	observing bool
 
@@ -48,7 +48,7 @@ func New(tree *cgroup.Tree) *Keeper {
 		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, dirChanges: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, older: map[string]bool{}, seed: maphash.MakeSeed()}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, existedAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
@@ -181,7 +181,7 @@ func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
 				_, paused := k.watch.paused(r)
-				return (r.want != "" || r.releasing) && (!watched || !paused)
+				return (r.text != "" || r.releasing) && (!watched || !paused)
 			})...)
 		}
 		for _, j := range jobs {

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// rig is a keeper on a fake, with every accepted write noted.
+// rig is a keeper on a simulated kernel that notes every accepted write.
 type rig struct {
 	*Keeper
 	fake   *kernel.Cgroups
@@ -44,7 +44,7 @@ func newRig(tb testing.TB, v cgroup.Version, dirs ...string) *rig {
 	return r
 }
 
-// log returns the writes since it was last asked.
+// log returns the writes since the last call.
 func (r *rig) log() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,8 +53,8 @@ func (r *rig) log() []string {
 	return w
 }
 
-// Release gives back the value a setting of an owner had before it was written, and
-// returns the outcome. Of a value never written only the row goes.
+// Release restores the value that a setting of an owner had before the first write, and returns the
+// outcome. For a value that was never written it only drops the row.
 func (r *rig) Release(owner string, field lifecycle.Field, key string) Outcome {
 	worst := Outcome{Target: Target{Owner: owner}, Value: lifecycle.Value{Field: field, Key: key}, State: Forgotten}
 	for _, o := range r.release(func(row *row) bool {
@@ -119,7 +119,7 @@ func TestShrinkBeforeGrow(t *testing.T) {
 		r.log()
 		out := r.Apply([]Item{cpus("p/a", "0-3"), cpus("p/b", "3-4"), cpus("p/c", "6-7")})
 		want(t, states(out), "p/a cpuset.cpus applied 0-3", "p/b cpuset.cpus applied 3-4", "p/c cpuset.cpus applied 6-7")
-		// b goes by what it keeps, 3, so that 2 is free before a gets it.
+		// b is written first because of its own 3, so that 2 is free before a gets it.
 		want(t, r.log(), "p/b/cpuset.cpus=3", "p/c/cpuset.cpus=6-7", "p/a/cpuset.cpus=0-3", "p/b/cpuset.cpus=3-4")
 		want(t, states(r.Apply([]Item{cpus("p/a", "0-3")})), "p/a cpuset.cpus same 0-3")
 		want(t, r.log())
@@ -132,7 +132,7 @@ func TestDisjointMovesWait(t *testing.T) {
 	r.log()
 	r.Apply([]Item{cpus("p/a", "1"), cpus("p/b", "2"), cpus("p/c", "3")})
 	want(t, r.log(), "p/c/cpuset.cpus=3", "p/b/cpuset.cpus=2", "p/a/cpuset.cpus=1")
-	out := r.Apply([]Item{cpus("p/a", "2"), cpus("p/b", "1")}) // a circle
+	out := r.Apply([]Item{cpus("p/a", "2"), cpus("p/b", "1")}) // the moves form a circle
 	want(t, states(out), "p/a cpuset.cpus applied 2", "p/b cpuset.cpus applied 1")
 }
 
@@ -188,7 +188,7 @@ func TestPendingSettleForget(t *testing.T) {
 				t.Errorf("%v: %+v", v, o)
 			}
 		}
-		// Drift is found although everything was verified.
+		// A drift is found although everything was verified.
 		if err := r.tree.Write("p/a", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-7"}); err != nil {
 			t.Fatal(err)
 		}
@@ -234,8 +234,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestExecutorTable holds the values of koordinator.md 7.3, "Executor merge". We
-// write each once, in its place in the order, instead of twice.
+// TestExecutorTable has the values of koordinator.md 7.3, "Executor merge". We write each value once, at
+// its place in the order, instead of twice.
 func TestExecutorTable(t *testing.T) {
 	tests := []struct {
 		version       cgroup.Version
@@ -280,7 +280,7 @@ func TestBandwidthOrder(t *testing.T) {
 			}
 		}
 	}
-	// Burst follows the quota up and precedes it down.
+	// The burst follows a higher quota and precedes a lower one.
 	for _, n := range []int64{80000, 20000} {
 		out := r.Apply([]Item{unified("p/b", burstKey, "0"), unified("p/a", burstKey, fmt.Sprint(n/2)), q("p/a", n), q("p", n)})
 		if out[0].State != Pending || out[1].State != Applied || out[2].State != Applied {
@@ -313,8 +313,8 @@ func TestIdleKeepsWeight(t *testing.T) {
 	}
 }
 
-// TestWeightAfterIdle takes a cgroup from idle to a weight at once and then gives back the weight from before both, not
-// the one an idle cgroup shows.
+// TestWeightAfterIdle: a cgroup goes from idle directly to a weight. A release restores the weight from
+// before both, not the one that an idle cgroup shows.
 func TestWeightAfterIdle(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p")
@@ -322,7 +322,7 @@ func TestWeightAfterIdle(t *testing.T) {
 		if err := r.tree.WriteText("p", lifecycle.CPUShares, "", before); err != nil {
 			t.Fatal(err)
 		}
-		for _, shares := range []int64{2000, 2, 3} { // 2 and 3 shares are what an idle cgroup shows
+		for _, shares := range []int64{2000, 2, 3} { // an idle cgroup shows 2 or 3 shares
 			r.Apply([]Item{unified("p", idleKey, "1")})
 			r.Apply([]Item{unified("p", idleKey, "0"), num("p", lifecycle.CPUShares, shares)})
 			r.Release("p", lifecycle.CPUShares, "")
@@ -350,7 +350,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	want(t, got, "refused", "refused", "refused", "refused", "refused", "refused", "applied", "applied")
-	want(t, []string{out[6].Kernel, out[7].Kernel}, "1", "1") // the later of two counts
+	want(t, []string{out[6].Kernel, out[7].Kernel}, "1", "1") // the later of two values counts
 	if rows := r.Rows(); len(rows) != 2 || rows[0].State != Refused || rows[1].Original != "0-7" {
 		t.Errorf("rows %+v", rows)
 	}
@@ -359,7 +359,7 @@ func TestRefusals(t *testing.T) {
 func TestHeldCPUsAreNotGiven(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a", "p/b")
 	r.Apply([]Item{cpus("p/a", "0-3"), cpus("p/b", "4-7")})
-	if err := r.fake.MkdirRunc("p/a/nested"); err != nil { // keeps 0-3 busy
+	if err := r.fake.MkdirRunc("p/a/nested"); err != nil { // uses CPUs 0-3
 		t.Fatal(err)
 	}
 	out := r.Apply([]Item{cpus("p/b", "2-7"), cpus("p/a", "0-1")})
@@ -370,6 +370,6 @@ func TestHeldCPUsAreNotGiven(t *testing.T) {
 	if err := r.fake.Rmdir("p/a/nested"); err != nil {
 		t.Fatal(err)
 	}
-	// The first takes the other along, which waited for what it gives up.
+	// The first write also triggers the other one, which waited for what it gives up.
 	want(t, states(append(r.Reconcile("p/a"), r.Reconcile("p/b")...)), "p/a cpuset.cpus applied 0-1", "p/b cpuset.cpus same 2-7")
 }

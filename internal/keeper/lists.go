@@ -16,13 +16,13 @@ import (
 // move takes one CPU or memory node list from the present set to the desired one, perhaps in
 // several writes.
 type move struct {
-	job       *job
-	before    string      // the text before the first write
-	cur, want *cgroup.IDs // all moves of one pool share this set; it is never changed
-	final     string      // the text of the last write; "" means the parent's list
-	same      bool        // the kernel had the final set already
-	wrote     bool        // the kernel has the final set, or a part of it
-	clip      error       // why only a part was written
+	job              *job
+	before           string      // the text before the first write
+	present, desired *cgroup.IDs // all moves of one pool share this set; it is never changed
+	final            string      // the text of the last write; "" means the parent's list
+	same             bool        // the kernel had the final set already
+	wrote            bool        // the kernel has the final set, or a part of it
+	partialReason    error       // why only a part was written
 }
 
 // listPass is the work on all lists of one kind in a batch. The caller holds Keeper.lists.
@@ -33,10 +33,10 @@ type move struct {
 // old and new before their children grow, and shrink to the new set after the children shrank.
 // Version 1 refuses any other order, and version 2 would run the children elsewhere.
 type listPass struct {
-	tree  *cgroup.Tree
-	moves []*move
-	held  cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
-	blind bool       // the CPUs of a cgroup are unknown, so no cgroup may get CPUs
+	tree        *cgroup.Tree
+	moves       []*move
+	notFreed    cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
+	unknownCPUs bool       // the CPUs of a cgroup are unknown, so no cgroup may get CPUs
 	parsed
 }
 
@@ -94,7 +94,7 @@ func runPass(jobs []*job) bool {
 	leaves, parents := p.split()
 	p.shrink(leaves, parents)
 	for _, m := range parents { // from the top; a parent keeps the CPUs that its children still have
-		p.step(m, m.cur.Union(*m.want))
+		p.step(m, m.present.Union(*m.desired))
 	}
 	p.moveApart(leaves)
 	for _, m := range leaves {
@@ -117,14 +117,14 @@ func (p *listPass) plan(j *job) {
 	if j.done || !j.alive() {
 		return
 	}
-	m := &move{job: j, final: j.want}
+	m := &move{job: j, final: j.text}
 	if err := p.read(m); err != nil {
 		j.fail(err)
 		p.holdUnread(j)
 		return
 	}
 	if j.row.at.Same(m.before, m.final) {
-		m.cur, m.same, m.wrote = m.want, true, true
+		m.present, m.same, m.wrote = m.desired, true, true
 		j.keepFound(m.before)
 	}
 	p.moves = append(p.moves, m)
@@ -136,19 +136,19 @@ func (p *listPass) read(m *move) (err error) {
 		return err
 	}
 	m.job.seen(m.before)
-	m.cur, err = p.parse(m.before)
-	m.want, _ = p.parse(m.job.want)
+	m.present, err = p.parse(m.before)
+	m.desired, _ = p.parse(m.job.text)
 	v1 := p.tree.Version == cgroup.V1
 	if err == nil && m.before == "" && !v1 {
-		m.cur, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
+		m.present, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
-	if err == nil && m.job.want == "" {
+	if err == nil && m.job.text == "" {
 		// Only a restored value can be empty; it means the parent's list.
-		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
-			m.final = m.want.String()
+		if m.desired, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
+			m.final = m.desired.String()
 		}
 	}
-	if err == nil && m.want.Empty() {
+	if err == nil && m.desired.Empty() {
 		err = &cgroup.Error{Op: "encode", Path: path.Join(m.job.dir, m.job.field.String()), Err: errors.New("the set is empty")}
 	}
 	return err
@@ -164,12 +164,12 @@ func (p *listPass) holdUnread(j *job) {
 	last := j.row.kernel
 	j.k.mu.Unlock()
 	had, err := p.parse(last)
-	want, _ := p.parse(j.want)
+	want, _ := p.parse(j.text)
 	if last == "" || err != nil || want.Empty() {
-		p.blind = true
+		p.unknownCPUs = true
 		return
 	}
-	p.held = p.held.Union(had.Minus(*want))
+	p.notFreed = p.notFreed.Union(had.Minus(*want))
 }
 
 func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
@@ -205,10 +205,10 @@ func (p *listPass) split() (leaves, parents []*move) {
 // have none left.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
-		p.step(m, m.cur.And(*m.want))
+		p.step(m, m.present.And(*m.desired))
 	}
 	for _, m := range slices.Backward(parents) {
-		if rest := m.cur.And(*m.want); rest != *m.cur && p.coversChildren(m, &rest) {
+		if rest := m.present.And(*m.desired); rest != *m.present && p.coversChildren(m, &rest) {
 			// Children that are not in the batch may prevent the shrink, so it is tried again at
 			// the end.
 			before := *m.job
@@ -222,7 +222,7 @@ func (p *listPass) shrink(leaves, parents []*move) {
 // step writes an intermediate set between the present and the desired set, if it differs from
 // the present set.
 func (p *listPass) step(m *move, set cgroup.IDs) {
-	if !m.job.done && !set.Empty() && set != *m.cur {
+	if !m.job.done && !set.Empty() && set != *m.present {
 		p.write(m, &set)
 	}
 }
@@ -230,7 +230,7 @@ func (p *listPass) step(m *move, set cgroup.IDs) {
 func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	prefix := parent.job.dir + "/"
 	for _, m := range p.moves {
-		if strings.HasPrefix(m.job.dir, prefix) && !set.Contains(*m.cur) {
+		if strings.HasPrefix(m.job.dir, prefix) && !set.Contains(*m.present) {
 			return false
 		}
 	}
@@ -241,11 +241,11 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 // waiting cgroup has its new CPUs. In a cycle one of them goes first.
 func (p *listPass) moveApart(leaves []*move) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
-		return m.job.done || m.cur.Empty() || !m.cur.And(*m.want).Empty()
+		return m.job.done || m.present.Empty() || !m.present.And(*m.desired).Empty()
 	})
 	for len(wait) > 0 {
 		next := max(0, slices.IndexFunc(wait, func(m *move) bool {
-			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.cur.And(*m.want).Empty() })
+			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.present.And(*m.desired).Empty() })
 		}))
 		p.finalWrite(wait[next])
 		wait = slices.Delete(wait, next, next+1)
@@ -257,22 +257,22 @@ func (p *listPass) finalWrite(m *move) {
 	if m.job.done || m.wrote {
 		return
 	}
-	gain := m.want.Minus(*m.cur)
-	if !p.blind {
-		gain = gain.And(p.held)
+	gain := m.desired.Minus(*m.present)
+	if !p.unknownCPUs {
+		gain = gain.And(p.notFreed)
 	}
 	if !m.job.target.Parent && !gain.Empty() {
 		p.fail(m, m.job.row.at.Refuse("write", m.final, fmt.Errorf("%w: %v", ErrHeld, gain)))
 		return
 	}
-	p.write(m, m.want)
+	p.write(m, m.desired)
 }
 
 // fail ends a move. Its cgroup keeps the CPUs that it should have lost, so no other cgroup gets
 // them.
 func (p *listPass) fail(m *move, err error) {
 	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
-		p.held = p.held.Union(m.cur.Minus(*m.want))
+		p.notFreed = p.notFreed.Union(m.present.Minus(*m.desired))
 	}
 }
 
@@ -283,12 +283,12 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 		return
 	}
 	text := m.final
-	if *set != *m.want {
+	if *set != *m.desired {
 		text = set.String()
 	}
 	m.job.keepOriginal(m.before)
 	var err error
-	if *set != *m.cur || text != m.before {
+	if *set != *m.present || text != m.before {
 		err = m.job.row.at.Write(text)
 	}
 	switch {
@@ -304,8 +304,8 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 		p.fail(m, err)
 		return
 	}
-	m.cur, m.before = set, m.final
-	if m.wrote = *set == *m.want; !m.wrote {
+	m.present, m.before = set, m.final
+	if m.wrote = *set == *m.desired; !m.wrote {
 		m.before = set.String()
 	}
 }
@@ -317,13 +317,13 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	if err != nil {
 		return set, refused
 	}
-	part, want := set.And(*allowed), m.want.And(*allowed)
+	part, want := set.And(*allowed), m.desired.And(*allowed)
 	if want.Empty() || part == *set {
 		return set, refused
 	}
-	m.want = &want
-	m.final, m.clip = m.want.String(), refused
-	if part == *m.cur {
+	m.desired = &want
+	m.final, m.partialReason = m.desired.String(), refused
+	if part == *m.present {
 		return &part, nil
 	}
 	return &part, m.job.row.at.Write(part.String())
@@ -339,7 +339,7 @@ func (p *listPass) confirm(m *move) {
 	if v2 && !m.same {
 		// The effective list is the better proof: the kernel accepted the text, and the parents
 		// allow it.
-		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.want {
+		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.desired {
 			m.job.inForce(Applied, m.final)
 			return
 		}
@@ -352,14 +352,14 @@ func (p *listPass) confirm(m *move) {
 		}
 	}
 	list := text
-	if err == nil && v2 && m.clip == nil {
+	if err == nil && v2 && m.partialReason == nil {
 		list, err = p.tree.Effective(m.job.dir, m.job.field)
 	}
 	switch {
 	case err != nil:
 		m.job.fail(err)
-	case m.clip != nil:
-		m.job.finish(Clipped, text, text, m.clip)
+	case m.partialReason != nil:
+		m.job.finish(Clipped, text, text, m.partialReason)
 	case !m.job.row.at.Same(list, m.final):
 		m.job.finish(Clipped, list, text, m.job.row.at.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
 	default:

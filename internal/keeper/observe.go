@@ -31,7 +31,7 @@ func observe(jobs []*job) {
 			j.fail(err)
 			continue
 		}
-		j.inForce(Same, j.want)
+		j.inForce(Same, j.text)
 	}
 }
 
@@ -51,7 +51,7 @@ func (c *Comparison) Setting() string { return Item{Value: c.Value}.kind().setti
 // not exist, and files that it cannot read.
 func (k *Keeper) Compare() []Comparison {
 	k.mu.Lock()
-	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.want != "" && !r.releasing })
+	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.text != "" && !r.releasing })
 	k.mu.Unlock()
 	out := make([]Comparison, 0, len(jobs))
 	for _, j := range jobs {
@@ -59,7 +59,7 @@ func (k *Keeper) Compare() []Comparison {
 		if err != nil {
 			continue
 		}
-		c := Comparison{Target: j.target, Value: j.value, Want: j.want, Has: has, Same: j.means(has)}
+		c := Comparison{Target: j.target, Value: j.value, Want: j.text, Has: has, Same: j.means(has)}
 		if has == "" && j.isList() { // an empty list stands for the parent's
 			if all, err := k.tree.Effective(j.dir, j.field); err == nil {
 				c.Has, c.Same = all, j.means(all)
@@ -82,5 +82,5 @@ func (j *job) means(text string) bool {
 			return true
 		}
 	}
-	return j.row.at.Same(text, j.want)
+	return j.row.at.Same(text, j.text)
 }

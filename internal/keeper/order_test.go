@@ -18,9 +18,8 @@ func TestScalarsShrinkFirst(t *testing.T) {
 	want(t, r.log(), "p/b/cpu.weight=1", "p/a/memory.max=524288", "p/memory.max=1048576", "p/a/cpu.weight=77")
 }
 
-// TestFirstQuota has a child without a quota get one that is above what its
-// parent has so far: in version 1 the parent must get its own first, whatever the
-// order in which they come.
+// TestFirstQuota: a child without a quota gets one above its parent's present quota. In version 1 the
+// parent must get its new quota first, whatever the order of the requests.
 func TestFirstQuota(t *testing.T) {
 	for _, v := range versions {
 		r, c := countedRig(t, v)
@@ -30,7 +29,7 @@ func TestFirstQuota(t *testing.T) {
 		if len(c.refused) > 0 {
 			t.Errorf("%v: refused %q", v, c.refused)
 		}
-		// The other way round the children's come first, one without among them.
+		// In the opposite direction the children come first, one without a quota among them.
 		out = r.Apply([]Item{num("p0", lifecycle.CPUQuota, 60_000), num("p0/a", lifecycle.CPUQuota, 50_000), num("p0/b", lifecycle.CPUQuota, -1)})
 		none := map[cgroup.Version]string{cgroup.V1: "-1", cgroup.V2: "max"}[v]
 		want(t, states(out), "p0 cpu.quota applied 60000", "p0/a cpu.quota applied 50000", "p0/b cpu.quota applied "+none)
@@ -42,9 +41,9 @@ func TestFirstQuota(t *testing.T) {
 	}
 }
 
-// TestParentWaitsForMove has a child with nothing in common with its new set: the
-// parent must not lose the old CPUs before it moved, or version 1 would refuse
-// and version 2 run it on whatever the parent has left.
+// TestParentWaitsForMove: a child moves to a set that shares no CPU with its old one. The parent must not
+// lose the old CPUs before the child has moved: version 1 would refuse that, and version 2 would run the
+// child on what the parent has left.
 func TestParentWaitsForMove(t *testing.T) {
 	for _, v := range versions {
 		r, c := countedRig(t, v)
@@ -58,8 +57,8 @@ func TestParentWaitsForMove(t *testing.T) {
 	}
 }
 
-// TestOutdatedReading has another program change a parent behind our back, so that
-// the order planned from what was last verified is refused.
+// TestOutdatedReading: another program changes a parent meanwhile, so that the kernel refuses an order that
+// was planned from the last verified values.
 func TestOutdatedReading(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	r.Apply([]Item{parentCPUs("p", "0-3"), cpus("p/a", "0")})
@@ -70,7 +69,7 @@ func TestOutdatedReading(t *testing.T) {
 	want(t, states(out), "p cpuset.cpus applied 1-3", "p/a cpuset.cpus applied 2")
 }
 
-// TestNewerValueWins has newer values arrive while an older batch is written.
+// TestNewerValueWins: newer values arrive while an older batch is being written.
 func TestNewerValueWins(t *testing.T) {
 	r := newRig(t, cgroup.V2, "a", "b", "c")
 	once := false

@@ -59,14 +59,14 @@ type Originals struct {
 	// keeper nevertheless wrote to the kernel. Then texts in the kernel may come from that
 	// keeper.
 	empty, lost bool
-	// older are the cgroups that existed when the keeper noticed the loss.
-	older map[string]bool
+	// existedAtLoss are the cgroups that existed when the keeper noticed the loss.
+	existedAtLoss map[string]bool
 }
 
 // history has the known facts about a setting from before its last write.
 type history struct {
-	// Was is the text in the file until the agent's text is written.
-	Was string `json:"was,omitempty"`
+	// LastText is the text in the file until the agent's text is written.
+	LastText string `json:"was,omitempty"`
 	// Original is the text from before the first write. It is not read if Carried, because the
 	// runtime wrote the agent's value when it created the cgroup. Asked is the original from the
 	// request AskedFor.
@@ -95,8 +95,8 @@ type origin struct {
 
 func (o *origin) place() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
-// slack is the number of lines by which a journal may exceed twice the number of rows.
-const slack = 1000
+// extraLines is the number of lines by which a journal may exceed twice the number of rows.
+const extraLines = 1000
 
 // Load makes the keeper store originals in a journal. It first reads the journal of an earlier
 // keeper, which is nil if there was none. It skips and reports lines that it cannot read. Call
@@ -177,14 +177,14 @@ func (s *Originals) EarlierWrote(there []string) (lost bool) {
 		return false
 	}
 	for _, dir := range there {
-		s.older[dir] = true
+		s.existedAtLoss[dir] = true
 	}
 	return true
 }
 
 // maybeOurs reports whether an earlier keeper may have written the text in a cgroup without
 // leaving a journal line.
-func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.older[r.dir] }
+func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.existedAtLoss[r.dir] }
 
 // Copied is a setting of a container that an earlier agent also sent to the runtime, so that
 // the runtime's stored copy has it.
@@ -220,7 +220,7 @@ func (s *Originals) claim(r *row) {
 	}
 	delete(s.remembered, r.fileKey)
 	r.history = o.history
-	r.history.Was = ""
+	r.history.LastText = ""
 	r.noted = 1 // the journal has a line, so dropping the row needs another line
 }
 
@@ -265,7 +265,7 @@ func (o *origin) appendJSON(b []byte) []byte {
 		text *string // nil means true
 	}{
 		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
-		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.Was != "", &o.Was},
+		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.LastText != "", &o.LastText},
 		{"original", o.Original != nil, o.Original}, {"asked", o.Asked != nil, o.Asked}, {"askedFor", o.AskedFor != "", &o.AskedFor},
 		{"carried", o.Carried, nil}, {"weight", o.Weight != "", &o.Weight}, {"gone", o.Gone, nil},
 	} {
@@ -313,7 +313,7 @@ func (s *Originals) note(r *row) {
 func (r *row) origin() origin {
 	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
-		Ours: cmp.Or(r.shown, r.want), history: r.history,
+		Ours: cmp.Or(r.shown, r.text), history: r.history,
 	}
 }
 
@@ -328,7 +328,7 @@ func (s *Originals) noteGone(r *row) {
 // written, or when JournalError has the reason why they are not.
 func (s *Originals) flush() {
 	s.mu.Lock()
-	many := s.endedCount > slack
+	many := s.endedCount > extraLines
 	s.mu.Unlock()
 	if many {
 		s.dropGone()
@@ -348,7 +348,7 @@ func (s *Originals) flushLocked(now bool) {
 	lines := s.lines
 	s.lines, s.written = s.written[:0], nil
 	s.appended += bytes.Count(lines, []byte{'\n'})
-	whole := s.journalErr != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+slack
+	whole := s.journalErr != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+extraLines
 	wait := s.journalErr != nil && !now && s.retry.Resting(time.Now())
 	s.mu.Unlock()
 	var err error
@@ -369,7 +369,7 @@ func (s *Originals) flushLocked(now bool) {
 		s.journalErr = err
 		s.retry.Note(time.Now(), err)
 	}
-	if cap(lines) <= maxRoom {
+	if cap(lines) <= maxKeptBuffer {
 		s.written = lines
 	}
 }
@@ -386,8 +386,8 @@ func (s *Originals) replaceAll() error {
 	return err
 }
 
-// lastTries is how often a clean end tries to write the missing lines.
-const lastTries = 3
+// maxFinalTries is how often a clean end tries to write the missing lines.
+const maxFinalTries = 3
 
 // SaveNow writes the missing lines at a clean end, without waiting for the pause after a failed
 // try.
@@ -397,7 +397,7 @@ func (s *Originals) SaveNow() {
 	}
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
-	for range lastTries {
+	for range maxFinalTries {
 		s.flushLocked(true)
 		if s.JournalError() == nil {
 			return
@@ -427,8 +427,8 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 	}
 }
 
-// maxRoom is the size of the largest line buffer that is kept.
-const maxRoom = 16 << 10
+// maxKeptBuffer is the size of the largest line buffer that is kept.
+const maxKeptBuffer = 16 << 10
 
 // allLocked returns the lines of all settings that have the agent's text now.
 func (s *Originals) allLocked() []byte {

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestLines holds lines of the journal against the library's.
+// TestLines compares lines of the journal with the library's encoding.
 func TestLines(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching("[ -~]{0,20}"))
 	maybe := rapid.Ptr(text, true)
@@ -22,7 +22,7 @@ func TestLines(t *testing.T) {
 			Field: rapid.SampledFrom([]lifecycle.Field{lifecycle.CPUShares, lifecycle.Unified, lifecycle.CPUSetCPUs}).Draw(r, "field"),
 			Key:   text.Draw(r, "key"), Ours: text.Draw(r, "ours"),
 			Gone: rapid.Bool().Draw(r, "gone"), history: history{
-				Was: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
+				LastText: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
 				Carried: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"),
 			},
 		}
@@ -36,7 +36,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// TestLongLines: a line of any length is read, and those behind it.
+// TestLongLines: a line of any length is read, and so are those after it.
 func TestLongLines(t *testing.T) {
 	r := newRig(t, cgroup.V2, "p/a", "p/b")
 	long := strings.Repeat("x", 300<<10)
@@ -60,8 +60,8 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestOtherTree: a keeper that looks at another tree than what it remembers is of loses
-// nothing: it neither takes the cgroups for gone, nor says that all was given back.
+// TestOtherTree: a keeper with another tree than the one in its journal loses nothing: it neither takes the
+// cgroups for removed nor reports that everything was restored.
 func TestOtherTree(t *testing.T) {
 	for _, tree := range []struct {
 		name  string

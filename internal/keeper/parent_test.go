@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestParentCPUs asks what a pod's cgroup allows. A CPU that is offline comes back by itself in version 2 and does not
-// bound anybody; version 1 has taken it away permanently.
+// TestParentCPUs: the CPUs that a pod's cgroup allows. In version 2 an offline CPU comes back by itself and
+// limits nothing; version 1 removes it permanently.
 func TestParentCPUs(t *testing.T) {
 	for _, c := range []struct {
 		version      cgroup.Version

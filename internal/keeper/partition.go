@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chainOwner is the owner of values of cgroups above partitions. These cgroups belong to no
+// ancestorOwner is the owner of values of cgroups above partitions. These cgroups belong to no
 // single pod.
-const chainOwner = "partitions"
+const ancestorOwner = "partitions"
 
 // ErrInPartition is the reason why a cgroup cannot be a partition: a cgroup above it is a
 // partition of another program.
@@ -27,11 +27,11 @@ type partition struct {
 	dir string
 	// cpus and root are the jobs for its two files. They are done already if the keeper keeps no
 	// value in the file.
-	cpus, root *job
-	want, had  cgroup.IDs
-	wanted     bool   // otherwise it ends
-	is         string // the kernel's text
-	wrote      bool
+	cpus, root      *job
+	desired, before cgroup.IDs
+	wanted          bool   // otherwise it ends
+	kernelText      string // the kernel's text
+	wrote           bool
 }
 
 // partitionPass is the work on all partitions of a batch. The caller holds Keeper.lists.
@@ -65,7 +65,7 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	wanted := slices.DeleteFunc(slices.Clone(p.all), func(s *partition) bool { return !s.wanted })
 	runLists(jobs)
 	p.form()
-	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.is != "root" || s.had != s.want }) {
+	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.kernelText != "root" || s.before != s.desired }) {
 		runLists(later)
 		return nil
 	}
@@ -84,7 +84,7 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	}
 	dirs := map[string]bool{}
 	for at, j := range p.jobs {
-		if j.target.Owner != chainOwner {
+		if j.target.Owner != ancestorOwner {
 			dirs[at.dir] = true
 		}
 	}
@@ -130,7 +130,7 @@ func (p *partitionPass) job(dir, key string) *job {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	r := p.k.table.parts[at]
-	if r == nil || r.want == "" && !r.releasing {
+	if r == nil || r.text == "" && !r.releasing {
 		return &job{done: true}
 	}
 	p.jobs[at] = p.k.newJob(r)
@@ -169,7 +169,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
 	for _, s := range p.all {
 		if s.wanted {
-			parted = parted.Union(s.want)
+			parted = parted.Union(s.desired)
 		}
 	}
 	if parted.Empty() {
@@ -182,7 +182,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			continue
 		}
 		// The kernel has both texts, or will get them.
-		want, _ := lists.parse(j.want)
+		want, _ := lists.parse(j.text)
 		has := new(cgroup.IDs)
 		if j.hasKnown {
 			has, _ = lists.parse(j.known)
@@ -212,13 +212,13 @@ func (s *partition) read(tree *cgroup.Tree) {
 		}
 		return text
 	}
-	s.is = read(cgroup.Partition, s.root)
+	s.kernelText = read(cgroup.Partition, s.root)
 	list := read(cgroup.Exclusive, s.cpus)
 	if err == nil {
-		s.had, err = cgroup.ParseIDs(list)
+		s.before, err = cgroup.ParseIDs(list)
 	}
 	if err == nil && s.wanted {
-		s.want, err = cgroup.ParseIDs(s.cpus.want)
+		s.desired, err = cgroup.ParseIDs(s.cpus.text)
 	}
 	if err != nil {
 		s.fail(err)
@@ -252,21 +252,21 @@ func (s *partition) reduce() {
 		s.wanted = false
 		return
 	}
-	rest := s.had.And(s.want)
-	if s.is != "root" && s.is != "member" {
+	rest := s.before.And(s.desired)
+	if s.kernelText != "root" && s.kernelText != "member" {
 		// The partition is not valid. The kernel frees its reserved CPUs only when the whole
 		// partition is undone (seen on 6.12).
 		rest = cgroup.IDs{}
 	}
 	var err error
-	if s.is != "member" && rest.Empty() {
-		err = s.root.put(s.is, "member")
-		s.is, s.wrote = "member", true
+	if s.kernelText != "member" && rest.Empty() {
+		err = s.root.put(s.kernelText, "member")
+		s.kernelText, s.wrote = "member", true
 	}
-	if err == nil && rest != s.had {
+	if err == nil && rest != s.before {
 		s.wrote = true
-		err = s.cpus.put(s.had.String(), rest.String())
-		s.had = rest
+		err = s.cpus.put(s.before.String(), rest.String())
+		s.before = rest
 	}
 	if err != nil {
 		s.fail(err)
@@ -275,10 +275,10 @@ func (s *partition) reduce() {
 
 // end turns the partition back into an ordinary cgroup, and then restores the originals.
 func (s *partition) end() {
-	s.root.restoreOriginal(s.is)
-	s.cpus.restoreOriginal(s.had.String())
+	s.root.restoreOriginal(s.kernelText)
+	s.cpus.restoreOriginal(s.before.String())
 	if s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
-		s.had = cgroup.IDs{}
+		s.before = cgroup.IDs{}
 	}
 }
 
@@ -288,7 +288,7 @@ func (j *job) restoreOriginal(now string) {
 	if j.done || !j.alive() {
 		return
 	}
-	back := j.want
+	back := j.text
 	if j.key == cgroup.Partition {
 		back, _, _ = strings.Cut(back, " invalid")
 	}
@@ -305,17 +305,17 @@ func (j *job) restoreOriginal(now string) {
 // take makes a partition, and undoes it if the kernel does not accept it.
 func (p *partitionPass) take(s *partition) {
 	state := Applied
-	if !s.wrote && s.is == "root" && s.had == s.want {
+	if !s.wrote && s.kernelText == "root" && s.before == s.desired {
 		state = Same
 	}
 	err := p.chainError(s)
-	if err == nil && s.had != s.want {
-		err = s.cpus.put(s.had.String(), s.want.String())
+	if err == nil && s.before != s.desired {
+		err = s.cpus.put(s.before.String(), s.desired.String())
 	}
 	if err == nil {
-		s.had = s.want
-		if s.is != "root" {
-			err = s.root.put(s.is, "root")
+		s.before = s.desired
+		if s.kernelText != "root" {
+			err = s.root.put(s.kernelText, "root")
 		}
 	}
 	if err == nil {
@@ -328,9 +328,9 @@ func (p *partitionPass) take(s *partition) {
 	}
 	if state == Same {
 		s.root.keepFound("root")
-		s.cpus.keepFound(s.want.String())
+		s.cpus.keepFound(s.desired.String())
 	}
-	s.cpus.inForce(state, s.want.String())
+	s.cpus.inForce(state, s.desired.String())
 	s.root.inForce(state, "root")
 }
 
@@ -350,15 +350,15 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 	if err != nil {
 		return err
 	}
-	if s.is = is; is != "root" {
+	if s.kernelText = is; is != "root" {
 		return s.root.differs(is)
 	}
 	list, err := tree.Effective(s.dir, lifecycle.CPUSetCPUs)
 	if err != nil {
 		return err
 	}
-	if got, err := cgroup.ParseIDs(list); err != nil || got != s.want {
-		return s.cpus.row.at.Refuse("verify", s.want.String(), fmt.Errorf("the partition has CPUs %q", list))
+	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desired {
+		return s.cpus.row.at.Refuse("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }
@@ -366,14 +366,14 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 // undo removes a partition that is only partly made. The cpusets of the other containers are
 // correct without it.
 func (s *partition) undo(k *Keeper) {
-	if s.is != "member" {
+	if s.kernelText != "member" {
 		_ = s.root.row.at.Write("member") // the first error is reported
 	}
 	k.mu.Lock()
 	before, _ := s.cpus.row.history.back()
 	k.mu.Unlock()
-	if s.had.String() != before && s.cpus.row.at.Write(before) == nil {
-		s.had = cgroup.IDs{}
+	if s.before.String() != before && s.cpus.row.at.Write(before) == nil {
+		s.before = cgroup.IDs{}
 	}
 }
 

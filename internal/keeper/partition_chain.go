@@ -20,7 +20,7 @@ func (p *partitionPass) chain() []*job {
 	defer k.mu.Unlock()
 	dirs := map[string]bool{}
 	for at, r := range k.table.parts {
-		if r.target.Owner == chainOwner {
+		if r.target.Owner == ancestorOwner {
 			dirs[at.dir] = true
 		}
 	}
@@ -35,7 +35,7 @@ func (p *partitionPass) chain() []*job {
 		r := k.table.parts[at]
 		if r == nil {
 			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.Exclusive}
-			r = k.recordLocked(Item{Target: Target{Owner: chainOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.Originals.lost}, k.resolve(at), "")
+			r = k.recordLocked(Item{Target: Target{Owner: ancestorOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.Originals.lost}, k.resolve(at), "")
 		}
 		j := p.jobs[at]
 		if j == nil {
@@ -55,7 +55,7 @@ func (p *partitionPass) chain() []*job {
 // directories.
 func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.parts {
-		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && r.verified && in(at.dir) {
+		if at.key == cgroup.Exclusive && r.target.Owner != ancestorOwner && r.verified && in(at.dir) {
 			has, _ := cgroup.ParseIDs(r.kernel) // from the kernel's text
 			sum = sum.Union(has)
 		}
@@ -69,9 +69,9 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.all {
 		if strings.HasPrefix(s.dir, dir+"/") {
-			sum = sum.Union(s.had)
+			sum = sum.Union(s.before)
 			if wanted && s.wanted {
-				sum = sum.Union(s.want)
+				sum = sum.Union(s.desired)
 			}
 		}
 	}
@@ -147,8 +147,8 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	k := p.k
 	p.wrote[j.dir] = true
 	k.mu.Lock()
-	j.row.history.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
-	j.want = j.row.want
+	j.row.history.LastText, j.row.shown, j.row.text = cur.String(), "", set.String()
+	j.text = j.row.text
 	k.Originals.note(j.row)
 	k.mu.Unlock()
 	k.Originals.flush()
@@ -172,7 +172,7 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	}
 	text, state := all.String(), Same
 	p.k.mu.Lock()
-	j.row.want, j.want = text, text
+	j.row.text, j.text = text, text
 	p.k.mu.Unlock()
 	if p.wrote[j.dir] {
 		state = Applied
@@ -202,7 +202,7 @@ func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.inPartitions(func(string) bool { return true })
 	for at, o := range k.Originals.remembered {
-		if at.key == cgroup.Exclusive && o.Owner != chainOwner {
+		if at.key == cgroup.Exclusive && o.Owner != ancestorOwner {
 			has, _ := cgroup.ParseIDs(o.Ours) // the set that the earlier keeper wrote
 			parted = parted.Union(has)
 		}

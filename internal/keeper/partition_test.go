@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// pages is a journal.
+// pages is a journal in memory.
 type pages struct{ bytes.Buffer }
 
 func (p *pages) Append(lines []byte) error { _, err := p.Write(lines); return err }
@@ -20,7 +20,7 @@ func (p *pages) Replace(lines []byte) error { p.Reset(); return p.Append(lines) 
 
 func (p *pages) all() []byte { return append([]byte{}, p.Bytes()...) }
 
-// partRig is a rig of a kernel with remote partitions.
+// partRig is a rig whose kernel has remote partitions.
 func partRig(t *testing.T, dirs ...string) *rig {
 	t.Helper()
 	r := newRig(t, cgroup.V2, dirs...)
@@ -30,7 +30,7 @@ func partRig(t *testing.T, dirs ...string) *rig {
 	return r
 }
 
-// pod is a pod's cgroup that has CPUs alone; with none it has no more.
+// pod is a pod's cgroup with exclusive CPUs; without CPUs its partition ends.
 func pod(dir, list string) []Item {
 	t := Target{Owner: "of " + dir, Dir: dir, Parent: true}
 	is := "root"
@@ -64,9 +64,8 @@ func endings(out []Outcome) []State {
 	return all
 }
 
-// TestPartitionOrder has pods come to own CPUs, pass some on in one batch, and
-// give them back: cgroups above first where CPUs come, last where they go, and
-// no write is refused.
+// TestPartitionOrder: pods get exclusive CPUs, pass some to others in one batch, and give them up. Cgroups
+// above are written first if CPUs are added, and last if they are removed, and no write is refused.
 func TestPartitionOrder(t *testing.T) {
 	r := partRig(t, "k/q/a", "k/q/b", "k/c", "system")
 	for _, c := range []struct {
@@ -109,8 +108,8 @@ func TestPartitionOrder(t *testing.T) {
 	}
 }
 
-// TestForgottenPartition gives the CPUs of a pod that ended to another, whose
-// cgroup is there while the first one's still is.
+// TestForgottenPartition gives the CPUs of an ended pod to another one, while the first one's cgroup still
+// exists.
 func TestForgottenPartition(t *testing.T) {
 	r := partRig(t, "k/a", "k/b")
 	r.Apply(pod("k/a", "2-3"))
@@ -127,7 +126,7 @@ func TestForgottenPartition(t *testing.T) {
 	want["k/b/cpuset.cpus.partition"], want["k/cpuset.cpus.exclusive"] = "member", ""
 	r.wantFiles(t, "nobody has them", want)
 	r.Apply(pod("k/a", "2-3"))
-	must(r.fake.Rmdir("k/a")) // and with it the partition
+	must(r.fake.Rmdir("k/a")) // and its partition with it
 	r.Forget("of k/a")
 	r.Apply(nil)
 	r.wantFiles(t, "its cgroup is gone", map[string]string{"k/cpuset.cpus.exclusive": "", "k/b/cpuset.cpus.effective": "0-7"})
@@ -136,9 +135,9 @@ func TestForgottenPartition(t *testing.T) {
 	}
 }
 
-// TestSpoiledPartition has somebody give a cgroup beside a partition CPUs of it:
-// the kernel ends the partition. As long as that stands the kernel's no is told
-// and nothing is left half done; then it is made again.
+// TestSpoiledPartition: another program gives CPUs of a partition to a cgroup beside it, and the kernel
+// ends the partition. While that lasts, the kernel's refusal is reported and nothing is left half done;
+// afterwards the partition is made again.
 func TestSpoiledPartition(t *testing.T) {
 	r := partRig(t, "k/a", "k/b")
 	r.Apply(pod("k/a", "2-3"))
@@ -156,8 +155,8 @@ func TestSpoiledPartition(t *testing.T) {
 	r.wantFiles(t, "afterwards", map[string]string{"k/a/cpuset.cpus.partition": "root", "k/cpuset.cpus.exclusive": "2-3", "k/b/cpuset.cpus.effective": "0-1"})
 }
 
-// TestPartitionReleased has a keeper that knows the journal alone give back what
-// one before it made, also of what the kernel has ended.
+// TestPartitionReleased: a keeper with only the journal restores what an earlier keeper made, including
+// partitions that the kernel has ended.
 func TestPartitionReleased(t *testing.T) {
 	for _, invalidated := range []bool{false, true} {
 		r := partRig(t, "k/q/a", "k/q/b")
@@ -183,7 +182,7 @@ func TestPartitionReleased(t *testing.T) {
 	}
 }
 
-// TestNoPartitions has the kernel know none: it is told, and nothing else.
+// TestNoPartitions: if the kernel has no partitions, that is reported, and nothing else happens.
 func TestNoPartitions(t *testing.T) {
 	r := newRig(t, cgroup.V2, "k/a") // a kernel 6.1
 	out := r.Apply(pod("k/a", "2-3"))

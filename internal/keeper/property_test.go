@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counting is an FS that counts what passes and notes refused writes.
+// counting is an FS that counts accesses and notes refused writes.
 type counting struct {
 	cgroup.FS
 	reads, writes atomic.Int64
@@ -50,8 +50,8 @@ func countedRig(tb testing.TB, v cgroup.Version) (*rig, *counting) {
 	return r, c
 }
 
-// layout is a legal state: each CPU with one leaf or none, every leaf with at
-// least its own CPU, parents with what their leaves have and more.
+// layout is a valid state: each CPU belongs to at most one leaf, every leaf has at least its own CPU, and
+// parents have at least the CPUs of their leaves.
 func layout(rt *rapid.T) map[string]cgroup.IDs {
 	sets := map[string]cgroup.IDs{}
 	add := func(dir string, cpu int) {
@@ -84,8 +84,8 @@ func batchOf(rt *rapid.T, sets map[string]cgroup.IDs) []Item {
 	return batch
 }
 
-// TestLegalLayouts goes from one legal layout to another: no write is refused,
-// no two leaves ever share a CPU, and all ends as desired.
+// TestLegalLayouts changes one valid layout into another: no write is refused, no two leaves ever share a
+// CPU, and the result is the desired layout.
 func TestLegalLayouts(t *testing.T) {
 	for _, v := range versions {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -118,8 +118,8 @@ func TestLegalLayouts(t *testing.T) {
 	}
 }
 
-// TestAnyLayouts asks for whatever: what is said to be in force is, what is not
-// has a reason, and nothing is ever empty.
+// TestAnyLayouts requests arbitrary layouts: values that are reported as in force are, others have a
+// reason, and no list is ever empty.
 func TestAnyLayouts(t *testing.T) {
 	set := rapid.Custom(func(rt *rapid.T) string {
 		ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 8), 1, 6, rapid.ID[int]).Draw(rt, "cpus")
@@ -169,8 +169,8 @@ func checkOutcomes(rt *rapid.T, r *rig, out []Outcome) {
 	}
 }
 
-// TestLegalQuotas goes between states in which no child has more time than its
-// parent: version 1 refuses every other intermediate state.
+// TestLegalQuotas changes between states in which no child has more CPU time than its parent: version 1
+// refuses every other intermediate state.
 func TestLegalQuotas(t *testing.T) {
 	for _, v := range versions {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -206,8 +206,8 @@ func TestLegalQuotas(t *testing.T) {
 	}
 }
 
-// TestAtOnce has many writers of few cgroups: in the end the kernel has what the
-// table says is desired, and every writer knows what became of its value.
+// TestAtOnce has many concurrent writers of few cgroups: in the end the kernel has the values in the table,
+// and every writer knows the outcome of its value.
 func TestAtOnce(t *testing.T) {
 	for _, v := range versions {
 		r, _ := countedRig(t, v)
@@ -235,7 +235,8 @@ func TestAtOnce(t *testing.T) {
 		wg.Wait()
 		for _, row := range r.Rows() {
 			now, err := r.tree.Read(row.Dir, row.Value.Field, row.Value.Key)
-			// Shares have two images in version 2, and another writer's value may have been one of them.
+			// In version 2 two values of shares may have the same weight, and another writer's value may
+			// have been one of them.
 			image := v == cgroup.V2 && row.Value.Field == lifecycle.CPUShares &&
 				(now == weightText(cgroup.Weight(row.Value.Int)) || now == weightText(cgroup.RuntimeWeight(row.Value.Int)))
 			if err != nil || !image && !cgroup.Same(row.Value.Field, row.Value.Key, now, row.Want) || row.State == Refused {
@@ -245,7 +246,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestCostOfAMove bounds what a change of many cpusets costs.
+// TestCostOfAMove limits the cost of a change of many cpusets.
 func TestCostOfAMove(t *testing.T) {
 	const n = 100
 	for _, v := range versions {
@@ -262,7 +263,7 @@ func TestCostOfAMove(t *testing.T) {
 	}
 }
 
-// many makes n containers and two batches that give them more and less.
+// many makes n containers and two batches that give them more and fewer CPUs.
 func many(tb testing.TB, v cgroup.Version, n int) (*rig, *counting, [2][]Item) {
 	tb.Helper()
 	r, c := countedRig(tb, v)
@@ -301,8 +302,8 @@ func BenchmarkMove(b *testing.B) {
 	}
 }
 
-// TestLegalBursts goes between states in which no burst is more than its quota:
-// the kernel refuses every other intermediate state, so no write is refused.
+// TestLegalBursts changes between states in which no burst is above its quota. The kernel refuses every
+// other intermediate state, so no write is refused.
 func TestLegalBursts(t *testing.T) {
 	for _, v := range versions {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -330,9 +331,9 @@ func TestLegalBursts(t *testing.T) {
 	}
 }
 
-// TestIdleAndWeight goes between states of cpu.idle and weight, in one batch or
-// in two, and releases both in the end: no write is refused, a cgroup that is
-// not idle has the weight that is desired, and in the end what was found.
+// TestIdleAndWeight changes between states of cpu.idle and weight, in one batch or in two, and releases
+// both at the end. No write is refused, a cgroup that is not idle has the desired weight, and the release
+// restores the original values.
 func TestIdleAndWeight(t *testing.T) {
 	for _, v := range versions {
 		rapid.Check(t, func(rt *rapid.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// realTree makes a pod with n containers in a version 1 cpuset cgroup of this
-// test alone, and skips where the host has none to offer.
+// realTree makes a pod with n containers in a version 1 cpuset cgroup only for this test, and skips the
+// test if the host has none.
 func realTree(tb testing.TB, n int) (tree *cgroup.Tree, pod string, leaves []string) {
 	tb.Helper()
 	const mount = "/sys/fs/cgroup"
@@ -51,8 +51,7 @@ func realTree(tb testing.TB, n int) (tree *cgroup.Tree, pod string, leaves []str
 	return tree, pod, leaves
 }
 
-// TestRealMove moves a pod and its containers to a disjoint set, which the
-// kernel allows in one order only.
+// TestRealMove moves a pod and its containers to a disjoint set, which the kernel allows in only one order.
 func TestRealMove(t *testing.T) {
 	tree, pod, leaves := realTree(t, 3)
 	k := New(tree)
@@ -101,9 +100,8 @@ func BenchmarkRealMove(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/container")
 }
 
-// BenchmarkRealLook measures what it costs to see that nobody has written a
-// file. A guard looks at all of them once a minute where it is told of writes,
-// and at 300 in a second where it is not.
+// BenchmarkRealLook measures how long it takes to check that no file has changed. The watcher checks all
+// files once a minute if inotify reports writes, and otherwise 300 per second.
 func BenchmarkRealLook(b *testing.B) {
 	const n = 50
 	tree, pod, leaves := realTree(b, n)
@@ -121,7 +119,7 @@ func BenchmarkRealLook(b *testing.B) {
 	}
 	per := float64(b.Elapsed().Nanoseconds()) / float64(b.N*files)
 	b.ReportMetric(per, "ns/file")
-	const kept = 4 // files of a container
+	const kept = 4 // the files of a container
 	b.ReportMetric(per*kept*1000/60e9*100, "%cpu/1000containers")
 	b.ReportMetric(per*300/1e9*100, "%cpu/blind")
 }

@@ -35,10 +35,10 @@ func (k *Keeper) Cede() []Outcome {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		r := j.row
-		if !r.drifted(text) || r.at.Same(text, r.want) || invalidated(j.fileKey, text, r.want) {
+		if !r.drifted(text) || r.at.Same(text, r.text) || invalidated(j.fileKey, text, r.text) {
 			return true
 		}
-		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrChangedSince, text)))
+		r.leave(r.at.Refuse("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
 		j.end(Ceded, text, r.left)
 		return false
 	}))
@@ -56,12 +56,12 @@ func (k *Keeper) ReleaseAll() []Outcome {
 		case known:
 			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.at.Refuse("release", r.want, ErrUnknown)})
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.at.Refuse("release", r.text, ErrUnknown)})
 			return false
 		default: // never written
 			return false
 		}
-		return r.want != "" || r.releasing
+		return r.text != "" || r.releasing
 	})
 	return append(out, released...)
 }
@@ -116,7 +116,7 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	text, err := at.Read()
 	hidden := p.hidden(k.tree)
 	if err != nil && cgroup.Gone(err) && !k.tree.Has(cgroup.Top(p.dir)) {
-		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, cgroup.Top(p.dir))
+		err = fmt.Errorf("%w: the tree at cgroup.root has no %s, so the value was written to another tree: set cgroup.root", ErrOtherTree, cgroup.Top(p.dir))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,7 +164,7 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 		return false
 	case list && text == "":
 		return true // the cgroup is newer: an empty list is never ours
-	case back != "" && at.Same(o.Ours, back) && (o.Was == "" || !at.Same(text, o.Was)):
+	case back != "" && at.Same(o.Ours, back) && (o.LastText == "" || !at.Same(text, o.LastText)):
 		return true // the value was restored already, so the present text is not the agent's, even if it is a part of the list
 	default:
 		return (back != "" || !list) && at.Same(text, back)
@@ -175,7 +175,7 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 // part of the written one, because cgroup version 1 or the parent removed CPUs. Shares have two
 // possible weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
-	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
+	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.LastText != "" && at.Same(text, o.LastText) {
 		return true
 	}
 	if !o.place().isList() {

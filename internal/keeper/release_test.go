@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestReleaseUnderTasks gives back a set that nobody had set, in a cgroup with
-// tasks: version 2 refuses to take it away (kernels 6.1 and 6.12: ENOSPC).
+// TestReleaseUnderTasks restores an unset list in a cgroup with tasks: version 2 refuses to remove the list
+// (kernels 6.1 and 6.12: ENOSPC).
 func TestReleaseUnderTasks(t *testing.T) {
 	r := newRig(t, cgroup.V2, "p/a")
 	if err := r.fake.SetTasks("p/a", 1); err != nil {
@@ -32,8 +32,8 @@ func TestReleaseUnderTasks(t *testing.T) {
 	}
 }
 
-// TestReleaseOfTheForgotten gives back what an owner had that is said to be gone
-// and whose cgroup is there; one that comes back is known as it was.
+// TestReleaseOfTheForgotten restores values of an owner that was reported as ended although its cgroup
+// exists; an owner that comes back is known as before.
 func TestReleaseOfTheForgotten(t *testing.T) {
 	r := newRig(t, cgroup.V2, "p/a", "p/b")
 	r.Apply([]Item{cpus("p/a", "1"), cpus("p/b", "2")})
@@ -55,15 +55,15 @@ func TestReleaseOfTheForgotten(t *testing.T) {
 	}
 }
 
-// nowhere is a journal that nobody reads.
+// nowhere is a journal that is never read.
 type nowhere struct{}
 
 func (nowhere) Append([]byte) error { return nil }
 
 func (nowhere) Replace([]byte) error { return nil }
 
-// TestReleaseOfWhatWasGivenBack leaves a list alone that an earlier keeper had given back already, and gives it back where
-// that had not come about.
+// TestReleaseOfWhatWasGivenBack does not change a list that an earlier keeper already restored, and
+// restores it if the earlier keeper could not.
 func TestReleaseOfWhatWasGivenBack(t *testing.T) {
 	for _, tt := range []struct{ name, kernel, want string }{
 		{"a part of it, which the runtime has written since", "0-1", "0-1"},
@@ -93,8 +93,8 @@ func (n *noted) Append(lines []byte) error { _, err := n.Write(lines); return er
 
 func (n *noted) Replace(lines []byte) error { n.Reset(); return n.Append(lines) }
 
-// TestForgottenIsTold has the journal know what a keeper has forgotten of an earlier one: a container that had no cgroup
-// yet gets one later, with values that are not ours.
+// TestForgottenIsTold: the journal has the entries that a keeper dropped of an earlier one. A container
+// without a cgroup gets one later, with values that are not the agent's.
 func TestForgottenIsTold(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	line := `{"owner":"b","dir":"p/b","field":"cpuset.cpus","ours":"0-3","asked":""}` + "\n"
@@ -117,8 +117,8 @@ func TestForgottenIsTold(t *testing.T) {
 	}
 }
 
-// TestUntold: what was there before is put back where it was found; where neither
-// the runtime reported it nor the keeper found it, the value stays and is reported.
+// TestUntold: original values are restored if the runtime reported them or the keeper found them; otherwise
+// the value stays and is reported.
 func TestUntold(t *testing.T) {
 	share := func(n int64, back bool) Item {
 		return Item{
@@ -141,7 +141,7 @@ func TestUntold(t *testing.T) {
 	if o := r.Apply([]Item{share(1024, true)}); o[0].Err != nil || read(r) != "2" {
 		t.Errorf("%+v, and the kernel has %s", o, read(r))
 	}
-	r = newRig(t, cgroup.V1, "p") // an agent that knows nothing of what another has written
+	r = newRig(t, cgroup.V1, "p") // an agent that does not know what another one has written
 	if err := r.fake.WriteFile("cpu/p/cpu.shares", []byte("512")); err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +150,12 @@ func TestUntold(t *testing.T) {
 	}
 }
 
-// TestLostJournal: where an earlier keeper wrote and left no record of it, what is
-// found is not called an original: what the runtime asked for is put back, and
-// what nobody told stays and is reported. A cgroup made since is certain.
+// TestLostJournal: if an earlier keeper wrote values and its journal is lost, the texts in the files do not
+// count as originals. Values that the runtime requested are restored; all others stay and are reported. In
+// a cgroup that was made since then the originals are certain.
 func TestLostJournal(t *testing.T) {
 	r := newRig(t, cgroup.V1, "old", "told", "new")
-	for dir, text := range map[string]string{"old": "512", "told": "512", "new": "100"} { // 512 is of the earlier keeper
+	for dir, text := range map[string]string{"old": "512", "told": "512", "new": "100"} { // 512 is a value of the earlier keeper
 		if err := r.fake.WriteFile("cpu/"+dir+"/cpu.shares", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestLostJournal(t *testing.T) {
 	}
 }
 
-// TestCopied: what the runtime was given too is known over a restart.
+// TestCopied: values that were also sent to the runtime are known after a restart.
 func TestCopied(t *testing.T) {
 	r := newRig(t, cgroup.V1, "c")
 	journal := &kept{}

@@ -19,7 +19,7 @@ type Row struct {
 	Original string
 	Written  bool // Original is known
 	State    State
-	Foreign  uint64 // writes of others that were put right
+	Foreign  uint64 // foreign writes that were repaired
 	Err      error
 }
 
@@ -30,7 +30,7 @@ func (r *rig) Rows() []Row {
 	rows := make([]Row, 0, len(k.table.rows))
 	for _, r := range k.table.rows {
 		row := Row{
-			Owner: r.target.Owner, Dir: r.dir, File: r.at.Path, Parent: r.target.Parent, Value: r.value, Want: r.want,
+			Owner: r.target.Owner, Dir: r.dir, File: r.at.Path, Parent: r.target.Parent, Value: r.value, Want: r.text,
 			Kernel: r.kernel, Written: r.history.Original != nil,
 			State: r.state, Foreign: r.foreign.writes, Err: r.err,
 		}

@@ -125,7 +125,7 @@ func (j *job) idle() (byUs, idle bool) {
 	defer j.k.mu.Unlock()
 	r := j.k.table.idle(j.dir)
 	byUs = j.field == lifecycle.CPUShares && r != nil
-	return byUs, byUs && r.want == "1" && r.verified
+	return byUs, byUs && r.text == "1" && r.verified
 }
 
 // bounds reports whether a unit gives a quota to a cgroup without one. In version 1 a child's
@@ -170,11 +170,11 @@ func (u *unit) read() error {
 // as a ratio, so a longer period allows less.
 func (u *unit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
-		return j.row.at.Compare(j.want, j.found) >= 0
+		return j.row.at.Compare(j.text, j.found) >= 0
 	}
 	before, after := 1.0, 1.0
 	for _, j := range u.jobs {
-		was, now := number(j.found), number(j.want)
+		was, now := number(j.found), number(j.text)
 		if j.field == lifecycle.CPUPeriod {
 			before, after = before/was, after/now
 		} else {
@@ -240,23 +240,23 @@ func (u *unit) set() error {
 				// Quota and period are two files: a file with the correct text is not written
 				// again.
 			case j.field == lifecycle.CPUPeriod:
-				period = j.want
+				period = j.text
 			default:
-				quota = j.want
+				quota = j.text
 			}
 		}
 		return j.k.tree.WriteBandwidth(j.dir, quota, period)
 	case j.key == idleKey:
 		return j.setIdle()
 	}
-	return j.row.at.Write(j.want)
+	return j.row.at.Write(j.text)
 }
 
 // setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the default one
 // later, so the weight is saved and restored.
 func (j *job) setIdle() error {
 	k := j.k
-	if j.want == "1" && j.found == "0" {
+	if j.text == "1" && j.found == "0" {
 		weight, err := k.tree.Read(j.dir, lifecycle.CPUShares, "")
 		if err != nil {
 			return err
@@ -267,14 +267,14 @@ func (j *job) setIdle() error {
 		k.mu.Unlock()
 		k.Originals.flush()
 	}
-	if err := j.row.at.Write(j.want); err != nil || j.want == "1" {
+	if err := j.row.at.Write(j.text); err != nil || j.text == "1" {
 		return err
 	}
 	k.mu.Lock()
 	weight := j.row.history.Weight
-	if r := k.table.rows[fileKey{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.want != "" {
+	if r := k.table.rows[fileKey{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.text != "" {
 		k.Originals.found(r, weight)
-		weight = r.want
+		weight = r.text
 	}
 	j.row.history.Weight = ""
 	k.mu.Unlock()

@@ -63,7 +63,7 @@ func (p fileKey) setting() string {
 type desired struct {
 	target     Target
 	value      lifecycle.Value
-	want       string // the kernel text of value
+	text       string // the kernel text of value
 	generation uint64
 	// releasing reports that want is the original, and that the row is dropped when the original
 	// is in force.
@@ -168,9 +168,9 @@ func (t *table) lock(p fileKey) *sync.Mutex {
 func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
-	r.want, _ = r.history.back()
+	r.text, _ = r.history.back()
 	// Use the canonical form if there is one, since status shows the text, too.
-	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
+	r.value, _ = cgroup.Decode(v, r.field, r.key, r.text)
 }
 
 // pick makes jobs of the rows that match, in a fixed order.
@@ -198,7 +198,7 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	if err != nil {
 		return "", &cgroup.Error{Op: "encode", Path: path.Join(at.Dir, cmp.Or(v.Key, v.Field.String())), Value: v.String(), Err: err}
 	}
-	if v.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && !t.Parent && k.curve.Load() {
+	if v.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && !t.Parent && k.newerWeightCurve.Load() {
 		text = weightText(cgroup.RuntimeWeight(v.Int))
 	}
 	return text, nil
@@ -270,13 +270,13 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 		if text, known := r.history.back(); known {
 			want = text
 		}
-	} else if want != r.want {
+	} else if want != r.text {
 		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
 	}
-	if want != r.want && r.want != "" {
-		r.history.Was, r.shown = cmp.Or(r.shown, r.want), ""
+	if want != r.text && r.text != "" {
+		r.history.LastText, r.shown = cmp.Or(r.shown, r.text), ""
 	}
-	r.want, r.state, r.err = want, Pending, nil
+	r.text, r.state, r.err = want, Pending, nil
 	return r
 }
 

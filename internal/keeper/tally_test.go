@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestTally counts what became of values, and what others had changed: once
-// per correction, and never for a value of ours that is new.
+// TestTally counts the outcomes of values, and repairs of foreign changes: once per repair, and never for a
+// new value of the agent.
 func TestTally(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		t.Run(v.String(), func(t *testing.T) {

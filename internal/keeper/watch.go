@@ -144,7 +144,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
+		r.left = r.at.Refuse("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *watch) contested(r *row) error {
 	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
-	return r.at.Refuse("keep", r.want, fmt.Errorf(
+	return r.at.Refuse("keep", r.text, fmt.Errorf(
 		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 

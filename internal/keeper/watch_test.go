@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// TestLook finds what others write, by file and by sweeping, and nothing else.
+// TestLook finds foreign writes, by file and by a sweep, and nothing else.
 func TestLook(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a", "p/b")
@@ -45,7 +45,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSweepSeesAll looks at all files in as many calls as it takes.
+// TestSweepSeesAll reads all files in as many calls as needed.
 func TestSweepSeesAll(t *testing.T) {
 	r := newRig(t, cgroup.V2, leafDirs...)
 	r.SetClock(time.Now)
@@ -59,14 +59,14 @@ func TestSweepSeesAll(t *testing.T) {
 	}
 	var all []string
 	d := Drift{Keeper: r.Keeper}
-	for range leafDirs { // of few files one at a time is read
+	for range leafDirs { // if there are few files, one at a time is read
 		all = append(all, d.sweep()...)
 	}
 	want(t, all, leafDirs...)
 }
 
-// TestWriteConflictThroughSteps counts the writes of others in time that passes: a step of
-// the wall clock neither begins a window again nor keeps one open.
+// TestWriteConflictThroughSteps counts foreign writes by elapsed time: a step of the wall clock neither
+// starts a new window nor extends one.
 func TestWriteConflictThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		r := newRig(t, cgroup.V1, "p/a")
@@ -87,9 +87,9 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 	}
 }
 
-// TestWriteConflict leaves a file to another program that writes it again and again, but not to
-// one who does so sometimes, nor to a runtime whose updates are reported; and
-// takes it up where something else is wanted.
+// TestWriteConflict leaves a file to a program that writes it again and again, but not to one that writes
+// it sometimes, nor to a runtime whose updates are reported. It writes the file again when another value is
+// desired.
 func TestWriteConflict(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	now := time.Unix(0, 0)
@@ -122,7 +122,7 @@ func TestWriteConflict(t *testing.T) {
 		states = append(states, round(r.Repair).State.String())
 		now = now.Add(time.Second)
 	}
-	// The window that began before has one in it already.
+	// The window that began before has one write already.
 	want(t, states, "applied", "left", "left", "left")
 	o := round(r.Repair)
 	if !errors.Is(o.Err, ErrConflict) {

@@ -46,8 +46,8 @@ type Options struct {
 }
 
 const (
-	// asks is the number of requests per second after burst requests. A node has few objects, and a thousand nodes
-	// share a server.
+	// asks is the allowed number of requests per second after the first burst requests. A node has few
+	// objects, and a thousand nodes share a server.
 	asks  = 5
 	burst = 20
 	// accountNamespace is the file with the namespace of the agent's pod.

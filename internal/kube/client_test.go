@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestNote: a refusal of one part's request does not say that the server is away; a refusal
-// of the token does, since nothing works then.
+// TestNote: if the server refuses a request of one service, the server still counts as reached; if it
+// refuses the token, it does not, because then nothing works.
 func TestNote(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	for name, tt := range map[string]struct {

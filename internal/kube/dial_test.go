@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestRedials: the first connection is made at once. When a server sends a thousand agents away, they come back over the
-// whole time, and not in one moment.
+// TestRedials: the first connection is made at once. If a server disconnects a thousand agents, they
+// connect again over the whole time, and not at the same moment.
 func TestRedials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, spread = 1000, longestRedial

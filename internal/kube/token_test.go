@@ -42,7 +42,8 @@ func TestWhyRefused(t *testing.T) {
 	}
 }
 
-// TestExplained: the file of the token is read when it is refused, and clocks that differ are said; other errors stay.
+// TestExplained: the token's file is read when the server refuses the token, and different clocks are
+// reported; other errors stay unchanged.
 func TestExplained(t *testing.T) {
 	for _, tc := range []struct {
 		ahead time.Duration

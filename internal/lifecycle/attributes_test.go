@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// TestAttributesReadBack: what is written is read back as it was.
+// TestAttributesReadBack: a written text is read back as the same value.
 func TestAttributesReadBack(t *testing.T) {
 	t.Parallel()
 	word := rapid.StringMatching(`[A-Z_]{1,12}`)
@@ -43,8 +43,7 @@ func TestAttributesReadBack(t *testing.T) {
 	})
 }
 
-// FuzzAttributes: no text makes a reader fail otherwise than by saying no, and what
-// is read is written in one form.
+// FuzzAttributes: every text is either refused with an error, or read and written in one form.
 func FuzzAttributes(f *testing.F) {
 	for _, text := range []string{"", " ", "1:2", "IOPRIO_CLASS_BE 4", "SCHED_FIFO priority=10 priority=11", "SCHED_OTHER nice=-3 flags=A,B", "MPOL_BIND nodes=0-1 flags=", "x =", "x nice"} {
 		f.Add(text)

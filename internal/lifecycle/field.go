@@ -52,19 +52,19 @@ const (
 // String returns "container" or "pod".
 func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
 
-// Compose is the rule that combines several proposals for one field.
-type Compose int
+// Combine is the rule that combines several proposals for one field.
+type Combine int
 
 // The composition rules.
 const (
-	Once    Compose = iota // one hook sets it; a second proposal is a conflict
+	Once    Combine = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
 	Keyed                  // a map: set once per key
 	Scaled                 // one hook sets it; others may scale this value or, without one, the runtime's request
 )
 
 // String returns the rule's name as the docs print it.
-func (c Compose) String() string {
+func (c Combine) String() string {
 	return [...]string{"set once", "smallest wins", "set once per key", "set once, then scaled"}[c]
 }
 
@@ -72,7 +72,7 @@ func (c Compose) String() string {
 type FieldInfo struct {
 	Field   Field
 	Name    string // as explain, status and the docs print it
-	Compose Compose
+	Compose Combine
 	Unit    string
 }
 
@@ -98,14 +98,14 @@ var fieldTable = [fields]FieldInfo{
 	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
 	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
 	{CoreSched, "core.sched", Once, "group of threads with one core scheduling cookie"},
-	{ProcessLimit, "rlimit", Keyed, "soft and hard limit of a process resource, as 1024:4096"},
-	{ProcessIO, "io.priority", Once, "class and level, as IOPRIO_CLASS_BE 4"},
-	{ProcessSched, "scheduler", Once, "policy and its numbers, as SCHED_BATCH nice=5; times in ns"},
-	{MemPolicy, "memory.policy", Once, "mode, nodes and flags, as MPOL_BIND nodes=0-1"},
+	{ProcessLimit, "rlimit", Keyed, "soft and hard limit of a process resource, such as 1024:4096"},
+	{ProcessIO, "io.priority", Once, "class and level, such as IOPRIO_CLASS_BE 4"},
+	{ProcessSched, "scheduler", Once, "policy and its numbers, such as SCHED_BATCH nice=5; times in ns"},
+	{MemPolicy, "memory.policy", Once, "mode, nodes and flags, such as MPOL_BIND nodes=0-1"},
 	{SysctlEntry, "sysctl", Keyed, "text of a kernel parameter of the container's namespaces"},
 	{NetDevice, "net.device", Keyed, "name in the container, by interface of the host"},
 	{InjectedHook, "oci.hook", Keyed, "an OCI hook as JSON, by stage and name"},
-	{CgroupMount, "cgroup.mount", Once, "rw: the container may write its own cgroups"},
+	{CgroupMount, "cgroup.mount", Once, "rw: the container may write to its own cgroups"},
 	{IntelRDT, "intel.rdt", Keyed, "text, by closid, schemata and monitoring"},
 }
 

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlainQuantity: whatever is read the short way is what exact arithmetic reads.
+// TestPlainQuantity: the fast parser agrees with exact arithmetic.
 func TestPlainQuantity(t *testing.T) {
 	plain := 0
 	rapid.Check(t, func(t *rapid.T) {

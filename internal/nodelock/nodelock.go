@@ -27,7 +27,7 @@ type Taken struct {
 
 // Error describes the other agent and says what to do.
 func (t *Taken) Error() string {
-	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays in standby and takes over when that one ends: run one agent on a node", t.By, t.Evidence)
+	return fmt.Sprintf("another agent works on this node (%s): %s; this agent is in standby and takes over when the other one ends: run one agent on a node", t.By, t.Evidence)
 }
 
 // Lock is this agent's lock on a node.
@@ -35,7 +35,7 @@ type Lock struct {
 	self   Holder
 	places []Place
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	held map[string]*os.File
 }
 

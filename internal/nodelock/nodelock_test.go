@@ -15,7 +15,7 @@ func holder(id string) Holder {
 	return Holder{ID: id, PID: os.Getpid(), Host: "node-" + id, Attach: "nri", Config: "/etc/" + id + ".yaml", Version: "v" + id, Started: time.Unix(1, 0).UTC()}
 }
 
-// taken is the *Taken that taking a lock must end with.
+// taken returns the *Taken error that taking a lock must return.
 func taken(t *testing.T, l *Lock) *Taken {
 	t.Helper()
 	var other *Taken
@@ -25,8 +25,8 @@ func taken(t *testing.T, l *Lock) *Taken {
 	return other
 }
 
-// TestOneAtATime: a second agent shares one place alone, under another name of it. It
-// learns who is there, holds nothing meanwhile, and gets the lock when the first ends.
+// TestOneAtATime: a second agent shares only one place, under another path. It learns which agent has the
+// lock, holds no lock meanwhile, and gets the lock when the first agent ends.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -72,8 +72,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestReplacedDirectory: a runtime may make its directory again. What was locked is not
-// what the next agent finds then.
+// TestReplacedDirectory: a runtime may create its directory again. Then the next agent finds another
+// directory than the locked one.
 func TestReplacedDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nri")
@@ -88,7 +88,7 @@ func TestReplacedDirectory(t *testing.T) {
 		t.Errorf("before there is a directory: %v", err)
 	}
 	make()
-	for range 2 { // it came; it was replaced
+	for range 2 { // it appeared, or was replaced
 		if err := first.Take(); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,7 @@ func TestReplacedDirectory(t *testing.T) {
 	}
 }
 
-// TestWithoutNotice: where nobody left a notice, or one that is none, the lock counts
-// nevertheless.
+// TestWithoutNotice: without a notice, or with an invalid one, the lock still counts.
 func TestWithoutNotice(t *testing.T) {
 	t.Parallel()
 	for _, notice := range []string{"", "{", `{"pid":-1}`, strings.Repeat("x", 4000)} {
@@ -133,8 +132,7 @@ func TestWithoutNotice(t *testing.T) {
 	}
 }
 
-// TestUnlockable: a place that cannot be opened is named, and keeps no other from being
-// locked.
+// TestUnlockable: a place that cannot be opened is reported, and all others are locked.
 func TestUnlockable(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -149,7 +147,7 @@ func TestUnlockable(t *testing.T) {
 	taken(t, New(holder("2"), Place{root, "root"}))
 }
 
-// TestLockOwner reads texts as /proc/locks has them.
+// TestLockOwner reads texts in the format of /proc/locks.
 func TestLockOwner(t *testing.T) {
 	t.Parallel()
 	dev := unix.Mkdev(0, 28)

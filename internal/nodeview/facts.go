@@ -33,7 +33,7 @@ func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	if p.Spec != nil && p.Spec.Remembered {
 		for i := range out {
 			if out[i].From == p.Spec.From {
-				out[i].Note = strings.TrimPrefix(out[i].Note+"; remembered from before the start", "; ")
+				out[i].Note = strings.TrimPrefix(out[i].Note+"; saved before the start", "; ")
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func qosFact(p *engine.Pod) api.Fact {
 	case p.Pod.CgroupParent == "" && (p.Spec == nil || p.Spec.QoS == ""):
 		return api.Fact{
 			Name: "QoS", Value: p.Intent.QoS.String(), From: lifecycle.FromNothing,
-			Note: "the pod has no cgroup parent, which names the class: no kubelet made it",
+			Note: "the pod has no cgroup parent, which shows the class: no kubelet created it",
 		}
 	case p.Spec == nil || p.Spec.QoS == "":
 		return api.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
@@ -118,7 +118,7 @@ func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named b
 
 // siblings lists the pod's containers.
 func siblings(s *engine.State, p *engine.Pod) api.Fact {
-	f := api.Fact{Name: "containers", From: "runtime", Note: "those created so far"}
+	f := api.Fact{Name: "containers", From: "runtime", Note: "the containers that were created so far"}
 	var names []string
 	if p.Spec != nil {
 		f.From, f.Note = p.Spec.From, ""

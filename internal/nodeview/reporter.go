@@ -147,7 +147,7 @@ func (r *Reporter) Foreign(d *Done, why string) {
 		return
 	}
 	r.foreignAt = now
-	r.Log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
+	r.Log.Error("a new container has a record that this agent did not write: another agent is attached to this runtime, or the record is forged; run one agent on a node",
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
 
@@ -160,10 +160,10 @@ func (r *Reporter) Absent() {
 	switch first := r.absentAt.IsZero(); {
 	case len(names) == 0 && !first:
 		r.absentAt = time.Time{}
-		r.Log.Info("every container that runs has a cgroup again")
+		r.Log.Info("every running container has a cgroup again")
 	case len(names) > 0 && (first || now.Sub(r.absentAt) >= remind):
 		r.absentAt = now
-		r.Log.Error("containers run without a cgroup in this tree: nothing is in force for them; see cgroup.root", logkey.Container, strings.Join(names, ", "))
+		r.Log.Error("running containers have no cgroup in this tree: none of their values is in force; see cgroup.root", logkey.Container, strings.Join(names, ", "))
 	}
 }
 
@@ -192,14 +192,14 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
 		if errors.Is(o.Err, keeper.ErrContested) {
-			r.Log.Error("another program keeps changing a list that keeps containers apart; it is written again, less often", append(about, logkey.Err, o.Err)...)
+			r.Log.Error("another program keeps changing a list of CPUs or memory nodes that separates containers; the agent repairs it less often", append(about, logkey.Err, o.Err)...)
 			return
 		}
 		r.Log.Warn("restored a value that another program had changed", about...)
 	case keeper.Ceded:
-		r.Log.Warn("another program keeps writing a value of ours; it is left to that program", append(about, logkey.Err, o.Err)...)
+		r.Log.Warn("another program keeps writing a value of the agent; the agent leaves it to that program", append(about, logkey.Err, o.Err)...)
 	case keeper.Refused:
-		r.Log.Warn("a value that another program had changed cannot be restored", append(about, logkey.Err, o.Err)...)
+		r.Log.Warn("the agent cannot restore a value that another program has changed", append(about, logkey.Err, o.Err)...)
 	}
 }
 
@@ -236,7 +236,7 @@ func (d *Done) About() []any {
 func tooLate(d *Done) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),
-		Reason: fmt.Sprintf("the answer took %v and the runtime waits %v", d.Took.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
-		Then:   "the runtime may have gone on without it; the kernel has what was decided once the container starts",
+		Reason: fmt.Sprintf("the answer took %v, and the runtime waits %v", d.Took.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
+		Then:   "the runtime may have continued without it; the kernel gets the decided values when the container starts",
 	}
 }

@@ -184,7 +184,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
 	if dir, absent := v.Absent[ctr.ID]; absent { // the first problem, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
-			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: nothing is in force for it",
+			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: none of its values is in force",
 		})
 	}
 	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)

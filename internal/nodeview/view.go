@@ -60,7 +60,7 @@ func (b ApplyResult) fullNote() string {
 	if b.Alone == "" {
 		return b.Note
 	}
-	return strings.TrimSuffix("in the kernel alone: "+b.Alone+"; "+b.Note, "; ")
+	return strings.TrimSuffix("only in the kernel: "+b.Alone+"; "+b.Note, "; ")
 }
 
 // applyResult returns the result for a value, and why it is not in force; "" if it is.
@@ -120,7 +120,7 @@ type noCgroups struct {
 }
 
 func (e *noCgroups) Error() string {
-	return fmt.Sprintf("%d containers run without a cgroup in this tree, so nothing is in force for them: %s; set cgroup.root to where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
+	return fmt.Sprintf("%d running containers have no cgroup in this tree, so none of their values is in force: %s; set cgroup.root to the path where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
 		e.count, strings.Join(e.names, ", "))
 }
 

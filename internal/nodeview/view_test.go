@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// TestMissing: why a value is not in force follows from what became of it, and from
-// whether its cgroup is there.
+// TestMissing: the reason why a value is not in force follows from its outcome, and from whether its cgroup
+// exists.
 func TestMissing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -48,8 +48,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestJournal: the journal has the latest events, by sequence number, and wakes who
-// waits for more.
+// TestJournal: the journal has the latest events by sequence number, and wakes callers that wait for more.
 func TestJournal(t *testing.T) {
 	var j Journal
 	list, more := j.Since(0)

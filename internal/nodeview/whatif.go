@@ -9,10 +9,10 @@ import (
 
 // WhatIf returns what would be decided for pods if they were created now, one after another,
 // and how all others would change. It decides and writes nothing.
-func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Outlook {
+func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Plan {
 	then := View{State: of.CopyState()}
 	was := then.assignments()
-	var out api.Outlook
+	var out api.Plan
 	for _, r := range then.State.WhatIf(wishes) {
 		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
 	}
@@ -27,11 +27,11 @@ func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Outlook {
 }
 
 // WhatIfConfigured returns which containers would get other CPUs with another policy.
-func WhatIfConfigured(of StateCopier, p engine.Policy) api.Outlook {
+func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 	then := View{State: of.CopyState()}
 	was := then.assignments()
 	then.State.Reconfigure(p)
-	return api.Outlook{Moves: moves(was, then.assignments()), CPUs: then.cpus()}
+	return api.Plan{Moves: moves(was, then.assignments()), CPUs: then.cpus()}
 }
 
 // StateCopier copies the state, outside of any event.

@@ -94,8 +94,8 @@ func run(t testing.TB, s *engine.State, name, status string, mems string, reques
 	}
 }
 
-// busy has a pod that owns CPUs, one bound to a NUMA node, one bound to none, and one
-// whose memory is bound.
+// busy is a node with a pod that owns CPUs, one bound to a NUMA node, one bound to none, and one whose
+// memory is bound.
 func busy(t *testing.T, s *engine.State) *engine.State {
 	t.Helper()
 	run(t, s, "owner", `{"cpuset":"2-3"}`, "0", lifecycle.Amounts{"cpu": 2000, "memory": 4 << 30})
@@ -105,7 +105,7 @@ func busy(t *testing.T, s *engine.State) *engine.State {
 	return s
 }
 
-// TestZones: what is published of several machines, at rest and with pods.
+// TestZones: the published zones of several machines, without pods and with pods.
 func TestZones(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -143,8 +143,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestZonesOfAPool: CPUs that are shared by all are free on every NUMA node until
-// somebody owns them, and those of an owner are free again after its end.
+// TestZonesOfAPool: shared CPUs are free on every NUMA node until a pod owns them, and an owner's CPUs are
+// free again after its end.
 func TestZonesOfAPool(t *testing.T) {
 	s := state(described(t, "2s x 4c, 64GiB/node"), "")
 	free := func() (all [2]int64) {

@@ -275,25 +275,25 @@ func adjustCPU(res *specs.LinuxResources, from *specs.LinuxCPU) {
 		res.CPU = &specs.LinuxCPU{}
 	}
 	into := res.CPU
-	set(&into.Shares, from.Shares)
-	set(&into.Quota, from.Quota)
-	set(&into.Period, from.Period)
-	set(&into.RealtimeRuntime, from.RealtimeRuntime)
-	set(&into.RealtimePeriod, from.RealtimePeriod)
+	setValue(&into.Shares, from.Shares)
+	setValue(&into.Quota, from.Quota)
+	setValue(&into.Period, from.Period)
+	setValue(&into.RealtimeRuntime, from.RealtimeRuntime)
+	setValue(&into.RealtimePeriod, from.RealtimePeriod)
 	into.Cpus = cmp.Or(from.Cpus, into.Cpus)
 	into.Mems = cmp.Or(from.Mems, into.Mems)
 }
 
 func adjustMemory(into, from *specs.LinuxMemory) {
-	set(&into.Limit, from.Limit)
-	set(&into.Reservation, from.Reservation)
-	set(&into.Swap, from.Swap)
-	set(&into.Swappiness, from.Swappiness)
-	set(&into.DisableOOMKiller, from.DisableOOMKiller)
-	set(&into.UseHierarchy, from.UseHierarchy)
+	setValue(&into.Limit, from.Limit)
+	setValue(&into.Reservation, from.Reservation)
+	setValue(&into.Swap, from.Swap)
+	setValue(&into.Swappiness, from.Swappiness)
+	setValue(&into.DisableOOMKiller, from.DisableOOMKiller)
+	setValue(&into.UseHierarchy, from.UseHierarchy)
 }
 
-func set[T any](into **T, from *T) {
+func setValue[T any](into **T, from *T) {
 	if from != nil {
 		*into = new(*from)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// TestAdjust: each field of an adjustment gets into a spec, also into one without the sections
-// for it, and what the library's own package loses is there.
+// TestAdjust: each field of an adjustment is applied to a spec, also to one without the sections for it,
+// including what the library's own package loses.
 func TestAdjust(t *testing.T) {
 	a := &api.ContainerAdjustment{}
 	a.AddEnv("A", "new")
@@ -62,7 +62,7 @@ func TestAdjust(t *testing.T) {
 	}
 }
 
-// TestNothing: no adjustment, and an empty one as the library sends it, change nothing.
+// TestNothing: a missing adjustment, and an empty one as the library sends it, change nothing.
 func TestNothing(t *testing.T) {
 	for _, a := range []*api.ContainerAdjustment{nil, {Linux: &api.LinuxContainerAdjustment{Rdt: &api.LinuxRdt{}, Resources: &api.LinuxResources{}}}} {
 		s := &specs.Spec{Process: &specs.Process{}, Linux: &specs.Linux{Resources: &specs.LinuxResources{}}}

@@ -87,8 +87,8 @@ func register(t *testing.T, p changer, index, socket string) {
 	}
 }
 
-// TestDiff: between each two observers are the changes of the plugins there, and nothing
-// else; the container is what it would be without observers.
+// TestDiff: the result between two observers has exactly the changes of the plugins between them; the
+// container is the same as without observers.
 func TestDiff(t *testing.T) {
 	r, socket := runtime(t)
 	register(t, changer{"EARLY", make(chan struct{})}, "20", socket)
@@ -140,7 +140,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffEnds: a runtime that goes, and a wrong use, are errors.
+// TestDiffEnds: the end of the runtime, and invalid options, are errors.
 func TestDiffEnds(t *testing.T) {
 	r, socket := runtime(t)
 	err := Run(t.Context(), Options{Socket: socket, Indices: []string{"00", "99"}, Take: func(Result) error { return nil }, Ready: func() { r.Stop() }})

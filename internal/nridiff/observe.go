@@ -21,9 +21,9 @@ const maxPending = 256
 // index is what NRI accepts as the index of a plugin.
 var index = regexp.MustCompile(`^[0-9]{2}$`)
 
-// Options say what to observe.
+// Options select what to observe.
 type Options struct {
-	Socket string // NRI's
+	Socket string // NRI's socket
 	// Indices are the indices of the observers, two digits each. Plugins run in the order of their indices.
 	Indices []string
 	// Take is called with the result for each two neighbouring observers, one call at a time. No runtime waits for
@@ -44,11 +44,11 @@ func Run(ctx context.Context, o Options) error {
 	slices.Sort(o.Indices)
 	o.Indices = slices.Compact(o.Indices)
 	if len(o.Indices) < 2 {
-		return &BadIndices{"two observers are needed, one before the plugins and one after them: for example 00,99"}
+		return &BadIndices{"at least two observers are needed, one before the plugins and one after them: for example 00,99"}
 	}
 	for _, i := range o.Indices {
 		if !index.MatchString(i) {
-			return &BadIndices{fmt.Sprintf("%q is no index of a plugin: it has two digits", i)}
+			return &BadIndices{fmt.Sprintf("%q is not a plugin index: it must have two digits", i)}
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 			err = s.Start(ctx)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no NRI socket at %s: does the runtime run, with NRI on? 'trimtab doctor' says how to switch it on, and --nri-socket names another", o.Socket)
+			return fmt.Errorf("no NRI socket at %s: check that the runtime runs with NRI enabled ('trimtab doctor' says how), or name another socket with --nri-socket", o.Socket)
 		}
 		if err != nil {
 			return fmt.Errorf("register observer %s at %s: %w", i, o.Socket, err)

@@ -52,7 +52,7 @@ func bundleOf(t *testing.T, config string) string {
 	return dir
 }
 
-// TestEdit: each field of a decision has its effect through a file, and all else stays.
+// TestEdit: each field of a decision takes effect through a file, and everything else stays.
 func TestEdit(t *testing.T) {
 	dir, bundle := filepath.Join(t.TempDir(), "d"), bundleOf(t, before)
 	if err := Write(dir, decision()); err != nil {
@@ -94,8 +94,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestRefusals: what others could have written, and what is malformed, is refused and
-// changes nothing.
+// TestRefusals: files that other users could have written, and malformed ones, are refused and change
+// nothing.
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	d := decision()
@@ -163,7 +163,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestResult: what became of a decision is known until the container is gone.
+// TestResult: the result of a decision is known until the container is removed.
 func TestResult(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "oci")
 	if err := Applied(dir, "c1"); err != nil {

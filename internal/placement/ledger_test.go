@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLedgerCounts compares a ledger with a plain list of grants, and a copy
-// with what it was copied from.
+// TestLedgerCounts compares a ledger with a plain list of grants, and a copy with its original.
 func TestLedgerCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, plain := NewLedger(), map[Key]Grant{}

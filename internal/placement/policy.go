@@ -227,11 +227,11 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Shared:
 		sit(shared, key, "the shared pool")
 	case class == intent.Dedicated:
-		sit(shared, key, "the shared pool, for want of assigned CPUs")
+		sit(shared, key, "the shared pool, because the scheduler assigned no CPUs")
 	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
-		sit(shared, "hooks.cpuset.unlabelled", "the shared pool, where pods without a class go")
+		sit(shared, "hooks.cpuset.unlabelled", "the shared pool, which pods without a class use")
 	default:
-		a.Why = "kept clear of CPUs others own"
+		a.Why = "without the CPUs that others own"
 	}
 	return a
 }

@@ -7,8 +7,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// TestDevicesOf: devices come with their NUMA nodes, and without where the plugin does
-// not know.
+// TestDevicesOf: devices have their NUMA nodes, or none if the plugin does not report them.
 func TestDevicesOf(t *testing.T) {
 	at := func(ids ...int64) *podresources.TopologyInfo {
 		var out podresources.TopologyInfo

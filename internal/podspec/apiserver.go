@@ -53,7 +53,7 @@ const (
 )
 
 // errExpired: the server no longer has the version from which the watch was to begin.
-var errExpired = errors.New("the watch is too old; pods are listed again")
+var errExpired = errors.New("the watch is too old; the agent lists the pods again")
 
 // NewAPIServer returns a source. It sends no request before Follow.
 func NewAPIServer(o APIServerOptions) *APIServer {

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// answers is an API server that gives these bodies, one a request, with status 200.
+// answers is an API server that returns these bodies, one per request, with status 200.
 type answers struct{ bodies []string }
 
 func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
@@ -25,7 +25,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// told plays the bodies and returns what was told, in a word each, and how it ended.
+// told replays the bodies and returns the reported changes, one word for each, and the final error.
 func told(t testing.TB, bodies ...string) ([]string, error) {
 	t.Helper()
 	a := NewAPIServer(APIServerOptions{URL: "http://127.0.0.1", Client: &http.Client{Transport: &answers{bodies}}, Node: "node1"})
@@ -56,8 +56,8 @@ func podText(uid, more string) string {
 	return `{"metadata":{"name":"web","namespace":"shop","uid":"` + uid + `","resourceVersion":"9"` + more + `},"spec":{"containers":[{"name":"app"}]}}`
 }
 
-// TestWatch: events are given in order, a watch that is too old begins with a list again, and one pod that cannot be read
-// is told apart.
+// TestWatch: events are reported in order, a watch that is too old starts again with a list, and a pod that
+// cannot be read is reported separately.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	events := strings.Join([]string{
@@ -74,8 +74,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestMirror: a static pod's object counts by the UID that the runtime knows, and nobody can take the UID of a pod that
-// the API server made.
+// TestMirror: a static pod's object counts with the UID that the runtime knows, and no user can take the
+// UID of a pod that the API server created.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	for annotation, want := range map[string]string{
@@ -90,7 +90,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestGetLater: who waits without success leaves nothing behind.
+// TestGetLater: a caller that waits in vain leaves no state behind.
 func TestGetLater(t *testing.T) {
 	t.Parallel()
 	a := NewAPIServer(APIServerOptions{})

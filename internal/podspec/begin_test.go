@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// plain is a source that knows no pod, once it may answer.
+// plain is a source that answers that it knows no pod.
 type plain struct {
 	source  lifecycle.Source
 	answers chan struct{}
@@ -32,7 +32,7 @@ func (p *plain) Follow(ctx context.Context, tell func(Update)) error {
 	return ctx.Err()
 }
 
-// late is one that may not be asked at once.
+// late is a source that may not be asked at once.
 type late struct {
 	*plain
 
@@ -46,7 +46,8 @@ func (l late) Begin(ctx context.Context) {
 	}
 }
 
-// TestBegin: a source is not asked before it may be, and not at all where a better one is up by then.
+// TestBegin: a source is not asked before its Begin returns, and not at all if a better source is up by
+// then.
 func TestBegin(t *testing.T) {
 	t.Parallel()
 	for name, better := range map[string]bool{"a better one is up": true, "none is up": false} {

@@ -22,7 +22,7 @@ import (
 // Answers of a source that has no spec and did not fail.
 var (
 	ErrUnknown = errors.New("no such pod")
-	ErrLater   = errors.New("asked just now; the source asks again soon")
+	ErrLater   = errors.New("asked too recently; the source asks again soon")
 )
 
 // SpecSource is one source of pod specs.
@@ -130,7 +130,7 @@ func New(o Options) *Chain {
 	l.openReadyLocked()
 	var err error
 	if l.remembered, err = loadSpecs(o.Remembered); err != nil {
-		o.Log.Warn("remembered pod specs are ignored", logkey.Err, err)
+		o.Log.Warn("the agent ignores saved pod specs", logkey.Err, err)
 	}
 	return l
 }

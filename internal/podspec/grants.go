@@ -54,17 +54,17 @@ type Grants struct {
 	turn  chan struct{}    // a lock: the goroutine whose token it holds may ask; guards conn
 	conn  *grpc.ClientConn // nil before the first question
 
-	mu        sync.Mutex // guards all below; never held across I/O
-	known     map[string]*lifecycle.KubeletGrants
-	before    map[string]*lifecycle.KubeletGrants // of an earlier agent; used until the kubelet answers
-	dirty     bool                                // known differs from what was saved
-	wanted    map[string]podName                  // by UID
-	changed   []string
-	slowUntil time.Time
-	asked     bool
-	up        bool
-	err       error
-	noCPUs    error // why its answers have no CPUs; nil if they have
+	mu                sync.Mutex // guards all below; never held across I/O
+	known             map[string]*lifecycle.KubeletGrants
+	before            map[string]*lifecycle.KubeletGrants // of an earlier agent; used until the kubelet answers
+	dirty             bool                                // known differs from what was saved
+	wanted            map[string]podName                  // by UID
+	changed           []string
+	slowUntil         time.Time
+	asked             bool
+	up                bool
+	err               error
+	cpusMissingReason error // why its answers have no CPUs; nil if they have
 }
 
 // podName identifies a pod in the PodResources API.
@@ -80,13 +80,13 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 	before, err := loadGrants(o.Remembered)
 	if err != nil {
-		o.Log.Warn("the saved grants of the kubelet cannot be read and are ignored", logkey.Err, err)
+		o.Log.Warn("the agent cannot read the saved grants of the kubelet and ignores them", logkey.Err, err)
 	}
 	return &Grants{
 		before: before,
 		o:      o, wake: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
 		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
-		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
+		err: errors.New("not asked yet"), cpusMissingReason: errors.New("not asked yet"),
 	}
 }
 
@@ -200,15 +200,15 @@ func (g *Grants) ask(ctx context.Context) error {
 	}
 	news := first || g.up != (err == nil)
 	before := g.err
-	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
+	g.asked, g.up, g.err, g.cpusMissingReason = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
-			g.o.Log.Info("the kubelet does not report the devices it assigned; the agent assumes none", logkey.Err, err)
+			g.o.Log.Info("the kubelet does not report the devices that it assigned; the agent assumes that it assigned none", logkey.Err, err)
 		}
 		return err
 	}
 	if g.err = unreadNames(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
-		g.o.Log.Warn("cannot read the kubelet's grants of some pods; their known grants stay", logkey.Err, g.err)
+		g.o.Log.Warn("the agent cannot read the kubelet's grants of some pods; it keeps their known grants", logkey.Err, g.err)
 	}
 	g.takeLocked(wanted, answer, unread)
 	return nil
@@ -304,7 +304,7 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 // ones. A kubelet older than 1.23 does not have that call, or lists none.
 func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
-	knowsPolicy := g.up && g.noCPUs == nil
+	knowsPolicy := g.up && g.cpusMissingReason == nil
 	g.mu.Unlock()
 	if knowsPolicy { // the kubelet changes its policy only at a restart, which the agent notices
 		return nil
@@ -320,7 +320,7 @@ func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResources
 }
 
 func (g *Grants) explain(err error) error {
-	return connectionError(err, g.o.Socket, "kubelets have it, and an agent in a container needs its directory mounted")
+	return connectionError(err, g.o.Socket, "every kubelet has this socket; if the agent runs in a container, mount the socket's directory")
 }
 
 // AwaitFirst returns when the kubelet was asked once, at most after maxFirstWait.
@@ -330,7 +330,7 @@ func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 func (g *Grants) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
+	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.cpusMissingReason}
 }
 
 // Run asks for pods that no request waited for, and reports answers, until ctx ends.
@@ -338,7 +338,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
 		g.err = errors.New("podspec.kubelet.podResourcesSocket is empty")
-		g.noCPUs = g.err
+		g.cpusMissingReason = g.err
 		g.mu.Unlock()
 		close(g.ready)
 		<-ctx.Done()

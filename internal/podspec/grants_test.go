@@ -18,14 +18,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// resourcesServer is a kubelet's PodResources API over the true wire.
+// resourcesServer is a kubelet's PodResources API on a real socket.
 type resourcesServer struct {
 	podresources.UnimplementedPodResourcesListerServer
 
 	mu          sync.Mutex
 	pods        []*podresources.PodResources
 	allocatable []int64
-	refuses     bool // to report what is allocatable
+	refuses     bool // whether to report allocatable resources
 	hold        chan struct{}
 	asked       int
 }
@@ -106,9 +106,8 @@ func shopPod(uid, name string) *lifecycle.Pod {
 	return &lifecycle.Pod{UID: uid, Namespace: "shop", Name: name}
 }
 
-// TestGrants: a pod knows its own devices and nobody else's, by container; one
-// that takes a name over does not take over the devices; a kubelet that goes and
-// comes back is asked again for whom nothing is known of.
+// TestGrants: each container gets only its own devices; a new pod with the same name does not get the old
+// one's devices; and a kubelet that restarts is asked again about unknown pods.
 func TestGrants(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{}
@@ -152,7 +151,7 @@ func TestGrants(t *testing.T) {
 	until(t, "the kubelet is asked again", func() bool { return g.Granted(shopPod("u2", "late")) != nil })
 }
 
-// TestGrantsAreTold: a pod without a waiting request is asked for and reported.
+// TestGrantsAreTold: a pod for which no request waits is asked about and reported.
 func TestGrantsAreTold(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{}
@@ -173,8 +172,7 @@ func TestGrantsAreTold(t *testing.T) {
 	}
 }
 
-// TestSlowGrants: a kubelet that does not answer holds a runtime up once, and
-// no longer than may be.
+// TestSlowGrants: a kubelet that does not answer delays a runtime only once, and only up to the limit.
 func TestSlowGrants(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{}
@@ -247,8 +245,8 @@ func bare(name string) *podresources.PodResources {
 	return &podresources.PodResources{Namespace: "shop", Name: name}
 }
 
-// TestOneBadGrant: a pod of which the kubelet reports something that cannot be read keeps
-// what was known of it, in this agent and from the last one; the others are told.
+// TestOneBadGrant: a pod about which the kubelet reports something unreadable keeps its known grants, in
+// this agent and from the previous one; all others are reported.
 func TestOneBadGrant(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{allocatable: []int64{0, 1, 2}}

@@ -62,7 +62,7 @@ func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
 // save stores known CPUs and memory nodes, if they have changed.
 func (g *Grants) save() error {
 	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.keptLocked, func(err error) {
-		g.o.Log.Warn("cannot save the kubelet's grants; an agent that restarts while the kubelet does not answer would not have them", logkey.Err, err)
+		g.o.Log.Warn("the agent cannot save the kubelet's grants; after a restart it lacks them until the kubelet answers", logkey.Err, err)
 	})
 }
 

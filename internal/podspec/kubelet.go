@@ -179,7 +179,7 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s%s", url, res.Status, advice(res.StatusCode))
+		return nil, fmt.Errorf("%s: %s%s", url, res.Status, errorHint(res.StatusCode))
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer}
 	list, err := decodeList(body, lifecycle.FromKubelet)
@@ -196,8 +196,8 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	return &Update{All: all, Full: true, Pending: list.pending, Unread: append(list.unread, twice...)}, nil
 }
 
-// advice returns what to do about a refusal.
-func advice(code int) string {
+// errorHint returns what to do about a refusal.
+func errorHint(code int) string {
 	switch code {
 	case http.StatusUnauthorized:
 		return ": set podspec.kubelet.tokenFile, or a client certificate that the kubelet accepts"

@@ -67,9 +67,9 @@ func Manifests(text []byte) (all []Manifest, passed []string, err error) {
 	}
 	switch {
 	case len(all) == 0 && len(passed) > 0:
-		return nil, nil, fmt.Errorf("it has no pod and no workload, only %s; name a file with a pod", strings.Join(passed, ", "))
+		return nil, nil, fmt.Errorf("it has no pod or workload, only %s; name a file with a pod", strings.Join(passed, ", "))
 	case len(all) == 0:
-		return nil, nil, errors.New("it has no pod; name a file with one")
+		return nil, nil, errors.New("it has no pod; name a file with a pod")
 	case len(all) > maxPods:
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}

@@ -134,7 +134,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// TestPodResourcesOfItsOwn: overhead, and what a pod asks for as a whole.
+// TestPodResourcesOfItsOwn: overhead, and the requests of a pod as a whole.
 func TestPodResourcesOfItsOwn(t *testing.T) {
 	amounts := func(milli int64) lifecycle.Amounts { return lifecycle.Amounts{"cpu": milli} }
 	app := []lifecycle.ContainerSpec{{Requests: amounts(1000), Limits: amounts(1000)}}
@@ -164,7 +164,7 @@ func FuzzManifests(f *testing.F) {
 	f.Add("kind: Pod\nspec: {containers: [" + strings.Repeat("{name: a}, ", 10_000) + "]}")
 	f.Add(strings.Repeat("---\nkind: Pod\n", 5_000))
 	f.Fuzz(func(t *testing.T, text string) {
-		clock.Bound(t, 5*len(text), func() { // YAML takes its time for each byte
+		clock.Bound(t, 5*len(text), func() { // parsing YAML takes time for each byte
 			all, _, err := Manifests([]byte(text))
 			if err != nil {
 				return

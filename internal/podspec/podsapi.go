@@ -186,5 +186,5 @@ func (p *PodsAPI) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%s serves another version of the Pods API than v1alpha1", p.socket)
 	}
-	return connectionError(err, p.socket, "kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI")
+	return connectionError(err, p.socket, "kubelets have this socket since 1.37, or since 1.36 with the feature gate PodsAPI")
 }

@@ -27,7 +27,7 @@ func pemOf(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// encoded puts fields behind each other: numbers and their bytes.
+// encoded concatenates fields: numbers and their bytes.
 func encoded(fields ...any) []byte {
 	var b []byte
 	for i := 0; i < len(fields); i += 2 {
@@ -45,7 +45,7 @@ func encoded(fields ...any) []byte {
 
 func entryOf(name, quantity string) []byte { return encoded(1, name, 2, encoded(1, quantity)) }
 
-// webPod is webSpec as a v1.Pod in protobuf form, put together by field number.
+// webPod is webSpec as a v1.Pod in protobuf form, built by field number.
 func webPod() []byte {
 	text := func(key, value string) []byte { return encoded(1, key, 2, value) }
 	meta := encoded(1, "web", 3, "shop", 5, "u1", 11, text("a", "b"), 11, text("volcano.sh/preemptable", "true"),
@@ -85,7 +85,7 @@ func FuzzDecodePod(f *testing.F) {
 	})
 }
 
-// podsServer is a kubelet's Pods API over the true wire.
+// podsServer is a kubelet's Pods API on a real socket.
 type podsServer struct {
 	pods.UnimplementedPodsServer
 
@@ -125,7 +125,7 @@ func (s *podsServer) WatchPods(_ *pods.WatchPodsRequest, stream grpc.ServerStrea
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		case ev := <-s.events:
-			if ev == nil { // as the kubelet drops a client that is slow
+			if ev == nil { // as the kubelet disconnects a slow client
 				return status.Error(codes.ResourceExhausted, "watch client channel closed")
 			}
 			if err := stream.Send(ev); err != nil {
@@ -158,8 +158,7 @@ func smallPod(uid, name string) []byte {
 	return encoded(1, encoded(1, name, 3, "shop", 5, uid), 2, encoded(2, encoded(1, "app"), 10, "node1"))
 }
 
-// TestPodsAPI: the stream's pods, its changes, a pod asked for, the kubelet
-// going and coming back.
+// TestPodsAPI: the stream's pods and changes, a request for one pod, and a restart of the kubelet.
 func TestPodsAPI(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "pods.sock")
 	s := &podsServer{known: map[string][]byte{"u1": webPod(), "bad": {0xff}}, events: make(chan *pods.WatchPodsEvent)}
@@ -200,7 +199,7 @@ func TestPodsAPI(t *testing.T) {
 	}
 
 	before := l.Spec("u1")
-	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: webPod()} // its status, say
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: webPod()} // for example its status
 	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: []byte{0xff}}
 	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_ADDED, Pod: smallPod("u3", "three")}
 	until(t, "an added pod is told of", heard("u3"))
@@ -222,7 +221,7 @@ func TestPodsAPI(t *testing.T) {
 	servePods(t, socket, s)
 	until(t, "the kubelet is found again", heard("u4"))
 	until(t, "what ended meanwhile is forgotten", func() bool { return l.Spec("u2") == nil })
-	s.events <- nil // the kubelet drops us
+	s.events <- nil // the kubelet disconnects us
 	until(t, "the stream is opened again", func() bool { return l.States()[0].Up })
 }
 

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onePod is a pod of /pods, with fields that are not read.
+// onePod is a pod of /pods, including fields that are not read.
 const onePod = `{"metadata":{"name":"web","namespace":"shop","uid":"u1","creationTimestamp":null,"labels":{"a":"b","volcano.sh/preemptable":"true"},"annotations":{"c":"d","volcano.sh/quota-burst-time":"2000"}},
 "spec":{"nodeName":"node1","volumes":[{"name":"x","emptyDir":{}}],"runtimeClassName":"kata",
  "initContainers":[
@@ -69,7 +69,7 @@ func TestDecodeList(t *testing.T) {
 	}
 }
 
-// TestBadLists: each is an error that names the fault.
+// TestBadLists: each list gives an error that names the problem.
 func TestBadLists(t *testing.T) {
 	pod := func(uid, node, more string) string {
 		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":%q,"containers":[{"name":"a"}]%s}}`, uid, uid, node, more)
@@ -104,7 +104,7 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// TestBadPods: a pod that cannot be read is told apart, and its list is read.
+// TestBadPods: a pod that cannot be read is reported separately, and the rest of its list is read.
 func TestBadPods(t *testing.T) {
 	pod := func(uid, more string) string {
 		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":"node1","containers":[{"name":"a"}]%s}}`, uid, uid, more)
@@ -135,8 +135,8 @@ func TestBadPods(t *testing.T) {
 	}
 }
 
-// TestOneBadPod: what was known of a pod that cannot be read any more stays, all others
-// are told, the reason is said while it lasts, and the pod is read when it can be.
+// TestOneBadPod: what is known of a pod that cannot be read any more stays, all others are reported, the
+// reason is shown while it lasts, and the pod is read when that is possible again.
 func TestOneBadPod(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
@@ -162,7 +162,7 @@ func TestOneBadPod(t *testing.T) {
 	}
 }
 
-// TestOneBadMemory: one remembered pod that cannot be read does not lose the others.
+// TestOneBadMemory: one stored pod that cannot be read does not affect the others.
 func TestOneBadMemory(t *testing.T) {
 	known, err := loadSpecs([]byte(`{"v":1,"pods":[{"UID":7},null,{"UID":"u1","Name":"web","Namespace":"shop"}]}`))
 	if err == nil || known["u1"] == nil || !known["u1"].Remembered || len(known) != 1 {
@@ -244,7 +244,7 @@ func (s *kubeletServer) options(t *testing.T) KubeletOptions {
 	}
 }
 
-// TestKubeletAnswers: what a kubelet's refusals and odd answers come to.
+// TestKubeletAnswers: the errors for a kubelet's refusals and unexpected answers.
 func TestKubeletAnswers(t *testing.T) {
 	s := serveKubelet(t)
 	for _, c := range []struct {
@@ -252,7 +252,7 @@ func TestKubeletAnswers(t *testing.T) {
 		code   int
 		text   string
 		change func(*KubeletOptions)
-		want   string // of the error; "" for none
+		want   string // a part of the error; "" for none
 	}{
 		{"good", 200, listOf(onePod), nil, ""},
 		{"no token", 200, listOf(onePod), func(o *KubeletOptions) { o.TokenFile = "" }, "podspec.kubelet.tokenFile"},
@@ -352,7 +352,7 @@ func TestBadAnswerLosesNothing(t *testing.T) {
 	until(t, "the pod's end is seen", func() bool { return l.Spec("u1") == nil })
 }
 
-// TestAwaitIsBounded: a kubelet that hangs costs no more than the bound, once.
+// TestAwaitIsBounded: a kubelet that does not answer delays only up to the bound, and only once.
 func TestAwaitIsBounded(t *testing.T) {
 	s := serveKubelet(t)
 	const wait = 300 * time.Millisecond
@@ -367,7 +367,7 @@ func TestAwaitIsBounded(t *testing.T) {
 		l.Await(t.Context(), &lifecycle.Pod{UID: "u2", Name: "new"})
 		return time.Since(start)
 	}
-	until(t, "somebody waits in vain", func() bool { return await() >= wait }) // before, it may be too early to ask
+	until(t, "somebody waits in vain", func() bool { return await() >= wait }) // before that it may be too early to ask
 	if took := await(); took > wait/2 {
 		t.Errorf("the next waited %v, too", took)
 	}
@@ -383,7 +383,7 @@ func TestAwaitWithoutAnybody(t *testing.T) {
 	}
 }
 
-// TestSharedQuestions: many who wait at once ask a few times.
+// TestSharedQuestions: many callers that wait at the same time cause only few requests.
 func TestSharedQuestions(t *testing.T) {
 	s := serveKubelet(t)
 	k := NewKubelet(s.options(t))
@@ -407,8 +407,8 @@ func TestSharedQuestions(t *testing.T) {
 	}
 }
 
-// TestRemembered: what an earlier chain knew is known before anybody answers,
-// marked so, and ends with the first answer that does not have it.
+// TestRemembered: the specs that an earlier chain saved are known before any source answers, are marked,
+// and are dropped at the first answer without them.
 func TestRemembered(t *testing.T) {
 	s := serveKubelet(t)
 	var mu sync.Mutex
@@ -500,8 +500,8 @@ func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 	}
 }
 
-// TestLateAnswer: an answer that was on its way when its pod ended does not bring it
-// back, for nothing would end it again; a whole list counts always.
+// TestLateAnswer: an answer that was sent before its pod ended does not restore the pod, because nothing
+// would end it again; a complete list is always used.
 func TestLateAnswer(t *testing.T) {
 	l := New(Options{Sources: []SpecSource{NewKubelet(KubeletOptions{})}})
 	r := l.sources[0]

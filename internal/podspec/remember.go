@@ -66,7 +66,7 @@ func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 // save stores the known specs, if they have changed.
 func (l *Chain) save() error {
 	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.keptLocked, func(err error) {
-		l.o.Log.Warn("cannot save pod specs; an agent that restarts while the kubelet does not answer would not have them", logkey.Err, err)
+		l.o.Log.Warn("the agent cannot save pod specs; after a restart it lacks them until the kubelet answers", logkey.Err, err)
 	})
 }
 

@@ -42,7 +42,7 @@ func ask[T any](r *ResourceLister, call func(podresources.PodResourcesListerClie
 		return out, err
 	}
 	if out, err = call(podresources.NewPodResourcesListerClient(conn)); err != nil {
-		return out, connectionError(err, r.socket, "kubelets have it")
+		return out, connectionError(err, r.socket, "every kubelet has this socket")
 	}
 	return out, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// fullDisk is where nothing can be saved until it has room.
+// fullDisk fails all saves until it has room.
 type fullDisk struct {
 	room         atomic.Bool
 	tries, saved atomic.Int64
@@ -27,8 +27,8 @@ func (d *fullDisk) save([]byte) error {
 	return nil
 }
 
-// TestSavedAgain: pod specs and grants that could not be saved are saved again with
-// pauses that grow, though nothing changes; at a clean end too.
+// TestSavedAgain: pod specs and grants that could not be saved are saved again after growing pauses,
+// although nothing changes; also at a clean end.
 func TestSavedAgain(t *testing.T) {
 	for name, start := range map[string]func(d *fullDisk) (run func(context.Context) error, changed func()){
 		"specs": func(d *fullDisk) (func(context.Context) error, func()) {

@@ -147,7 +147,7 @@ func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.Po
 		case node == "":
 			node = s.Node
 		case s.Node != node:
-			return nil, nil, fmt.Errorf("pods of node %.80q; this one is %.80q: is podspec.kubelet.url another node's?", s.Node, node)
+			return nil, nil, fmt.Errorf("the source has pods of node %.80q; this node is %.80q: check that podspec.kubelet.url is this node's kubelet", s.Node, node)
 		}
 		out[s.UID] = s
 	}

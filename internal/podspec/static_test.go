@@ -14,8 +14,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// staticPod is a pod of one container with CPUs and memory nodes of the kubelet's
-// static managers.
+// staticPod is a pod of one container with CPUs and memory nodes from the kubelet's static managers.
 func staticPod(name string, cpus []int64, nodes ...int64) *podresources.PodResources {
 	c := &podresources.ContainerResources{Name: "a", CpuIds: cpus}
 	for _, n := range nodes {
@@ -26,9 +25,9 @@ func staticPod(name string, cpus []int64, nodes ...int64) *podresources.PodResou
 	return &podresources.PodResources{Namespace: "shop", Name: name, Containers: []*podresources.ContainerResources{c}}
 }
 
-// TestStaticGrants: what the kubelet's managers gave is known by pod; that nothing
-// was given is, where the CPU manager gives some away. A resize is reported by the
-// next answer, whoever it is for, and by one that is asked for in doubt.
+// TestStaticGrants: the grants of the kubelet's managers are known by pod. If the CPU manager assigns CPUs,
+// it is also known that a pod got none. A resize is noticed at the next answer, for whatever pod, and at a
+// request after Invalidate.
 func TestStaticGrants(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{allocatable: []int64{1, 2, 3, 4}}
@@ -67,7 +66,7 @@ func TestStaticGrants(t *testing.T) {
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2}))
 	g.Await(t.Context(), shopPod("u1", "one"))
-	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Reported: true, Mems: []int{0, 1}}) // known, so not asked
+	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Reported: true, Mems: []int{0, 1}}) // known, so there is no request
 	g.Await(t.Context(), shopPod("u3", "three"))
 	tells("u1", "u3")
 	wants("u1", lifecycle.StaticGrant{CPUs: []int{1}, Reported: true})
@@ -81,8 +80,8 @@ func TestStaticGrants(t *testing.T) {
 	wants("u3", lifecycle.StaticGrant{CPUs: []int{2, 3}, Reported: true})
 }
 
-// TestStaticGrantsUntold: a kubelet that gives no CPUs away, or does not say, tells
-// those it lists and nothing of others.
+// TestStaticGrantsUntold: a kubelet that assigns no CPUs, or does not report whether it does, says nothing
+// about pods that it does not list.
 func TestStaticGrantsUntold(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -109,8 +108,8 @@ func TestStaticGrantsUntold(t *testing.T) {
 	}
 }
 
-// TestStaticGrantsRemembered: what a kubelet gave is known to the next agent while
-// the kubelet is away, and its devices are not. The kubelet's answer takes its place.
+// TestStaticGrantsRemembered: the next agent knows the kubelet's assignments of CPUs while the kubelet does
+// not answer, but not its devices. The kubelet's answer replaces them.
 func TestStaticGrantsRemembered(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{allocatable: []int64{1, 2}}
@@ -150,8 +149,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	}
 }
 
-// FuzzRecallGrants: a file is read or refused, and what is read has no id that no
-// CPU or node can have.
+// FuzzRecallGrants: a file is read or refused, and what is read has only possible ids.
 func FuzzRecallGrants(f *testing.F) {
 	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[1],"mems":[0],"told":true}}}]}`))
 	f.Add([]byte(`{"v":2}`))
@@ -172,8 +170,8 @@ func FuzzRecallGrants(f *testing.F) {
 	})
 }
 
-// TestStaticGrantsOf: CPUs of a pod as a whole are those of its containers without
-// any; ids nobody has are not believed.
+// TestStaticGrantsOf: the CPUs of a pod as a whole are those of its containers without CPUs of their own;
+// impossible ids are refused.
 func TestStaticGrantsOf(t *testing.T) {
 	pod := staticPod("one", []int64{4})
 	pod.Containers = append(pod.Containers, &podresources.ContainerResources{Name: "b"}, &podresources.ContainerResources{Name: "c"})
@@ -199,8 +197,7 @@ func TestStaticGrantsOf(t *testing.T) {
 	}
 }
 
-// FuzzGrantsOf: an answer is believed or refused, and what is believed has no id
-// that no CPU or node can have.
+// FuzzGrantsOf: an answer is accepted or refused, and an accepted one has only possible ids.
 func FuzzGrantsOf(f *testing.F) {
 	for _, p := range []*podresources.PodResources{staticPod("one", []int64{1, 2}, 0), gpuPod("two", "a", "GPU-aa"), {}} {
 		text, err := proto.Marshal(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{p}})

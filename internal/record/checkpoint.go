@@ -57,10 +57,10 @@ type Overlay struct {
 func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := read(data)
 	if err != nil {
-		log.Warn("the checkpoint is ignored; only the runtime's records are used", logkey.Err, err)
+		log.Warn("the agent ignores the checkpoint and uses only the runtime's records", logkey.Err, err)
 	}
 	for _, err := range unread {
-		log.Warn("a part of the checkpoint is ignored; for this container or pod only the runtime's record is used", logkey.Err, err)
+		log.Warn("the agent ignores a part of the checkpoint; for this container or pod it uses only the runtime's record", logkey.Err, err)
 	}
 	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 }
@@ -285,7 +285,7 @@ func (cp *Checkpoint) save(save func([]byte) error) error {
 	err := save(cp.Text())
 	if err != nil {
 		cp.dirty.Store(true)
-		cp.log.Warn("the checkpoint is not saved; a restart would know less of later changes", logkey.Err, err)
+		cp.log.Warn("the agent cannot save the checkpoint; a restart would lose some later changes", logkey.Err, err)
 	}
 	return err
 }

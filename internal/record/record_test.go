@@ -16,9 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/record"
 )
 
-// first is a record as version 1 spelled it when it came into use, with pointers for
-// what may be absent. Records that containers carry since are read by it and written
-// like it.
+// first is a record in the form in which version 1 was first written, with pointers for values that may be
+// absent. It can read all records that containers carry since then, and writes the same text.
 type first struct {
 	Version    int                        `json:"v"`
 	Generation uint64                     `json:"gen"`
@@ -42,7 +41,7 @@ type first struct {
 	} `json:"pristine"`
 }
 
-// record returns the same as a record of today.
+// record returns the same as a present record.
 func (f *first) record() lifecycle.Record {
 	r := lifecycle.Record{Version: f.Version, Generation: f.Generation, CPUs: f.CPUs, CreatedWith: f.Given, RecordFields: lifecycle.RecordFields{
 		Managed: f.Ours, Unplaced: f.Unplaced, RefusedCPUs: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, CPUEnv: f.Exports, HookServerValues: f.Outside,
@@ -85,8 +84,8 @@ func draw(t *rapid.T) (f first) {
 	return f
 }
 
-// TestSpelling: records are spelled as they always were, byte for byte, also for
-// texts no runtime should report; and read back whole.
+// TestSpelling: records are encoded byte for byte as before, also for texts that no runtime should report,
+// and are decoded completely.
 func TestSpelling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +100,7 @@ func TestSpelling(t *testing.T) {
 		if err := json.Unmarshal(got, &back); err != nil {
 			t.Fatal(err)
 		}
-		var was first // invalid texts are mended by the library
+		var was first // the library repairs invalid texts
 		if err := json.Unmarshal(got, &was); err != nil {
 			t.Fatal(err)
 		}
@@ -111,11 +110,11 @@ func TestSpelling(t *testing.T) {
 	})
 }
 
-// today is a record as a container carries it: its text may not change.
+// today is a record as a container carries it: its text must not change.
 const today = `f04223e6d20a53f74bc38f91df4d6106 {"v":1,"gen":7,"cpus":"2-3","given":{"blockio.class":"slow"},"exports":{"TRIMTAB_CPUS":"2-3"},"pristine":{"shares":512,"cpus":"0-3","huge":{"1GB":0,"2MB":67108864}}}`
 
-// TestStamp: what only the record tells after a restart comes back whole, of the
-// container it was stamped for alone.
+// TestStamp: the facts that only the record has after a restart are read back completely, and only for the
+// container of the record.
 func TestStamp(t *testing.T) {
 	want := lifecycle.Record{
 		Version: 1, Generation: 7, CPUs: "2-3", CreatedWith: map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"},
@@ -155,7 +154,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestStampLong: of what does not fit, CPUs and what to return to are stamped.
+// TestStampLong: if a record does not fit, the CPUs and the original values are kept in it.
 func TestStampLong(t *testing.T) {
 	r := lifecycle.Record{Version: 1, CPUs: "4", RecordFields: lifecycle.RecordFields{CPUEnv: map[string]string{"A": strings.Repeat("x", 5000)}}}
 	s := record.NewSigner([]byte("k"))
@@ -166,8 +165,7 @@ func TestStampLong(t *testing.T) {
 	}
 }
 
-// TestCheckpointText: a checkpoint is written as it always was, and one that was saved
-// is read back and written the same.
+// TestCheckpointText: a checkpoint is encoded as before, and a saved one is read and written unchanged.
 func TestCheckpointText(t *testing.T) {
 	open := func(data string) *record.Checkpoint {
 		return record.Open([]byte(data), &sync.Mutex{}, slog.New(slog.DiscardHandler))
@@ -199,7 +197,7 @@ func TestCheckpointText(t *testing.T) {
 	if diff := cmp.Diff(now, was); diff != "" || !ok || !was.Late {
 		t.Errorf("%v %+v %s", ok, was, diff)
 	}
-	for range 4 { // what lists of the runtime leave out again and again
+	for range 4 { // containers that lists of the runtime leave out repeatedly
 		again.Prune(&lifecycle.Event{Pods: []*lifecycle.Pod{{ID: "p1"}}})
 	}
 	if got := string(again.Text()); got != `{"v":1,"containers":{},"grants":{"u":"1"},"pods":{"p1":{"labels":{"a":"b"}}}}` {

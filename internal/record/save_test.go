@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/record"
 )
 
-// TestCheckpointSavedAgain: a checkpoint that could not be saved is saved again
-// after pauses that grow, without another change; at a clean end too.
+// TestCheckpointSavedAgain: a checkpoint that could not be saved is saved again after growing pauses,
+// without another change; also at a clean end.
 func TestCheckpointSavedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cp := record.Open(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))

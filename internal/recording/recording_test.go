@@ -90,7 +90,7 @@ func record(t *testing.T, h Header, events []lifecycle.Event) []byte {
 	return out.Bytes()
 }
 
-// steps are events of pods that come, own CPUs, are resized and go.
+// steps are events of pods that start, own CPUs, are resized and end.
 func steps() (all []lifecycle.Event) {
 	for i, cpus := range []string{"2-3", "4", "3-5", "8-9", "99", "10-11"} {
 		p, c := pod(i, cpus)
@@ -107,8 +107,8 @@ func same() Options {
 	return Options{Policy: func(_ *Node, m *topology.Machine) (engine.Policy, error) { return policy(m), nil }}
 }
 
-// TestReplaySame: a recording that begins in the middle has the same decisions, and
-// under another policy it names what differs.
+// TestReplaySame: a recording that begins in the middle has the same decisions, and with another policy the
+// differences are listed.
 func TestReplaySame(t *testing.T) {
 	text := record(t, Header{Version: "v1"}, steps())
 	got, err := Replay(bytes.NewReader(text), same())
@@ -177,8 +177,7 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// TestLost: a reader that is too slow misses events, which are counted, and nobody waits
-// for it.
+// TestLost: a reader that is too slow misses events, which are counted, and nobody waits for it.
 func TestLost(t *testing.T) {
 	var feed Feed
 	if feed.Listening() {
@@ -202,7 +201,7 @@ func TestLost(t *testing.T) {
 	if feed.Listening() {
 		t.Error("the closed one listens")
 	}
-	if n := strings.Count(out.String(), `"lost":1,`) + strings.Count(out.String(), `"lost":3,`); n != 2 { // that which the test took, and those that did not fit
+	if n := strings.Count(out.String(), `"lost":1,`) + strings.Count(out.String(), `"lost":3,`); n != 2 { // the one that the test received, and those that did not fit
 		t.Errorf("%d lines say that events were lost", n)
 	}
 }
@@ -223,7 +222,7 @@ func TestWithoutEnv(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses: what is no recording is named with its line.
+// TestReplayRefuses: an invalid line is reported with its number.
 func TestReplayRefuses(t *testing.T) {
 	good := string(record(t, Header{}, steps()))
 	head, first, _ := strings.Cut(good, "\n")
@@ -281,7 +280,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// TestAppendText: texts are written as encoding/json writes them, whatever is in them.
+// TestAppendText: texts are encoded as encoding/json does, for any content.
 func TestAppendText(t *testing.T) {
 	for _, text := range []string{"", "plain", `"`, `\`, "<&>", "a\nb", "\x00", "\x7f", "é", "\u2028", "\xff", strings.Repeat("x", 1000)} {
 		want, err := json.Marshal(text)

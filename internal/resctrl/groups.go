@@ -36,7 +36,7 @@ func valid(name string) error {
 		ok = ok && strings.HasPrefix(measure, Prefix)
 	}
 	if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/") != "" || len(name) > 160 {
-		return fmt.Errorf("%q is not the name of a group of ours", name)
+		return fmt.Errorf("%q is not the name of a group of Trimtab", name)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func dir(name string) string {
 // group exists as long as it has owners. It reports whether it changed something.
 func (g *Groups) Own(owner, name, allocation string) (changed bool, err error) {
 	if err := valid(name); err != nil || name == "" {
-		return false, errors.Join(err, errors.New("the root group is the kernel's"))
+		return false, errors.Join(err, errors.New("the root group belongs to the kernel"))
 	}
 	a, err := ParseAllocation(allocation)
 	if err != nil {
@@ -93,7 +93,7 @@ func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
 	err = g.files.Mkdir(dir(name))
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return false, fmt.Errorf("make group %s: the machine has no more groups: %w", name, err)
+		return false, fmt.Errorf("make group %s: the machine supports no more groups: %w", name, err)
 	case err != nil && !errors.Is(err, syscall.EEXIST):
 		return false, fmt.Errorf("make group %s: %w", name, err)
 	}
@@ -199,7 +199,7 @@ func (g *Groups) Tidy() error {
 	defer g.mu.Unlock()
 	groups, err := g.files.List(".")
 	if err != nil {
-		return fmt.Errorf("look for left groups: %w", err)
+		return fmt.Errorf("look for groups of an earlier run: %w", err)
 	}
 	var errs []error
 	ours := []string{""}

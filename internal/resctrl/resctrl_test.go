@@ -29,8 +29,7 @@ func TestWaysMask(t *testing.T) {
 	}
 }
 
-// TestLines: text of the kernel's, by machine. Texts and AMD's formula:
-// Koordinator 1.7.
+// TestLines: the kernel's text, by machine. Texts and AMD's formula: Koordinator 1.7.
 func TestLines(t *testing.T) {
 	intel := kernel.ResctrlHardware{CacheMask: "fff", Caches: []int{0, 1}, Bandwidth: 100, Groups: 2}
 	sparse := kernel.ResctrlHardware{CacheMask: "fff", Caches: []int{0, 8}, Bandwidth: 2048, Groups: 2}
@@ -69,7 +68,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// FuzzAllocation: what is read is within its bounds.
+// FuzzAllocation: parsed values are within their bounds.
 func FuzzAllocation(f *testing.F) {
 	f.Add("L3 0-40, L3@1 20-60, MB 30, MB@1 50")
 	f.Add(strings.Repeat("L3@1 20-60, ", 20_000) + "MB 30")
@@ -87,8 +86,7 @@ func FuzzAllocation(f *testing.F) {
 	})
 }
 
-// TestGroups: a group is made once, filled with every thread, measured in, and
-// goes with its last owner.
+// TestGroups: a group is made once, gets every thread, is measured, and is removed with its last owner.
 func TestGroups(t *testing.T) {
 	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
 	g := New(files)
@@ -129,7 +127,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestTidy removes what an earlier run left, and nothing else.
+// TestTidy removes the groups that an earlier run left, and no others.
 func TestTidy(t *testing.T) {
 	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, CanMeasure: true})
 	for _, dir := range []string{"trimtab-old", "theirs", "trimtab-BE", "mon_groups/trimtab-x", "mon_groups/theirs", "trimtab-BE/mon_groups/trimtab-y"} {
@@ -151,7 +149,7 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// TestNames: nothing leads out of our own groups.
+// TestNames: no name leads out of our own groups.
 func TestNames(t *testing.T) {
 	g := New(kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9}))
 	for _, name := range []string{"", "x", "../trimtab-x", "trimtab-../x", "trimtab-a/b", "trimtab-a/trimtab-b/c", "info", "trimtab-a\n"} {
@@ -161,7 +159,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestProbe asks for all three answers.
+// TestProbe checks all three answers.
 func TestProbe(t *testing.T) {
 	whole := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
 	bare, err := OpenRoot(t.TempDir())
@@ -190,7 +188,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// denied may not be read.
+// The files in denied cannot be read.
 type denied struct{ FS }
 
 func (denied) ReadFile(path string) ([]byte, error) {

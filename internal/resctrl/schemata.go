@@ -119,7 +119,7 @@ func (m *machine) amount(resource string, s Share) (string, error) {
 	if resource == "L3" {
 		mask, err := waysMask(m.cbm, s)
 		if n := bits.OnesCount64(mask); err == nil && n < m.minBits {
-			err = fmt.Errorf("%d-%d percent of the cache are %d ways, and this machine wants %d at least", s.From, s.To, n, m.minBits)
+			err = fmt.Errorf("%d-%d percent of the cache are %d ways, and this machine needs at least %d", s.From, s.To, n, m.minBits)
 		}
 		return strconv.FormatUint(mask, 16), err
 	}
@@ -138,7 +138,7 @@ func (m *machine) amount(resource string, s Share) (string, error) {
 func waysMask(cbm uint64, s Share) (uint64, error) {
 	ways := bits.Len64(cbm)
 	if cbm == 0 || cbm&(cbm+1) != 0 || ways == 64 {
-		return 0, fmt.Errorf("the cache's mask %x is not a row of ways from the first on", cbm)
+		return 0, fmt.Errorf("the cache's mask %x is not a contiguous row of ways that begins with the first one", cbm)
 	}
 	start, end := (ways*s.From+99)/100, (ways*s.To+99)/100
 	if s.From < 0 || start >= end {
@@ -172,7 +172,7 @@ func readMachine(files FS) (*machine, error) {
 		}
 	}
 	if full := m.full["MB"]; full > 100 && full != amdFull {
-		return nil, errors.New("mounted with mba_MBps: bandwidth by percent is not understood there")
+		return nil, errors.New("mounted with mba_MBps: bandwidth in percent is not possible there")
 	}
 	if n, err := readNumber(files, "info/L3/cbm_mask", 16); err == nil {
 		m.cbm = n

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// TestBadRules checks what is said of rules that are not taken.
+// TestBadRules checks the messages about invalid rules.
 func TestBadRules(t *testing.T) {
 	set := env(`"1"`)
 	for _, test := range []struct {
@@ -40,11 +40,11 @@ func TestBadRules(t *testing.T) {
 		{"a pattern that is none", RuleOptions{Name: "r", Match: `pod.name.matches("[")`, Set: set}, `missing closing ]`},
 		{
 			"a class by the container", RuleOptions{Name: "r", Match: "container.name == 'a'", Class: "shared"},
-			`rules[0].match: line 1, column 1: looks at the container, and may look at the pod alone: class, pool and numa are a pod's`,
+			`rules[0].match: line 1, column 1: uses the container, but only the pod is available here: class, pool and numa apply to the whole pod`,
 		},
 		{
 			"a pod's value by the container", RuleOptions{Name: "r", Match: "container.name == 'a'", Set: []SettingOptions{{Field: "cpu.shares", Value: "2", Scope: "pod"}}},
-			`looks at the container, and may look at the pod alone: set[0] is of scope pod`,
+			`uses the container, but only the pod is available here: set[0] is of scope pod`,
 		},
 		{
 			"a pod's value of the container", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu.shares", ValueExpression: "container.resources.shares", Scope: "pod"}}},
@@ -54,7 +54,7 @@ func TestBadRules(t *testing.T) {
 		{"nothing to be asked for", RuleOptions{Name: "r", Match: "true", Set: set, UnlessAsked: true}, `rules[0].unlessAsked: is about class, pool and numa`},
 		{"a refusal that sets", RuleOptions{Name: "r", Match: "true", Set: set, Refuse: "no"}, `rules[0].refuse: stands alone`},
 		{"an unknown setting", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu"}}}, `rules[0].set[0].field: is "cpu", want the name of a field`},
-		{"CPUs", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpuset.cpus", Value: "0"}}}, `rules[0].set[0].field: is "cpuset.cpus", which no rule sets: the agent decides for the whole node`},
+		{"CPUs", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpuset.cpus", Value: "0"}}}, `rules[0].set[0].field: is "cpuset.cpus", which no rule can set: the agent decides for the whole node`},
 		{"a key too many", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "cpu.shares", Key: "a", Value: "2"}}}, `rules[0].set[0].key: is "a", and cpu.shares has no entries`},
 		{"no key", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "env", Value: "2"}}}, `rules[0].set[0].key: is missing, want the name of the variable`},
 		{"a bad key", RuleOptions{Name: "r", Match: "true", Set: []SettingOptions{{Field: "env", Key: "A=B", Value: "2"}}}, `rules[0].set[0].key: is "A=B", want the name of the variable`},

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 )
 
-// outputOf asks the hooks of some rules about the pod of subjectOf.
+// outputOf runs the hooks of some rules for the pod of subjectOf.
 func outputOf(set *Set) *hook.Output {
 	out, in := &hook.Output{}, subjectOf()
 	for _, h := range set.Hooks(Facts{}) {

@@ -114,7 +114,7 @@ func (c *compiler) rule(o RuleOptions) *rule {
 	}
 	podOnly := ""
 	if !r.wish.none() {
-		podOnly = "class, pool and numa are a pod's"
+		podOnly = "class, pool and numa apply to the whole pod"
 	}
 	for i, s := range o.Set {
 		if s.Scope == lifecycle.OfPod.String() {
@@ -126,10 +126,10 @@ func (c *compiler) rule(o RuleOptions) *rule {
 		c.problem(".unlessAsked", "is about class, pool and numa, and the rule sets none of them")
 	}
 	if r.wish.none() && len(r.settings) == 0 && r.refuse == "" {
-		c.problem("", "does nothing: give it set, class, pool, numa or refuse")
+		c.problem("", "has no effect: give it set, class, pool, numa or refuse")
 	}
 	if r.refuse != "" && (len(r.settings) > 0 || !r.wish.none()) {
-		c.problem(".refuse", "stands alone: a container that is refused gets nothing else")
+		c.problem(".refuse", "cannot be combined: a refused container gets nothing else")
 	}
 	return r
 }
@@ -151,7 +151,7 @@ func (c *compiler) match(text, podOnly string) (*expression, bool) {
 		c.faults(".match", wrong)
 	case podOnly != "":
 		at := faults[0].Where
-		c.problems = append(c.problems, Problem{c.at + ".match", at, "looks at the container, and may look at the pod alone: " + podOnly})
+		c.problems = append(c.problems, Problem{c.at + ".match", at, "uses the container, but only the pod is available here: " + podOnly})
 	}
 	return whole, false
 }
@@ -169,7 +169,7 @@ func (c *compiler) wish(o RuleOptions) wish {
 			w.class = class
 		}
 	}
-	if n := o.NUMA; n.Said() {
+	if n := o.NUMA; n.AnySet() {
 		nodes, err := topology.ParseList(n.Nodes)
 		if err != nil {
 			c.problem(".numa.nodes", "%v", err)
@@ -197,7 +197,7 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 		return setting{}
 	}
 	if why, no := elsewhere[field.Field]; no {
-		c.problem(path+".field", "is %q, which no rule sets: %s", o.Field, why)
+		c.problem(path+".field", "is %q, which no rule can set: %s", o.Field, why)
 		return setting{}
 	}
 	if wrong := wrongKey(*field, o.Key); wrong != "" {
@@ -207,13 +207,13 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 	env := c.langs.whole
 	if o.Scope == lifecycle.OfPod.String() {
 		if s.value.Scope, env = lifecycle.OfPod, c.langs.pods; !slices.Contains(onPods, field.Field) {
-			c.problem(path+".scope", "is pod, and %s is a container's", field.Name)
+			c.problem(path+".scope", "is pod, and %s belongs to a container", field.Name)
 		}
 	} else if slices.Contains(onlyPods, field.Field) {
 		c.problem(path+".scope", "is %q, and %s is a pod's; want pod", o.Scope, field.Name)
 	}
 	if len(o.Options) > 0 && field.Field != lifecycle.MountPoint {
-		c.problem(path+".options", "are those of a mount, and %s is none", field.Name)
+		c.problem(path+".options", "are for mounts, and %s is not a mount", field.Name)
 	}
 	c.value(path, &s, o, env)
 	return s
@@ -225,11 +225,11 @@ func (c *compiler) value(path string, s *setting, o SettingOptions, env *cel.Env
 	switch {
 	case f == lifecycle.DeviceNode || f == lifecycle.CDIDevice:
 		if o.Value != "" || o.ValueExpression != "" {
-			c.problem(path+".value", "is for other fields: a %s is named by its key alone", f)
+			c.problem(path+".value", "is for other fields: a %s has only its key as a name", f)
 		}
 		return
 	case o.Value != "" && o.ValueExpression != "":
-		c.problem(path+".valueExpression", "stands in place of value; give one of them")
+		c.problem(path+".valueExpression", "cannot be combined with value; give one of them")
 	case o.ValueExpression != "":
 		want := types.StringType
 		if f.Numeric() {
@@ -274,7 +274,7 @@ func (s *setting) text(text string, options []string) string {
 		s.value.Text = text
 		return wrongText(s.value.Field, s.value.Key, text)
 	case !strings.HasPrefix(text, "/") || uncleanPath(text) != "":
-		return fmt.Sprintf("is %q, want an absolute path of the node in its short form", printable(text))
+		return fmt.Sprintf("is %q, want an absolute path of the node in its shortest form", printable(text))
 	}
 	if len(options) == 0 {
 		options = usualOptions

@@ -112,7 +112,7 @@ func plain(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if strings.HasPrefix(message, "Syntax error: ") {
 		message, _, _ = strings.Cut(message, " expecting {")
-		message = "is no CEL: " + strings.TrimPrefix(message, "Syntax error: ")
+		message = "is not valid CEL: " + strings.TrimPrefix(message, "Syntax error: ")
 	}
 	const most = 300
 	if len(message) > most {

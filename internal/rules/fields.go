@@ -164,7 +164,7 @@ var texts = map[lifecycle.Field]struct {
 		_, ok := lifecycle.ParseRlimit(key, text)
 		return ok
 	}},
-	lifecycle.ProcessIO: {"class and level, as IOPRIO_CLASS_BE 4", func(_, text string) bool {
+	lifecycle.ProcessIO: {"class and level, such as IOPRIO_CLASS_BE 4", func(_, text string) bool {
 		p, ok := lifecycle.ParseIOPriority(text)
 		return ok && slices.Contains([]string{"IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, p.Class) && p.Priority >= 0 && p.Priority <= 7
 	}},
@@ -172,7 +172,7 @@ var texts = map[lifecycle.Field]struct {
 		s, ok := lifecycle.ParseScheduler(text)
 		return ok && slices.Contains([]string{"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_ISO", "SCHED_IDLE", "SCHED_DEADLINE"}, s.Policy)
 	}},
-	lifecycle.MemPolicy: {"mode, nodes and flags, as MPOL_BIND nodes=0-1", func(_, text string) bool {
+	lifecycle.MemPolicy: {"mode, nodes and flags, such as MPOL_BIND nodes=0-1", func(_, text string) bool {
 		m, ok := lifecycle.ParseMemoryPolicy(text)
 		_, err := topology.ParseList(m.Nodes)
 		return ok && err == nil && strings.HasPrefix(m.Mode, "MPOL_")

@@ -90,7 +90,7 @@ func (h *Hook) Info() hook.Info {
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.UpdateContainer,
 		},
-		Compose: "as for a hook: a value that an earlier hook set stays",
+		Compose: "a value that an earlier hook set stays, as with any hook",
 	}
 	for _, s := range h.rule.settings {
 		if s.value.Scope == lifecycle.OfPod {

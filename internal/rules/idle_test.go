@@ -30,7 +30,7 @@ func drawn(t *rapid.T, i int) (*lifecycle.Pod, *lifecycle.Container) {
 	return pod, c
 }
 
-// play decides a history and returns all that was decided.
+// play decides a history and returns all decisions.
 func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 	m, err := describe.Parse("1s x 2n x 4c")
 	if err != nil {
@@ -59,8 +59,8 @@ func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 	return all
 }
 
-// TestIdleRulesChangeNothing plays random histories with rules that match nothing,
-// and without: what is decided is the same.
+// TestIdleRulesChangeNothing plays random histories with rules that match nothing, and without rules: the
+// decisions are the same.
 func TestIdleRulesChangeNothing(t *testing.T) {
 	set, problems := rules.Compile([]rules.RuleOptions{
 		{Name: "a", Match: `pod.namespace == "none"`, Set: []rules.SettingOptions{{Field: "cpu.shares", Value: "8"}, {Field: "env", Key: "A", Value: "1"}}},

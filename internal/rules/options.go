@@ -66,5 +66,5 @@ type NUMAOptions struct {
 	Alone bool `json:"alone"`
 }
 
-// Said reports whether any option is set.
-func (n NUMAOptions) Said() bool { return n != NUMAOptions{} }
+// AnySet reports whether any option is set.
+func (n NUMAOptions) AnySet() bool { return n != NUMAOptions{} }

@@ -46,7 +46,7 @@ func (p *provider) add(of *types.Type, name string, kind *types.Type, value func
 		Type: kind,
 		IsSet: func(target any) bool {
 			v, ok := target.(*view)
-			return ok && said(value(v))
+			return ok && hasValue(value(v))
 		},
 		GetFrom: func(target any) (any, error) {
 			v, ok := target.(*view)
@@ -58,8 +58,8 @@ func (p *provider) add(of *types.Type, name string, kind *types.Type, value func
 	}
 }
 
-// said reports whether a field has a value, for the macro has().
-func said(value any) bool {
+// hasValue reports whether a field has a value, for the macro has().
+func hasValue(value any) bool {
 	switch v := value.(type) {
 	case string:
 		return v != ""

@@ -59,7 +59,7 @@ func TestMatch(t *testing.T) {
 		`pod.labels["app"] == "web"`:                       true,
 		`pod.labels.app == "web"`:                          true,
 		`pod.labels["none"] == "web"`:                      false,
-		`pod.labels["none"] != "web"`:                      false, // a look-up of what is missing
+		`pod.labels["none"] != "web"`:                      false, // a look-up of a missing key
 		`!("none" in pod.labels)`:                          true,
 		`has(pod.labels.app)`:                              true,
 		`has(pod.labels.none)`:                             false,
@@ -120,7 +120,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMountOptions checks that a mount is one to read, unless the rule says more.
+// TestMountOptions checks that a mount is read-only, unless the rule says otherwise.
 func TestMountOptions(t *testing.T) {
 	for _, test := range []struct{ options, want []string }{
 		{nil, []string{"bind", "ro", "nosuid", "nodev"}},
@@ -133,7 +133,7 @@ func TestMountOptions(t *testing.T) {
 		} {
 			out := &hook.Output{}
 			h := one(t, RuleOptions{Match: "true", Set: []SettingOptions{s}})
-			for range 2 { // the second does not see what the first left
+			for range 2 { // the second does not see what the first one left
 				out = &hook.Output{}
 				h.Propose(subjectOf(), out)
 			}
@@ -144,8 +144,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// TestFailures checks that an evaluation that fails is reported with its rule, and
-// that what failed is left out.
+// TestFailures checks that a failed evaluation is reported with its rule, and that its value is not set.
 func TestFailures(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for name, test := range map[string]struct {
@@ -223,7 +222,7 @@ func TestWishes(t *testing.T) {
 	in.Intent = &asked
 	var out hook.Output
 	for _, h := range set.Hooks(Facts{}) {
-		h.(hook.Wisher).Wish(in, &asked, &out)
+		h.(hook.IntentChanger).ChangeIntent(in, &asked, &out)
 	}
 	want := intent.Pod{
 		Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: "rules.batch"}, Name: "reclaimed", QoS: intent.Burstable,
@@ -238,8 +237,7 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// TestReadsNamespaces checks that labels of namespaces are asked for if, and only
-// if, a rule looks at them.
+// TestReadsNamespaces checks that labels of namespaces are requested if, and only if, a rule reads them.
 func TestReadsNamespaces(t *testing.T) {
 	for _, test := range []struct {
 		rule RuleOptions
@@ -256,8 +254,8 @@ func TestReadsNamespaces(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsJudged checks that each field of the table can be set by a rule, or
-// that there is a reason why not, and that each that hooks set has a range and key.
+// TestEveryFieldIsJudged checks that each field of the table can be set by a rule, or has a reason why not,
+// and that each field that hooks set has a range and a key.
 func TestEveryFieldIsJudged(t *testing.T) {
 	if got, want := len(Settable())+len(Elsewhere()), len(lifecycle.Fields()); got != want {
 		t.Errorf("%d fields are judged, want %d", got, want)

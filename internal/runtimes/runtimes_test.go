@@ -63,8 +63,7 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// TestRules: each row says where it is from, is about something that exists, and
-// can be read.
+// TestRules: each row has a source, refers to an existing runtime and field, and can be printed.
 func TestRules(t *testing.T) {
 	known := map[string]bool{Every: true, Unknown: true}
 	for _, n := range names {

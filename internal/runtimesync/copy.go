@@ -126,7 +126,7 @@ func (c *Copy) Lacks(ctr *engine.Container, values []lifecycle.Value, p route.Ph
 		return nil
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {
-		k := route.Known{Contest: contest(v.Field), Stored: c.Has(v), Kept: c.KeptFromCopy(ctr, v)}
+		k := route.Inputs{ContestedBy: contest(v.Field), Stored: c.Has(v), KeptFromCopy: c.KeptFromCopy(ctr, v)}
 		return route.Of(p, can, v, k).To != route.Runtime
 	})
 }

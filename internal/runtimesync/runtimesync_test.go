@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// TestTexts: what the runtime reports of a container, and what an update requests.
+// TestTexts: the resources that the runtime reports, and those that an update requests.
 func TestTexts(t *testing.T) {
 	unlimited := runtimesync.Texts{lifecycle.CPUQuota: "-1", lifecycle.MemoryLimit: "-1"}
 	full := &lifecycle.Resources{
@@ -40,8 +40,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCopy: a value that a runtime may have passed over is not taken for stored, and
-// an update is stored when it is written.
+// TestCopy: a value that a runtime may have ignored does not count as stored, and an update is stored when
+// it is written.
 func TestCopy(t *testing.T) {
 	shares := lifecycle.Value{Field: lifecycle.CPUShares, Int: 512}
 	for name, tt := range map[string]struct {
@@ -74,7 +74,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestDiffers: what is kept from the runtime's copy.
+// TestDiffers: which values are kept out of the runtime's copy.
 func TestDiffers(t *testing.T) {
 	cpus := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}
 	scaled := lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000, Scaled: true}
@@ -87,7 +87,7 @@ func TestDiffers(t *testing.T) {
 	}{
 		"lacks it":                    {runtimesync.Copy{}, own, cpus, true},
 		"has it":                      {runtimesync.Copy{Stored: runtimesync.Texts{lifecycle.CPUSetCPUs: "0-1"}}, own, cpus, false},
-		"in the kernel alone":         {runtimesync.Copy{}, rest, cpus, false},
+		"only in the kernel":          {runtimesync.Copy{}, rest, cpus, false},
 		"a list of its own":           {runtimesync.Copy{Stored: runtimesync.Texts{lifecycle.CPUSetCPUs: "0-3"}}, rest, cpus, true},
 		"computed, without a record":  {runtimesync.Copy{}, own, scaled, false},
 		"computed, with one":          {runtimesync.Copy{Recorded: true}, own, scaled, true},
@@ -99,7 +99,8 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// TestLacks: what is sent is what the copy lacks, the runtime takes and nobody else has.
+// TestLacks: the values that are sent are those that the copy lacks, the runtime accepts and no other
+// plugin sets.
 func TestLacks(t *testing.T) {
 	own := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Own}}}
 	values := []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-1"}, {Field: lifecycle.CPUShares, Int: 512}, {Field: lifecycle.CPUQuota, Int: 1}}
@@ -121,8 +122,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestQueue: copies are sent oldest first when the node is quiet, paced; one that is
-// refused goes to the end, is given up after five times, and tried again later.
+// TestQueue: copies are sent oldest first when the node is idle, with pauses. A refused copy goes to the
+// end, is given up after five times, and tried again later.
 func TestQueue(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	q := runtimesync.NewQueue(func() time.Time { return now }, 100*time.Millisecond)
@@ -186,7 +187,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestPiggyback: on a node that is never quiet a copy goes with an answer, each once.
+// TestPiggyback: on a node that is never idle each copy goes once with an answer.
 func TestPiggyback(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	q := runtimesync.NewQueue(func() time.Time { return now }, 0)

@@ -27,12 +27,12 @@ type Kind struct {
 	tooLow string
 	// updates: the same limit applies to updates
 	updates bool
-	// negative is the message about a memory limit below 0 in a kubelet's update.
-	negative string
+	// negativeLimitMessage is the message about a memory limit below 0 in a kubelet's update.
+	negativeLimitMessage string
 	// strict: a failed update in the answer to a creation fails the creation
-	strict bool
+	failedUpdateFailsCreation bool
 	// configless: verbose statuses have no configuration, and a pod's resources are an annotation of its spec
-	configless bool
+	statusHasNoConfig bool
 }
 
 // The known kinds with their sources.
@@ -40,7 +40,7 @@ var (
 	// CRIO behaves as recorded from CRI-O 1.36.3.
 	CRIO = Kind{
 		Name: "cri-o", Version: "1.36.3", least: 12582912, tooLow: "set memory limit %d too low; should be at least 12582912 bytes",
-		negative: "memory validation failed: invalid memory limit: %d bytes (cannot be negative)", strict: true, configless: true,
+		negativeLimitMessage: "memory validation failed: invalid memory limit: %d bytes (cannot be negative)", failedUpdateFailsCreation: true, statusHasNoConfig: true,
 	}
 	// ISulad is iSulad 2.1 (src/daemon/modules/spec/verify.c).
 	ISulad = Kind{
@@ -77,7 +77,7 @@ func (k Kind) Runtime(overNRI bool) runtimes.Runtime {
 }
 
 // Configless reports whether a verbose status has no configuration.
-func (k Kind) Configless() bool { return k.configless }
+func (k Kind) Configless() bool { return k.statusHasNoConfig }
 
 // created returns an error if the runtime refuses to create a container with a spec.
 func (k Kind) created(spec *specs.Spec) error {
@@ -91,8 +91,8 @@ func (k Kind) created(spec *specs.Spec) error {
 func (k Kind) requested(r *api.LinuxResources) error {
 	limit := r.GetMemory().GetLimit().GetValue()
 	switch {
-	case limit < 0 && k.negative != "":
-		return fmt.Errorf(k.negative, limit) //nolint:err113 // the runtime's own message
+	case limit < 0 && k.negativeLimitMessage != "":
+		return fmt.Errorf(k.negativeLimitMessage, limit) //nolint:err113 // the runtime's own message
 	case k.updates:
 		return k.unsolicitedError(r)
 	}
@@ -110,7 +110,7 @@ func (k Kind) unsolicitedError(r *api.LinuxResources) error {
 
 // withCreation returns an error if a failed update in the answer to a creation fails that creation.
 func (k Kind) withCreation(failed []*api.ContainerUpdate) error {
-	if k.strict && len(failed) > 0 {
+	if k.failedUpdateFailsCreation && len(failed) > 0 {
 		return errors.New("an update with the creation failed: container " + failed[0].GetContainerId())
 	}
 	return nil

@@ -27,17 +27,17 @@ func (l lines) Write(b []byte) (int, error) {
 
 type libraryLog struct{ log *slog.Logger }
 
-func (l libraryLog) say(ctx context.Context, level, format string, args []any) {
+func (l libraryLog) logf(ctx context.Context, level, format string, args []any) {
 	l.log.DebugContext(ctx, "nri library", "level", level, "text", fmt.Sprintf(format, args...))
 }
 
 func (l libraryLog) Debugf(context.Context, string, ...any) {}
 func (l libraryLog) Infof(ctx context.Context, format string, args ...any) {
-	l.say(ctx, "info", format, args)
+	l.logf(ctx, "info", format, args)
 }
 func (l libraryLog) Warnf(ctx context.Context, format string, args ...any) {
-	l.say(ctx, "warn", format, args)
+	l.logf(ctx, "warn", format, args)
 }
 func (l libraryLog) Errorf(ctx context.Context, format string, args ...any) {
-	l.say(ctx, "error", format, args)
+	l.logf(ctx, "error", format, args)
 }

@@ -75,7 +75,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	defer r.Stop()
 	v.title(s, machine)
-	v.say("plugins connect to %s; an interrupt ends it", o.Socket)
+	v.say("plugins can connect to %s; interrupt (Ctrl-C) to stop", o.Socket)
 	for {
 		select {
 		case <-ctx.Done():

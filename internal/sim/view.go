@@ -93,9 +93,9 @@ func (v *view) state(rows []record, p cpumap.Tiles) {
 }
 
 func (v *view) end(steps, wants, unmet int, took time.Duration) {
-	sign, text := v.ink.Paint(term.Green, "✓"), "all as wanted"
+	sign, text := v.ink.Paint(term.Green, "✓"), "all as expected"
 	if unmet > 0 {
-		sign, text = v.ink.Paint(term.BoldRed, "✗"), fmt.Sprintf("%d not as wanted", unmet)
+		sign, text = v.ink.Paint(term.BoldRed, "✗"), fmt.Sprintf("%d not as expected", unmet)
 	}
 	v.say("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
 		sign, text, term.Count(steps, "step"), term.Count(wants, "expectation"), took.Round(time.Millisecond))

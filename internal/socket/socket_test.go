@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// TestMode: a socket has its mode from the moment it is there. Where the umask
-// takes nothing, the kernel therefore reports no change of it.
+// TestMode: a socket has its mode from the moment it exists. With a umask of 0 the kernel would report a
+// later change.
 func TestMode(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o077} {
 		for _, mode := range []fs.FileMode{0o600, 0o660} {
@@ -63,7 +63,7 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// TestNobodyElseListens: sockets are opened here, or they have no mode when they are
+// TestNobodyElseListens: only this package opens sockets; others would not set the mode when they are
 // bound.
 func TestNobodyElseListens(t *testing.T) {
 	listens := regexp.MustCompile(`\.Listen(Unix)?\([^\n]*"unix`)

@@ -38,7 +38,7 @@ func CheckTrusted(path string, info fs.FileInfo) error {
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is not a socket", path)
 	}
-	if err := trust.Owner(info); err != nil {
+	if err := trust.CheckOwner(info); err != nil {
 		return fmt.Errorf("socket %s is refused: %w", path, err)
 	}
 	return nil

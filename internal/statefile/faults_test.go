@@ -13,22 +13,22 @@ import (
 	"github.com/trimtab/trimtab/test/faults"
 )
 
-// most is more than there are calls in any of these plays, and than there are
-// kinds of faults of any call.
+// most is more than the number of calls in any of these tests, and than the number of fault kinds of any
+// call.
 const (
 	most  = 100
 	kinds = 6
 )
 
-// everyFault plays with each call failing in turn, in each way: alone, and with
-// all that come after it up to the end of the play.
+// everyFault runs a test with each call failing in turn, in each way: only that call, or all calls from it
+// on.
 func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 	t.Helper()
 	sum := faults.Nth(0, -1, 0)
 	for _, lasting := range []bool{false, true} {
 		for which := range kinds {
 			if lasting && which > 1 {
-				break // what ends a write that lasts is the same to whoever writes
+				break // how a lasting failure of writes ends is the same for every writer
 			}
 			for n := range most {
 				last := n
@@ -39,7 +39,7 @@ func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 				t.Run(fmt.Sprintf("call %d, kind %d, lasting %t", n, which, lasting), func(t *testing.T) { play(t, p) })
 				sum.Add(p)
 				if p.Faults() == 0 {
-					break // the play has no more calls
+					break // the test has no more calls
 				}
 			}
 		}
@@ -47,9 +47,8 @@ func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 	t.Log(sum)
 }
 
-// TestWriteEveryFault: whatever fails, a file holds what it held before or what
-// was written, whole; the latter where Write said so. Once nothing fails a write
-// succeeds.
+// TestWriteEveryFault: whatever fails, a file has either its old or its new content, complete; the new one
+// if Write succeeded. When nothing fails any more a write succeeds.
 func TestWriteEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
@@ -80,7 +79,7 @@ func TestWriteEveryFault(t *testing.T) {
 	})
 }
 
-// checkRead reads while calls fail: whole or not at all.
+// checkRead reads while calls fail: the complete content or an error.
 func checkRead(t *testing.T, p *faults.Plan, dir *statefile.Dir, wrote error) {
 	t.Helper()
 	got, err := dir.Read("f")
@@ -92,9 +91,8 @@ func checkRead(t *testing.T, p *faults.Plan, dir *statefile.Dir, wrote error) {
 	}
 }
 
-// TestLinesEveryFault: lines that were added are there for the next process,
-// and those that were not are once all are replaced. What an earlier process left
-// and could not be read is put aside, not overwritten.
+// TestLinesEveryFault: added lines are there for the next process, and lines that could not be added are
+// there after Replace. An unreadable file of an earlier process is renamed, not overwritten.
 func TestLinesEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
@@ -132,11 +130,11 @@ func TestLinesEveryFault(t *testing.T) {
 		if earlier == nil && (err != nil || !strings.HasPrefix(string(aside), "boot\nearlier\n")) {
 			t.Errorf("what could not be read is lost: %q, %v", aside, err)
 		}
-		_ = l.Close() // which the play may have fail
+		_ = l.Close() // the test may make it fail
 	})
 }
 
-// checkLines reads what the next process would.
+// checkLines reads what the next process would read.
 func checkLines(t *testing.T, dir *statefile.Dir, all string, kept bool) {
 	t.Helper()
 	data, err := dir.Read("lines")
@@ -145,7 +143,7 @@ func checkLines(t *testing.T, dir *statefile.Dir, all string, kept bool) {
 	}
 }
 
-// TestLinesRemoved: lines added to a file that somebody removed are not there.
+// TestLinesRemoved: lines that are added to a removed file are lost.
 func TestLinesRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	dir := statefile.New(statefile.Disk(path), path)

@@ -22,13 +22,13 @@ func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 // it, or its mode has forbidden bits.
 func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file", ErrUntrusted)
+		return fmt.Errorf("%w: it is not a regular file", ErrUntrusted)
 	}
 	if uid, _ := ownerOf(info); uid != os.Geteuid() && uid != 0 {
 		return fmt.Errorf("%w: user %d owns it, not the agent's user %d", ErrUntrusted, uid, os.Geteuid())
 	}
 	if have := info.Mode().Perm() & forbidden; have != 0 {
-		return fmt.Errorf("%w: its mode %#o lets others in; it must have no bits of %#o", ErrUntrusted, info.Mode().Perm(), forbidden)
+		return fmt.Errorf("%w: its mode %#o gives others access; it must not have the bits %#o", ErrUntrusted, info.Mode().Perm(), forbidden)
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func trustedDir(info fs.FileInfo) error {
 	mode := info.Mode().Perm()
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%w: it is no directory", ErrUntrusted)
+		return fmt.Errorf("%w: it is not a directory", ErrUntrusted)
 	case uid != os.Geteuid() && uid != 0:
 		return fmt.Errorf("%w: user %d owns it, not the agent's user %d: change its owner, or name another directory", ErrUntrusted, uid, os.Geteuid())
 	case mode&0o002 != 0, mode&0o020 != 0 && gid != 0 && gid != os.Getegid():

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// TestTrust refuses whatever others could have written, and a secret that others
-// could have read.
+// TestTrust refuses files that other users could have written, and a secret that other users could have
+// read.
 func TestTrust(t *testing.T) {
 	const nobody = 65534
 	for _, tt := range []struct {
@@ -56,7 +56,7 @@ func checkTrust(t *testing.T, what string, err error, trusted bool) {
 	}
 }
 
-// TestTrustDir: a directory that others can put files into is named.
+// TestTrustDir: a directory that other users can add files to is reported.
 func TestTrustDir(t *testing.T) {
 	for mode, trusted := range map[fs.FileMode]bool{0o700: true, 0o755: true, 0o777: false, 0o777 | fs.ModeSticky: false} {
 		path := filepath.Join(t.TempDir(), "d")
@@ -67,7 +67,7 @@ func TestTrustDir(t *testing.T) {
 	}
 }
 
-// TestModes: what is made is its owner's alone, or for all to read.
+// TestModes: created files are readable only by the owner, or by everybody.
 func TestModes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
 	for _, tt := range []struct {
@@ -89,7 +89,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestSeal: a code holds for its text, its file and its key alone.
+// TestSeal: a signature is valid only for its text, its file and its key.
 func TestSeal(t *testing.T) {
 	key := []byte("a key of 32 bytes, as records have")
 	object := []byte(`{"v":1,"pods":[]}`)
@@ -119,7 +119,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestRetry: pauses grow to a minute, and a success ends them.
+// TestRetry: pauses grow to a minute, and a success resets them.
 func TestRetry(t *testing.T) {
 	var r statefile.Retry
 	now, failed := time.Unix(1000, 0), errors.New("full")

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestWithOnline takes CPUs off a machine and puts them back. Sets keep their
-// meaning; lists are read as the kernel would have them.
+// TestWithOnline takes CPUs of a machine offline and online. Sets keep their meaning; lists are parsed like
+// the kernel's.
 func TestWithOnline(t *testing.T) {
 	t.Parallel()
 	var cpus []topology.CPU

@@ -13,8 +13,8 @@ import (
 // User reports whether a user is root or the user of the process.
 func User(uid uint32) bool { return uid == 0 || int64(uid) == int64(os.Geteuid()) }
 
-// Owner returns why the owner of a file or socket is not trusted; nil if it is.
-func Owner(info fs.FileInfo) error {
+// CheckOwner returns why the owner of a file or socket is not trusted; nil if it is.
+func CheckOwner(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && !User(st.Uid) {
 		return fmt.Errorf("it belongs to user %d, neither root nor the agent's; run chown", st.Uid)
 	}

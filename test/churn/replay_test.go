@@ -115,7 +115,7 @@ func TestReplay(t *testing.T) {
 			n, text := recordedChurn(t, v, 200, 200, false)
 			got := replayed(t, text, false, n)
 			if !got.Same() || got.Lost > 0 {
-				t.Errorf("of %d events %d were decided otherwise, %d are lost: %+v", got.Events, got.Differing, got.Lost, got.Differences[:min(5, len(got.Differences))])
+				t.Errorf("of %d events %d were with another decision, %d are lost: %+v", got.Events, got.Differing, got.Lost, got.Differences[:min(5, len(got.Differences))])
 			}
 			if got.Events < 400 {
 				t.Errorf("%d events show little", got.Events)

@@ -133,8 +133,8 @@ func (r *Real) Kill(pid int) error {
 	return nil
 }
 
-// Gone waits until a task has ended.
-func (r *Real) Gone(pid int) error {
+// AwaitEnd waits until a task has ended.
+func (r *Real) AwaitEnd(pid int) error {
 	t := r.tasks[pid]
 	if t == nil {
 		return syscall.ESRCH

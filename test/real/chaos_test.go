@@ -285,7 +285,7 @@ func desired(t *testing.T, c *real.Containerd, a *trimtab, owner real.ContainerI
 			}
 		}
 		if len(unapplied) > 0 || len(n.Containers) < chaosPods*chaosEach {
-			return fmt.Errorf("not in force: %q; %d containers are known", unapplied, len(n.Containers))
+			return fmt.Errorf("not in force: %q; %d containers are running", unapplied, len(n.Containers))
 		}
 		return nil
 	})

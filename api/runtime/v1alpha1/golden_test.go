@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// row is one field of a message as the protocol's tables have it, with a value
-// in the form of the wire.
+// row is one field of a message in the protocol's tables, with a value in wire form.
 type row struct {
 	number protowire.Number
 	name   string
@@ -20,9 +19,9 @@ type row struct {
 	of     string // the message's name
 }
 
-// tables are the messages of the protocol (koordinator a7a1b76b, 2026-07-24),
-// typed off its documentation and not off our .proto. Numbers are chosen to need
-// what a careless encoder gets wrong: negative, above 32 bits.
+// tables are the messages of the protocol (koordinator a7a1b76b, 2026-07-24), copied from its documentation
+// and not from our .proto file. The numbers are those that a careless encoder gets wrong: negative, or
+// above 32 bits.
 var tables = map[string][]row{
 	"PodSandboxMetadata": {
 		{1, "name", "string", "web-0", 0, ""}, {2, "uid", "string", "6d0c", 0, ""},
@@ -59,10 +58,10 @@ var tables = map[string][]row{
 	},
 }
 
-// pairs are the entries of every map, sorted as deterministic encoders do.
+// pairs returns the entries of every map, sorted as deterministic encoders sort them.
 var pairs = [][2]string{{"a", "1"}, {"b=c", ""}, {"trimtab.io/x", "y"}}
 
-// wire puts a message together byte by byte.
+// wire builds a message byte by byte.
 func wire(message string) []byte {
 	var b []byte
 	for _, r := range tables[message] {
@@ -88,7 +87,7 @@ func wire(message string) []byte {
 	return b
 }
 
-// build fills one of our messages by the fields' names.
+// build fills one of our messages, by the names of its fields.
 func build(t *testing.T, m protoreflect.Message) {
 	t.Helper()
 	for _, r := range tables[string(m.Descriptor().Name())] {
@@ -119,8 +118,8 @@ func build(t *testing.T, m protoreflect.Message) {
 	}
 }
 
-// TestGoldenBytes holds every message against bytes made from the tables, out
-// and in.
+// TestGoldenBytes encodes and decodes every message, and compares it with bytes that are built from the
+// tables.
 func TestGoldenBytes(t *testing.T) {
 	messages := File_runtime_v1alpha1_hooks_proto.Messages()
 	if messages.Len() != len(tables) {
@@ -164,7 +163,7 @@ func newMessage(t *testing.T, name string) proto.Message {
 	return nil
 }
 
-// TestCalls holds the service's calls against the tables.
+// TestCalls compares the service's calls with the tables.
 func TestCalls(t *testing.T) {
 	const pod, container = "PodSandboxHook", "ContainerResourceHook"
 	want := map[string]string{

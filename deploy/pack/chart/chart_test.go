@@ -22,7 +22,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// everything switches on all features that need more of a node.
+// everything enables all features that need more from a node.
 const everything = `
 attach: auto
 image: {repository: registry.example/trimtab, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"}
@@ -111,7 +111,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestShown: the test that needs.yaml names for a need exists, and reads which needs it is to show.
+// TestShown: each test that needs.yaml names for a need exists, and reads the needs that it checks.
 func TestShown(t *testing.T) {
 	needs, err := chart.ReadNeeds(tree.Root(t))
 	if err != nil {
@@ -231,8 +231,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestPodsForUnits: pods of attach: none, by which kubectl trimtab reaches agents that are units, have no agent, no
-// configuration and no token. The chart makes the rights for the units' tokens.
+// TestPodsForUnits: pods of attach: none, in which kubectl trimtab reaches agents that are systemd units,
+// have no agent, no configuration and no token. The chart makes the rights for the units' tokens.
 func TestPodsForUnits(t *testing.T) {
 	o := render.Chart(t, "{attach: none, config: {paths: {key: /srv/trimtab/key}}}")
 	pod := o.DaemonSet.Spec.Template.Spec

@@ -20,12 +20,12 @@ type Needs struct {
 	Capabilities []Need            `json:"capabilities"`
 	Namespaces   []Need            `json:"namespaces"`
 	Paths        []Path            `json:"paths"`
-	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration that only a start reads
+	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration whose change needs a restart
 }
 
-// Need is one need: when it applies (a name in When), why, the message that a user reads without it, and the test
-// that shows that message. The test is the directory of its package and its name, such as "test/vm/hooks
-// TestNeeds".
+// Need is something that the agent needs of a node: when it applies (a name in When), the reason, the
+// message that users see without it, and the test that checks that message. The test is the directory of
+// its package and its name, such as "test/vm/hooks TestNeeds".
 type Need struct {
 	Name    string `json:"name"`
 	For     string `json:"for"`
@@ -36,19 +36,19 @@ type Need struct {
 
 // Path is a file or directory of the node that is mounted.
 type Path struct {
-	Need    `json:",inline"`
-	Key     string `json:"key"`     // key of the agent's configuration with the path
-	Default string `json:"default"` // if the key is not set
-	Above   bool   `json:"above"`   // the chart mounts the parent directory
-	At      string `json:"at"`      // mount path, if not the same
-	Write   bool   `json:"write"`
-	Type    string `json:"type"` // type of the hostPath volume
+	Need         `json:",inline"`
+	Key          string `json:"key"`     // the key of the agent's configuration that has the path
+	Default      string `json:"default"` // the path if the key is not set
+	MountsParent bool   `json:"above"`   // the chart mounts the parent directory
+	MountPath    string `json:"at"`      // mount path, if not the same
+	Write        bool   `json:"write"`
+	Type         string `json:"type"` // type of the hostPath volume
 }
 
 // Mounted returns the path on a node with the default configuration.
 func (p Path) Mounted() string {
 	path := strings.TrimPrefix(p.Default, "unix://")
-	if p.Above {
+	if p.MountsParent {
 		path = filepath.Dir(path)
 	}
 	return path
@@ -79,7 +79,7 @@ func ReadNeeds(root string) (Needs, error) {
 		case n.When[need.For] == "" || need.Reason == "":
 			return n, fmt.Errorf("needs.yaml: %q lacks a reason, or %q is none of \"when\"", need.Name, need.For)
 		case need.Without == "" || need.Shown == "":
-			return n, fmt.Errorf("needs.yaml: nothing shows what breaks without %s (\"without\", \"shown\")", need.Name)
+			return n, fmt.Errorf("needs.yaml: %s does not say what fails without it (\"without\") and which test shows that (\"shown\")", need.Name)
 		}
 	}
 	return n, nil
@@ -104,8 +104,8 @@ func (n Needs) Table() string {
 			access = "read and write"
 		}
 		at := ""
-		if p.At != "" {
-			at = ", mounted at `" + p.At + "`"
+		if p.MountPath != "" {
+			at = ", mounted at `" + p.MountPath + "`"
 		}
 		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason)
 		lines = append(lines, line+p.said())
@@ -122,7 +122,7 @@ func (n Needs) list(needs []Need) []string {
 	return lines
 }
 
-// said returns the message that a user reads without the need, and the test that shows it.
+// expectedMessage returns the message that users see without the need, and the test that checks it.
 func (n Need) said() string {
 	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
 }

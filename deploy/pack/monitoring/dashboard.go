@@ -12,7 +12,7 @@ type Panel struct {
 	Title, About string
 	Kind         string // of Grafana: stat or timeseries
 	Unit         string // of Grafana: short, s, percentunit, dateTimeAsIso
-	Width        int    // of 24
+	Width        int    // of the 24 columns of the grid
 	Stack        bool
 	// BadAbove colours a stat red from this value on; 0 does not.
 	BadAbove float64
@@ -22,8 +22,8 @@ type Panel struct {
 // Query is a PromQL expression with the legend of its series.
 type Query struct{ Expr, Legend string }
 
-// of limits a metric to the nodes that the user of the dashboard selected.
-const of = `instance=~"$instance"`
+// onSelectedNodes limits a metric to the nodes that the user of the dashboard selected.
+const onSelectedNodes = `instance=~"$instance"`
 
 // Panels has the panels of the dashboard by row.
 func Panels() []struct {
@@ -34,7 +34,7 @@ func Panels() []struct {
 		Row    string
 		Panels []Panel
 	}{
-		{"Is all well", wellness()}, {"Who has which CPUs", cpus()}, {"What the agents do", work()}, {"Other programs and the cluster", others()},
+		{"Health", healthPanels()}, {"CPUs and their owners", cpuPanels()}, {"Work of the agents", workPanels()}, {"Other programs and the cluster", otherPanels()},
 	}
 }
 
@@ -46,68 +46,68 @@ func series(title, about, unit string, queries ...Query) Panel {
 	return Panel{Title: title, About: about, Kind: "timeseries", Unit: unit, Width: 12, Queries: queries}
 }
 
-func wellness() []Panel {
+func healthPanels() []Panel {
 	return []Panel{
-		stat("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+of+`})`, 0),
-		stat("Not attached", "Nodes without an attached runtime: new containers get nothing.", `count(max by (instance) (trimtab_attached{`+of+`}) == 0) or vector(0)`, 1),
-		stat("Values not in force", "Decided values that containers do not have.", `sum(trimtab_unapplied_values{`+of+`, reason!="not yet"})`, 1),
-		stat("Without a cgroup", "Containers that run and have no cgroup in the agent's tree.", `sum(trimtab_containers_without_cgroup{`+of+`})`, 1),
-		stat("Configurations refused", "Nodes whose newest configuration was refused.", `sum(trimtab_config_error{`+of+`})`, 1),
-		stat("Lists contested", "CPU and memory node lists that another program keeps changing.", `sum(trimtab_contested_lists{`+of+`})`, 1),
+		stat("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+onSelectedNodes+`})`, 0),
+		stat("Not attached", "Nodes without an attached runtime: new containers get nothing.", `count(max by (instance) (trimtab_attached{`+onSelectedNodes+`}) == 0) or vector(0)`, 1),
+		stat("Values not in force", "Decided values that containers do not have.", `sum(trimtab_unapplied_values{`+onSelectedNodes+`, reason!="not yet"})`, 1),
+		stat("Without a cgroup", "Containers that run and have no cgroup in the agent's tree.", `sum(trimtab_containers_without_cgroup{`+onSelectedNodes+`})`, 1),
+		stat("Configurations refused", "Nodes whose newest configuration was refused.", `sum(trimtab_config_error{`+onSelectedNodes+`})`, 1),
+		stat("Lists contested", "CPU and memory node lists that another program keeps changing.", `sum(trimtab_contested_lists{`+onSelectedNodes+`})`, 1),
 		series("Values not in force, by reason", "Values of containers that have not started are not yet in force; check all others.", "short",
-			Query{`sum by (reason) (trimtab_unapplied_values{` + of + `})`, "{{reason}}"}),
+			Query{`sum by (reason) (trimtab_unapplied_values{` + onSelectedNodes + `})`, "{{reason}}"}),
 		series("Observed", "With mode: observe, decided values by what the node has, and differences by setting.", "short",
-			Query{`sum by (result) (trimtab_observed_values{` + of + `})`, "{{result}}"}, Query{`sum by (file) (trimtab_observed_differences{` + of + `})`, "{{file}}"}),
-		series("Refused", "Requests that pods did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+			Query{`sum by (result) (trimtab_observed_values{` + onSelectedNodes + `})`, "{{result}}"}, Query{`sum by (file) (trimtab_observed_differences{` + onSelectedNodes + `})`, "{{file}}"}),
+		series("Refused", "Requests that pods did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
 	}
 }
 
-func cpus() []Panel {
-	containers := series("Containers", "Live containers, by class.", "short", Query{`sum by (class) (trimtab_containers{` + of + `})`, "{{class}}"})
-	pools := series("CPUs of pools", "A CPU may be in several pools.", "short", Query{`sum by (pool) (trimtab_pool_cpus{` + of + `})`, "{{pool}}"})
-	members := series("Containers in pools", "Those that own CPUs are in none.", "short", Query{`sum by (pool) (trimtab_pool_containers{` + of + `})`, "{{pool}}"})
+func cpuPanels() []Panel {
+	containers := series("Containers", "Live containers, by class.", "short", Query{`sum by (class) (trimtab_containers{` + onSelectedNodes + `})`, "{{class}}"})
+	pools := series("CPUs of pools", "A CPU may be in several pools.", "short", Query{`sum by (pool) (trimtab_pool_cpus{` + onSelectedNodes + `})`, "{{pool}}"})
+	members := series("Containers in pools", "Containers that own CPUs are in no pool.", "short", Query{`sum by (pool) (trimtab_pool_containers{` + onSelectedNodes + `})`, "{{pool}}"})
 	containers.Stack, members.Stack = true, true
 	return []Panel{
 		containers, pools, members,
-		series("CPUs that pods own", "By node.", "short", Query{`trimtab_exclusive_cpus{` + of + `}`, "{{instance}}"}),
+		series("CPUs that pods own", "By node.", "short", Query{`trimtab_exclusive_cpus{` + onSelectedNodes + `}`, "{{instance}}"}),
 	}
 }
 
-func work() []Panel {
-	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + of + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
+func workPanels() []Panel {
+	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + onSelectedNodes + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
 	return []Panel{
-		series("Events", "Events from runtimes and kubelets, a second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+		series("Events", "Events from runtimes and kubelets, a second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
 		series("Time for an answer", "99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
-		series("Time for a decision", "The part of it that is deciding.", "s",
-			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "median"},
-			Query{`histogram_quantile(0.99, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "99 of 100"}),
-		series("Kernel values", "Values for the kernel, by result, a second.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
-		series("Processor time of agents", "Of one CPU.", "percentunit",
-			Query{`rate(process_cpu_seconds_total{` + of + `}[$__rate_interval]) and on (instance) trimtab_build_info`, "{{instance}}"}),
-		series("Memory of agents", "Resident.", "bytes", Query{`process_resident_memory_bytes{` + of + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
+		series("Time for a decision", "The time to decide; it is a part of the time for an answer.", "s",
+			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "median"},
+			Query{`histogram_quantile(0.99, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "99 of 100"}),
+		series("Kernel values", "Values for the kernel, by result, a second.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		series("CPU use of agents", "CPU seconds per second.", "percentunit",
+			Query{`rate(process_cpu_seconds_total{` + onSelectedNodes + `}[$__rate_interval]) and on (instance) trimtab_build_info`, "{{instance}}"}),
+		series("Memory of agents", "Resident.", "bytes", Query{`process_resident_memory_bytes{` + onSelectedNodes + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
 	}
 }
 
-func others() []Panel {
+func otherPanels() []Panel {
 	return []Panel{
-		series("Values restored", "After another program had changed them, a second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + of + `}[$__rate_interval]))`, "{{file}}"}),
-		series("Values left to other programs", "keeper.giveUpAfter says after how many writes.", "short", Query{`sum by (file) (trimtab_contested_values{` + of + `})`, "{{file}}"}),
-		series("Updates of the runtime's copies", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
-		series("NRI plugins of the CRI proxy", "Calls a second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + of + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
-		series("NRI plugins of the CRI proxy: time", "The 99th percentile of a call.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "{{plugin}}"}),
-		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + of + `}`, "{{plugin}}"}),
-		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + of + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
-		series("Resource plugins", "Calls a second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + of + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
+		series("Values restored", "After another program had changed them, a second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{file}}"}),
+		series("Values left to other programs", "keeper.giveUpAfter says after how many writes.", "short", Query{`sum by (file) (trimtab_contested_values{` + onSelectedNodes + `})`, "{{file}}"}),
+		series("Updates of the runtime's copies", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		series("NRI plugins of the CRI proxy", "Calls a second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
+		series("NRI plugins of the CRI proxy: time", "The 99th percentile of a call.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "{{plugin}}"}),
+		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + onSelectedNodes + `}`, "{{plugin}}"}),
+		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
+		series("Resource plugins", "Calls a second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
 		series("Resource plugins: not answering", "Plugins whose last call had no answer, and pods that plugins must still release.", "short",
-			Query{`sum by (resource) (1 - trimtab_resourceplugin_up{` + of + `})`, "{{resource}} not answering"},
-			Query{`sum by (resource) (trimtab_resourceplugin_pending_removals{` + of + `})`, "{{resource}} to release"}),
-		series("Writes to the API server", "By part and result, a second.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + of + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
-		series("Events of Kubernetes", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
-		series("Configurations from the API server", "Nodes that start with the copy of their own, and refusals a second.", "short",
-			Query{`sum(trimtab_config_from_copy{` + of + `})`, "from the copy"},
-			Query{`sum(rate(trimtab_config_refused_total{` + of + `}[$__rate_interval]))`, "refused a second"}),
-		series("Agents that do not reach the API server", "Their pods are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + of + `} == 0) or vector(0)`, "agents"}),
-		series("Reports left to other programs", "Nodes whose object another program writes, by report.", "short", Query{`sum by (part) (trimtab_cluster_part_left{` + of + `})`, "{{part}}"}),
+			Query{`sum by (resource) (1 - trimtab_resourceplugin_up{` + onSelectedNodes + `})`, "{{resource}} not answering"},
+			Query{`sum by (resource) (trimtab_resourceplugin_pending_removals{` + onSelectedNodes + `})`, "{{resource}} to release"}),
+		series("Writes to the API server", "By part and result, a second.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
+		series("Events of Kubernetes", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Configurations from the API server", "Nodes that started with their saved copy, and refusals per second.", "short",
+			Query{`sum(trimtab_config_from_copy{` + onSelectedNodes + `})`, "from the copy"},
+			Query{`sum(rate(trimtab_config_refused_total{` + onSelectedNodes + `}[$__rate_interval]))`, "refused a second"}),
+		series("Agents that do not reach the API server", "Their pods are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + onSelectedNodes + `} == 0) or vector(0)`, "agents"}),
+		series("Reports left to other programs", "Nodes whose object another program writes, by report.", "short", Query{`sum by (part) (trimtab_cluster_part_left{` + onSelectedNodes + `})`, "{{part}}"}),
 	}
 }
 

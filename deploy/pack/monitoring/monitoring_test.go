@@ -125,7 +125,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// added has the labels that Prometheus adds, and those of buckets.
+// added has the labels that Prometheus adds, and those of histogram buckets.
 var added = []string{"instance", "job", "le"}
 
 func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
@@ -137,7 +137,7 @@ func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
 	}
 	for _, m := range found {
 		if strings.HasPrefix(m[1], "process_") {
-			continue // the client library's
+			continue // metrics of the client library
 		}
 		row, known := rows[strings.TrimSuffix(m[1], "_bucket")]
 		if !known {

@@ -45,10 +45,10 @@ func TestNode(t *testing.T) {
 	t.Run("without", func(t *testing.T) { each(t, c.For(t), tag) })
 }
 
-// thisTest is what needs.yaml has under "shown" for needs that TestNode shows.
+// thisTest is the value of "shown" in needs.yaml for the needs that TestNode checks.
 const thisTest = "deploy/pack/node TestNode"
 
-// each leaves out one of the needs after the other, and checks the error message.
+// each leaves out the needs one by one, and checks the error message.
 func each(t *testing.T, c *real.Containerd, tag string) {
 	t.Helper()
 	c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
@@ -84,8 +84,8 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 	}
 }
 
-// noNetwork runs a pod with a network of its own on a node whose pod network is not there yet: the runtime refuses it,
-// while all other tests run theirs on the host's.
+// noNetwork runs a pod with its own network namespace on a node whose pod network does not exist yet: the
+// runtime refuses it. All other tests run their pods in the host's network.
 func noNetwork(t *testing.T, c *real.Containerd, n chart.Need) {
 	t.Helper()
 	sandbox := c.CreateRequest(c.RunPod(real.PodSpec{}), real.ContainerSpec{}).SandboxConfig
@@ -98,12 +98,13 @@ func noNetwork(t *testing.T, c *real.Containerd, n chart.Need) {
 	}
 }
 
-// ask asks an agent through the pod that the chart makes with attach: none, with all that it has and without one need.
+// ask calls an agent through the pod that the chart makes with attach: none: with all needs, and with one
+// missing.
 func ask(t *testing.T, c *real.Containerd, tag string, n chart.Need) {
 	t.Helper()
 	a := start(t, c, tag, "nri")
 	a.ready()
-	unit := filepath.Join(a.dir, "key/config.yaml") // where the chart expects a unit's
+	unit := filepath.Join(a.dir, "key/config.yaml") // the path that the chart expects for a unit
 	text, err := os.ReadFile(a.config)
 	if err == nil {
 		err = os.WriteFile(unit, text, 0o600)
@@ -162,14 +163,14 @@ type agent struct {
 	dir     string // has the directories that are mounted
 	id      string
 	log     string
-	address string // of its probes
-	config  string // its mounted file
-	socket  string // of its status
+	address string // the address of its probes
+	config  string // its mounted configuration file
+	socket  string // its status socket
 }
 
 func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	t.Helper()
-	// Running containers are taken over, and kept off the CPU that is owned later.
+	// The agent knows running containers, and removes a CPU from them that another container owns later.
 	other := c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
 	a := start(t, c, tag, attach)
 	a.confined()
@@ -320,7 +321,7 @@ func texts(capabilities []corev1.Capability) []string {
 	return all
 }
 
-// free returns a free address of this machine.
+// free returns an unused address of this machine.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -342,7 +343,7 @@ func (a *agent) write(config string) {
 	}
 }
 
-// confined checks that the process has exactly the chart's confinement.
+// confined checks that the process has exactly the confinement of the chart.
 func (a *agent) confined() {
 	a.t.Helper()
 	pid := a.c.ContainerPID(real.ContainerID(a.id))

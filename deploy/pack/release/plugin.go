@@ -34,7 +34,7 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 			return fmt.Errorf("%s is %s, the agent's program %s", path, info.Main.Version, p.Version)
 		}
 		system := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "-", "_")
-		if err := pluginArchive(root, out, path, plugin+"_"+bare(p)+"_"+system, p); err != nil {
+		if err := pluginArchive(root, out, path, plugin+"_"+withoutV(p)+"_"+system, p); err != nil {
 			return err
 		}
 	}

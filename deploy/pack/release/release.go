@@ -39,14 +39,14 @@ func Check(root string, p program.Program) error {
 	if !tagged.MatchString(p.Version) || p.Modified {
 		return fmt.Errorf("%s cannot be released: build it from a tagged commit such as v1.2.3, without changes", p.Version)
 	}
-	if heading := "## [" + bare(p) + "]"; !strings.Contains(string(changelog), "\n"+heading) {
+	if heading := "## [" + withoutV(p) + "]"; !strings.Contains(string(changelog), "\n"+heading) {
 		return fmt.Errorf("CHANGELOG.md has no heading %q", heading)
 	}
 	return nil
 }
 
-// bare returns the version without its "v".
-func bare(p program.Program) string { return strings.TrimPrefix(p.Version, "v") }
+// withoutV returns the version without its "v".
+func withoutV(p program.Program) string { return strings.TrimPrefix(p.Version, "v") }
 
 // Make writes archives, chart and manifest into directory out, and then the checksums of all its files. Directory
 // plugins has kubectl-trimtab for each system.
@@ -62,13 +62,13 @@ func Make(root, out, plugins string, programs []program.Program) error {
 	if err := charts(root, out, programs[0]); err != nil {
 		return err
 	}
-	return sums(out)
+	return writeSums(out)
 }
 
 // archive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, units and man
 // pages.
 func archive(root, out string, p program.Program) error {
-	name := "trimtab_" + bare(p) + "_linux_" + p.Arch
+	name := "trimtab_" + withoutV(p) + "_linux_" + p.Arch
 	wrapper, err := p.Wrapper()
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func charts(root, out string, p program.Program) error {
 			return err
 		}
 		if name == "Chart.yaml" {
-			old, data = versioned(data, bare(p))
+			old, data = withVersion(data, withoutV(p))
 		}
 		all = append(all, files.File{Path: "trimtab/" + name, Mode: 0o644, Data: data})
 		return nil
@@ -131,7 +131,7 @@ func charts(root, out string, p program.Program) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(out, "trimtab-chart-"+bare(p)+".tgz"), packed, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, "trimtab-chart-"+withoutV(p)+".tgz"), packed, 0o644); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(root, manifest))
@@ -147,8 +147,8 @@ var (
 	appVersion = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
-// versioned returns a Chart.yaml with another version, and its old appVersion, which is the image tag in the manifest.
-func versioned(data []byte, to string) (old string, with []byte) {
+// withVersion returns a Chart.yaml with another version, and its old appVersion, which is the image tag in the manifest.
+func withVersion(data []byte, to string) (old string, with []byte) {
 	if found := appVersion.FindSubmatch(data); found != nil {
 		old = string(found[1])
 	}
@@ -156,8 +156,8 @@ func versioned(data []byte, to string) (old string, with []byte) {
 	return old, appVersion.ReplaceAll(data, []byte("appVersion: v"+to))
 }
 
-// sums writes the checksums of all files in out, except the checksum file.
-func sums(out string) error {
+// writeSums writes the checksums of all files in out, except the checksum file.
+func writeSums(out string) error {
 	all, err := os.ReadDir(out)
 	if err != nil {
 		return err

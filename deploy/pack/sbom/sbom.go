@@ -92,27 +92,27 @@ func Of(p program.Program) ([]byte, error) {
 	}
 	add(module("stdlib", strings.TrimPrefix(p.Info.GoVersion, "go"), "LIBRARY"))
 	for _, m := range p.Info.Deps {
-		m = replaced(m)
+		m = linkedModule(m)
 		add(module(m.Path, m.Version, "LIBRARY"))
 	}
 	text, err := json.MarshalIndent(d, "", "  ")
 	return append(text, '\n'), err
 }
 
-// replaced returns the linked module if go.mod replaces one.
-func replaced(m *debug.Module) *debug.Module {
+// linkedModule returns the linked module if go.mod replaces one.
+func linkedModule(m *debug.Module) *debug.Module {
 	for m.Replace != nil {
 		m = m.Replace
 	}
 	return m
 }
 
-// outside matches the characters that an SPDX identifier must not have.
-var outside = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+// invalidIDCharacters matches the characters that an SPDX identifier must not have.
+var invalidIDCharacters = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 func module(path, version, purpose string) part {
 	return part{
-		ID: "SPDXRef-" + outside.ReplaceAllString(path, "-"), Name: path, Version: version, Supplier: noAssertion,
+		ID: "SPDXRef-" + invalidIDCharacters.ReplaceAllString(path, "-"), Name: path, Version: version, Supplier: noAssertion,
 		DownloadLocation: noAssertion, LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, Copyright: noAssertion,
 		Purpose:    purpose,
 		References: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")}},

@@ -42,7 +42,7 @@ type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// Options configure a Switch. Handler, Log and Recorder are required.
+// Options configure a Failover. Handler, Log and Recorder are required.
 type Options struct {
 	Handler  conductor.Handler
 	Log      *slog.Logger
@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // errPreferredBack is the reason for which Failover detaches the fallback.
-var errPreferredBack = errors.New("the preferred attachment is back")
+var errPreferredBack = errors.New("the preferred attachment is connected again")
 
 // Failover makes the preferred attachment active whenever it is connected, and the
 // fallback at all other times.
@@ -76,7 +76,7 @@ type Failover struct {
 	wake             chan struct{}
 }
 
-// New returns a Switch in which neither attachment is active yet.
+// New returns a Failover in which neither attachment is active yet.
 func New(o Options) *Failover {
 	if o.PreferredTimeout <= 0 {
 		o.PreferredTimeout = time.Second
@@ -97,7 +97,7 @@ func (s *Failover) Active() (side Side, why string, since time.Time) {
 	return s.side, s.why, s.since
 }
 
-// Away tells Failover that the preferred attachment is not connected, and why. The caller may repeat it.
+// Away notifies Failover that the preferred attachment is not connected, and why. The caller may repeat it.
 func (s *Failover) Away(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	return <-ended
 }
 
-// needed reports whether the fallback should run.
+// needed reports whether the fallback must run.
 func (s *Failover) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	s.stop = nil
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		s.o.Log.Error("the fallback attachment has ended; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
+		s.o.Log.Error("the fallback attachment has stopped; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
 		sleep.For(ctx, s.o.PreferredTimeout)
 	}
 }

@@ -28,7 +28,7 @@ func (s seat) Capabilities() conductor.Capabilities { return conductor.Capabilit
 
 const nriSeat, bypassSeat = seat("nri"), seat("bypass")
 
-// decider is a conductor that notes who is in it.
+// decider is a conductor that notes which events are being decided.
 type decider struct {
 	mu       sync.Mutex
 	inside   map[string]int
@@ -79,7 +79,7 @@ func (d *decider) Detached(from conductor.Carrier, _ error) {
 	d.attached[from.Name()] = false
 }
 
-// tally is a Recorder.
+// tally is a Recorder that counts.
 type tally struct{ switched, ignored atomic.Int64 }
 
 func (c *tally) Switched(string, string) { c.switched.Add(1) }
@@ -142,7 +142,7 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-// line is an attachment that reports events as fast as they are taken.
+// line is an attachment that reports events as fast as they are accepted.
 type line struct {
 	name    seat
 	handler conductor.Handler
@@ -171,8 +171,8 @@ func (l *line) Run(ctx context.Context) error {
 	return nil
 }
 
-// TestNeverBoth has both report events all the time, while the preferred one comes
-// and goes: never are two decided for at once, and each takes over each time.
+// TestNeverBoth: both attachments report events all the time, while the preferred one connects and
+// disconnects. Events of the two are never decided at the same time, and each takes over each time.
 func TestNeverBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDecider()
@@ -185,7 +185,7 @@ func TestNeverBoth(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()
-		time.Sleep(2 * time.Second) // longer than its patience
+		time.Sleep(2 * time.Second) // longer than PreferredTimeout
 		if side, why, _ := s.Active(); side != Fallback {
 			t.Fatalf("%v is in force at the start: %s", side, why)
 		}
@@ -214,13 +214,13 @@ func TestNeverBoth(t *testing.T) {
 	})
 }
 
-// quiet leaves connections out: the line's is one, for its whole run.
+// quiet suppresses reports of connections: the line has one connection for its whole run.
 type quiet struct{ conductor.Handler }
 
 func (quiet) Attached(conductor.Carrier, conductor.Runtime) {}
 func (quiet) Detached(conductor.Carrier, error)             {}
 
-// TestPreferredFirst: one that connects within the patience has no fallback run.
+// TestPreferredFirst: if the preferred attachment connects in time, the fallback does not run.
 func TestPreferredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDecider()

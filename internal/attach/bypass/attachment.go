@@ -77,7 +77,7 @@ var (
 // New returns an Attachment that does nothing until Run. The error names the
 // configuration key.
 func New(o Options) (*Attachment, error) {
-	if _, err := topsBelow(o.CgroupRoot); err != nil {
+	if _, err := kubeletRoots(o.CgroupRoot); err != nil {
 		return nil, err
 	}
 	o.Proc = cmp.Or(o.Proc, defaultProc)
@@ -94,7 +94,7 @@ func (a *Attachment) Name() string { return "bypass" }
 // Capabilities allow only updates. No request waits for our answer, and the CRI's UpdateContainerResources writes
 // the runtime's stored copy of a container.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, Takes: a.takes}
+	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.takes}
 }
 
 // Carries reports false: no Attachment of this package carries a field.
@@ -130,7 +130,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	var failed []string
 	for _, w := range what {
 		if err := s.update(ctx, w); err != nil {
-			if criclient.Away(ctx, err) {
+			if criclient.ConnectionFailed(ctx, err) {
 				return failed, err
 			}
 			a.o.Log.Debug("update refused", logkey.Container, w.Container, logkey.Err, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// both runs a test beside a runtime that reports events, on version 2, and beside
-// one that does not, on version 1.
+// both runs a test with a runtime that reports events, on cgroup version 2, and with one that does not, on
+// version 1.
 func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
 	t.Helper()
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
 	}
 }
 
-// TestLifecycle: what exists is reported at once, what comes and goes once and in
+// TestLifecycle: existing objects are reported at once; later starts and ends are reported once and in
 // order.
 func TestLifecycle(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
@@ -102,7 +102,7 @@ func TestOverflow(t *testing.T) {
 	r.kernel.silent(false)
 	r.kernel.out <- cgroup.Notice{Change: cgroup.Overflow}
 	attachtest.Until(t, "found", func() bool { return h.count("StartContainer one") == 1 })
-	// And what comes after is noticed again.
+	// Later changes are noticed again.
 	r.start(r.create(pod, "two", nil))
 	attachtest.Until(t, "noticed", func() bool { return h.count("StartContainer two") == 1 })
 	if h.count("RunPodSandbox gone") != 0 {
@@ -110,8 +110,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestCgroupFirst: a cgroup waits for its metadata, and is left alone where none
-// comes.
+// TestCgroupFirst: a cgroup waits until the runtime reports its container, and is not changed if the
+// runtime never does.
 func TestCgroupFirst(t *testing.T) {
 	r := newCRI(t, newKernel(t, cgroup.V1), "1.6.20")
 	h := &recorder{}
@@ -144,8 +144,8 @@ func TestCgroupFirst(t *testing.T) {
 	}
 }
 
-// TestKubeletUpdate: what another program changes in the runtime's copy is an
-// update, what we change is none.
+// TestKubeletUpdate: a change of the runtime's copy by another program counts as an update, and our own
+// change does not.
 func TestKubeletUpdate(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -166,11 +166,11 @@ func TestKubeletUpdate(t *testing.T) {
 		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
 			t.Error(diff)
 		}
-		// Another program's value of a field that we changed before.
+		// Another program's value for a field that we changed before.
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
 		a.Poll(id)
 		attachtest.Until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
-		// Back to what we had given, and to what it was created with.
+		// Back to the value that we had set, and to the value of its creation.
 		r.set(func() {
 			*r.ctrs[id].spec.Linux.Resources.CPU.Shares, *r.ctrs[id].spec.Linux.Resources.CPU.Quota = 512, 50000
 		})
@@ -183,8 +183,8 @@ func TestKubeletUpdate(t *testing.T) {
 	})
 }
 
-// TestNeverWiden: an update by which the runtime would write more CPUs than the
-// kernel has is not sent; planted by the kernel having fewer.
+// TestNeverWiden: we do not send an update with which the runtime would write more CPUs than the kernel
+// has. The test makes the kernel have fewer.
 func TestNeverWiden(t *testing.T) {
 	r := newCRI(t, newKernel(t, cgroup.V2), "v2.4.2")
 	h := &recorder{}
@@ -241,8 +241,8 @@ func TestRuntimeRestart(t *testing.T) {
 	})
 }
 
-// TestMaking: a cgroup the OCI runtime is at work on is left alone, whatever
-// is written there; what is written after that is answered at once.
+// TestMaking: while the OCI runtime sets up a cgroup, we do not change it, whatever is written there; later
+// writes are handled at once.
 func TestMaking(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -250,7 +250,7 @@ func TestMaking(t *testing.T) {
 		dir := proc(t)
 		stat := filepath.Join(dir, "4242/stat")
 		parent := func(pid int) {
-			// In one step: half a file is no process.
+			// In one step, because half a file is not a process.
 			next := stat + ".new"
 			if err := errors.Join(os.WriteFile(next, fmt.Appendf(nil, "4242 (runc:[2:INIT]) S %d 1\n", pid), 0o644), os.Rename(next, stat)); err != nil {
 				t.Error(err)
@@ -270,7 +270,7 @@ func TestMaking(t *testing.T) {
 		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
 		early := 0
 		r.onStart = func(dir string) {
-			for n := range 20 { // longer than any pause of ours
+			for n := range 20 { // longer than any of our pauses
 				shares(dir, fmt.Sprint(100+n))
 				time.Sleep(2 * time.Millisecond)
 			}
@@ -290,9 +290,9 @@ func TestMaking(t *testing.T) {
 	})
 }
 
-// TestStartCutShort: a runtime that was killed while it started a container says for
-// ever that it was only created. Whoever attaches is notified of it with all others, as of
-// one that may own CPUs, and not as of a new one each time.
+// TestStartCutShort: a runtime that was killed while it started a container always reports the container as
+// created. A new attachment reports it together with all others, as one that may own CPUs, and not as a new
+// one each time.
 func TestStartCutShort(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -310,7 +310,7 @@ func TestStartCutShort(t *testing.T) {
 	})
 }
 
-// TestStartUnderWay is the same of one that is still being made: it comes by itself.
+// TestStartUnderWay is the same for a container whose start continues: it is reported when it runs.
 func TestStartUnderWay(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -341,8 +341,8 @@ func TestTwoOfOneName(t *testing.T) {
 	})
 }
 
-// TestWatch: the real thing sees directories come and go and files written, and
-// does not follow links.
+// TestWatch: the inotify watcher notices created and removed directories and written files, and does not
+// follow links.
 func TestWatch(t *testing.T) {
 	root := t.TempDir()
 	outside := t.TempDir()
@@ -417,7 +417,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestTops: where a kubelet's cgroups are, by its --cgroup-root.
+// TestTops: the directories of a kubelet's cgroups, by its --cgroup-root.
 func TestTops(t *testing.T) {
 	for root, want := range map[string][]string{
 		"":     {"kubepods", "kubepods.slice"},
@@ -426,7 +426,7 @@ func TestTops(t *testing.T) {
 		"/a/b": {"a/b/kubepods", "a.slice/a-b.slice/a-b-kubepods.slice", "a/b/kubepods.slice"},
 		"/a-b": {"a-b/kubepods", "a_b.slice/a_b-kubepods.slice", "a-b/kubepods.slice"},
 	} {
-		got, err := topsBelow(root)
+		got, err := kubeletRoots(root)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("topsBelow(%q) = %q, %v, want %q", root, got, err, want)
 		}
@@ -438,8 +438,8 @@ func TestTops(t *testing.T) {
 
 var _ conductor.Handler = (*recorder)(nil)
 
-// TestExit: the end of a process is told when it comes, also of one that has
-// ended, and waiting for it ends when nobody needs it any more.
+// TestExit: the end of a process is reported when it happens, also if the process has already ended. The
+// wait can be cancelled.
 func TestExit(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "cat")
 	in, err := cmd.StdinPipe()
@@ -474,8 +474,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestPodsEnd has pods come and go, their ends in several orders, some while notices
-// of the tree are lost: nothing of them is kept.
+// TestPodsEnd creates and ends pods, with their ends in several orders, some while notices of the tree are
+// lost: nothing of them is kept.
 func TestPodsEnd(t *testing.T) {
 	k := newKernel(t, cgroup.V2)
 	r := newCRI(t, k, "v2.1.0")
@@ -518,13 +518,14 @@ func TestPodsEnd(t *testing.T) {
 			", unknown ", len(x.unknown))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
-	// The tree is looked through before each list, so one that begins later than the next has seen it as it is.
+	// The tree is scanned before each list, so a scan that begins after the next list has the present
+	// state.
 	next := r.lists.Load() + 2
 	attachtest.Until(t, "the tree was looked through again", func() bool { return r.lists.Load() >= next })
-	s.tasks.fail(errors.New("planted")) // places are of one goroutine
+	s.tasks.fail(errors.New("planted")) // only one goroutine uses places
 	attachtest.Until(t, "the session ended", func() bool { return a.live.Load() != s })
 	s.finish()
-	if n := len(s.dirs.pods) + len(s.dirs.learned); n > 0 {
+	if n := len(s.dirs.pods) + len(s.dirs.listedDirs); n > 0 {
 		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)
 	}
 }

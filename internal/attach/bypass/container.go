@@ -44,7 +44,7 @@ func (s *session) checkContainer(p *pod, id string, w reasons) error {
 // already ended.
 func (s *session) addContainer(p *pod, id string) error {
 	found, err := s.c.Container(s.ctx, id, p.id)
-	if criclient.Gone(err) || p.stopped {
+	if criclient.NotFound(err) || p.stopped {
 		return nil
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *ctr) endWatch() {
 func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) {
 	state, requested, err := s.status(c)
 	switch {
-	case criclient.Gone(err):
+	case criclient.NotFound(err):
 		s.end(p, c)
 		delete(p.ctrs, c.id)
 		s.index.forget(c)
@@ -158,7 +158,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 		return
 	}
 	if c.exitPolls++; c.exitPolls <= maxExitPolls {
-		s.tasks.later(time.Duration(10<<c.exitPolls)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupRemoved) })
+		s.tasks.runAfter(time.Duration(10<<c.exitPolls)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupRemoved) })
 	}
 }
 
@@ -182,8 +182,8 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	if err != nil || now == nil {
 		return state, nil, err
 	}
-	if c.blank { // the resources that it had before are unknown
-		c.blank, c.seen = false, *now
+	if c.neverReported { // the resources that it had before are unknown
+		c.neverReported, c.seen = false, *now
 		return state, nil, nil
 	}
 	requested := foreignChanges(*now, c.seen, c.ours)

@@ -21,14 +21,14 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// fakeCRI is a runtime over a socket, as containerd is: what is created has no
-// cgroup, and starting makes one and writes the stored resources into it.
+// fakeCRI is a runtime on a socket that behaves like containerd: a created container has no cgroup, and its
+// start makes one and writes the stored resources into it.
 type fakeCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 	version string
 	kernel  *noticed
 	socket  string
-	close   func()       // ends what listen began
+	close   func()       // ends what listen started
 	asked   atomic.Int64 // calls
 	lists   atomic.Int64 // of all pods
 
@@ -40,7 +40,7 @@ type fakeCRI struct {
 	n       int
 	// bad are the errors of statuses by id; a nil error is one that is never answered.
 	bad map[string]error
-	// onStart runs between the fresh cgroup and the running state.
+	// onStart runs after the cgroup is created and before the container runs.
 	onStart func(dir string)
 }
 

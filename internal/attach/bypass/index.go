@@ -67,11 +67,11 @@ func (x *index) hint(podID, id string, w reasons) *pod {
 
 // take removes a worker's hints from the pod and returns them. If there are none, it also notes that the pod has no
 // worker any more.
-func (x *index) take(p *pod) hints {
+func (x *index) take(p *pod) pendingChecks {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := p.inbox
-	p.inbox, p.busy = hints{}, !h.empty()
+	p.inbox, p.busy = pendingChecks{}, !h.empty()
 	return h
 }
 
@@ -186,7 +186,7 @@ func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []c
 			continue
 		}
 		ready[l.ID] = true
-		if p := x.pods[l.ID]; p == nil || p.lacks {
+		if p := x.pods[l.ID]; p == nil || p.unreported {
 			ask = append(ask, l.ID)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 type setupState int
 
 const (
-	setupUnknown  setupState = iota // no process of the container is visible
-	settingUp                       // the OCI runtime still writes to its cgroup
-	setupFinished                   // the OCI runtime is done; the workload waits, or runs
+	setupUnknown     setupState = iota // no process of the container is visible
+	runcSetupRunning                   // the OCI runtime still writes to its cgroup
+	setupFinished                      // the OCI runtime has finished; the workload waits, or runs
 )
 
 // setupState returns whether the OCI runtime still sets up a new cgroup, and the process that does so. Nobody else
@@ -55,7 +55,7 @@ func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	case line == "":
 		return setupUnknown, 0
 	case slices.Contains(args[1:], "create"), slices.Contains(args[1:], "run"):
-		return settingUp, parent
+		return runcSetupRunning, parent
 	}
 	return setupFinished, 0
 }

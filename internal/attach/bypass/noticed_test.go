@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// noticed is a simulated tree whose changes are noticed as inotify would.
+// noticed is a simulated tree that reports changes as inotify does.
 type noticed struct {
 	*kernel.Cgroups
 	version cgroup.Version
@@ -21,7 +21,7 @@ type noticed struct {
 	mu      sync.Mutex
 	watched map[string]bool
 	out     chan cgroup.Notice
-	mute    bool // notices are lost
+	mute    bool // notices get lost
 }
 
 func newKernel(t *testing.T, v cgroup.Version) *noticed {
@@ -75,7 +75,7 @@ func (k *noticed) ReadFile(file string) ([]byte, error) {
 	return k.Cgroups.ReadFile(file)
 }
 
-// files are what a directory is in the hierarchies.
+// files returns the paths of a directory in all hierarchies.
 func (k *noticed) files(dir string) []string {
 	if k.version == cgroup.V2 {
 		return []string{dir}

@@ -19,21 +19,21 @@ type dirWatcher struct {
 	watch cgroup.Watcher
 	// roots are the possible directories of a kubelet's cgroups, existing or not.
 	roots []string
-	// learned are pod directories outside the roots, which the runtime has listed.
-	learned map[string]bool
-	above   map[string]bool // watched for the creation of a root
-	groups  map[string]bool // watched: kubepods and its classes
-	pods    map[string]bool // watched
+	// listedDirs are pod directories outside the roots, which the runtime has listed.
+	listedDirs map[string]bool
+	above      map[string]bool // watched for the creation of a root
+	groups     map[string]bool // watched: kubepods and its classes
+	pods       map[string]bool // watched
 	// watchError is why a directory could not be watched; "" if all are.
 	watchError string
-	// trusts means that scans need not list a pod directory again while it is watched.
-	trusts bool
+	// skipsRescan means that scans need not list a pod directory again while it is watched.
+	skipsRescan bool
 }
 
-// topsBelow returns the directories below --cgroup-root in which the kubelet creates its cgroups, for both cgroup
-// drivers. (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice has its path, and dashes in names become
-// underscores.)
-func topsBelow(root string) ([]string, error) {
+// kubeletRoots returns the directories below --cgroup-root in which the kubelet creates its cgroups, for
+// both cgroup drivers. (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice contains its path, and
+// dashes in names become underscores.)
+func kubeletRoots(root string) ([]string, error) {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	var parts []string
 	if root != "" {
@@ -49,13 +49,13 @@ func topsBelow(root string) ([]string, error) {
 }
 
 func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, root string) (*dirWatcher, error) {
-	tops, err := topsBelow(root)
+	tops, err := kubeletRoots(root)
 	if err != nil {
 		return nil, err
 	}
 	return &dirWatcher{
 		tree: tree, watch: w, roots: tops,
-		learned: map[string]bool{}, above: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
+		listedDirs: map[string]bool{}, above: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
 	}, nil
 }
 
@@ -92,9 +92,9 @@ func (p *dirWatcher) scan() map[string]string {
 		}
 		p.addGroup(top, found, 0)
 	}
-	for dir := range p.learned {
+	for dir := range p.listedDirs {
 		if !p.tree.Has(dir) {
-			delete(p.learned, dir)
+			delete(p.listedDirs, dir)
 			continue
 		}
 		p.addPod(dir, found)
@@ -104,8 +104,8 @@ func (p *dirWatcher) scan() map[string]string {
 
 // rescan does the same as scan when no notice was lost: it skips directories that are already watched.
 func (p *dirWatcher) rescan() map[string]string {
-	p.trusts = true
-	defer func() { p.trusts = false }()
+	p.skipsRescan = true
+	defer func() { p.skipsRescan = false }()
 	return p.scan()
 }
 
@@ -142,7 +142,7 @@ func (p *dirWatcher) addChild(dir string, found map[string]string, depth int) {
 }
 
 func (p *dirWatcher) addPod(dir string, found map[string]string) {
-	if p.trusts && p.pods[dir] || !p.add(dir, p.pods) {
+	if p.skipsRescan && p.pods[dir] || !p.add(dir, p.pods) {
 		return
 	}
 	names, _ := p.tree.Children(dir, "cpuset")
@@ -158,14 +158,14 @@ func note(dir string, found map[string]string) {
 	}
 }
 
-// learn watches a pod's directory that the runtime has reported.
-func (p *dirWatcher) learn(dir string) map[string]string {
+// watchListedPod watches a pod's directory that the runtime has reported.
+func (p *dirWatcher) watchListedPod(dir string) map[string]string {
 	found := map[string]string{}
 	if p.pods[dir] {
 		return found
 	}
 	if !slices.ContainsFunc(p.roots, func(top string) bool { return strings.HasPrefix(dir, top+"/") }) {
-		p.learned[dir] = true
+		p.listedDirs[dir] = true
 	}
 	p.addPod(dir, found)
 	return found

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reasons says why someone gave a hint about a container.
+// reasons are the reasons for a check of a container.
 type reasons uint8
 
 const (
@@ -23,17 +23,17 @@ const (
 	runs                              // the runtime has reported its start
 )
 
-// hints are what a pod's worker should check.
-type hints struct {
+// pendingChecks are the checks that a pod's worker must do.
+type pendingChecks struct {
 	sandbox bool
 	ctrs    map[string]reasons
-	order   []string // of their first hints
+	order   []string // the reasons of each container, and the order of the first ones
 }
 
-func (h hints) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
+func (h pendingChecks) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
 
 // add adds a hint about a container.
-func (h *hints) add(id string, w reasons) {
+func (h *pendingChecks) add(id string, w reasons) {
 	if h.ctrs == nil {
 		h.ctrs = map[string]reasons{}
 	}
@@ -47,16 +47,16 @@ func (h *hints) add(id string, w reasons) {
 type pod struct {
 	id string
 	// Used only by its worker:
-	reported *lifecycle.Pod
-	stopped  bool
-	gone     bool // the session reports nothing more of it
-	ctrs     map[string]*ctr
-	tries    map[string]int // failed questions, by container; "" is the sandbox
+	reported       *lifecycle.Pod
+	stopped        bool
+	gone           bool // the session reports nothing more of it
+	ctrs           map[string]*ctr
+	failedAttempts map[string]int // failed questions, by container; "" is the sandbox
 	// Guarded by index.mu:
-	inbox hints
-	busy  bool
-	lacks bool            // not reported yet, or the runtime cannot describe it
-	runs  map[string]bool // containers known to run
+	inbox      pendingChecks
+	busy       bool
+	unreported bool            // not reported yet, or the runtime cannot describe it
+	runs       map[string]bool // containers known to run
 }
 
 // ctr is a container, and what this session has reported of it. Only the pod's worker uses the fields that no lock
@@ -66,7 +66,7 @@ type ctr struct {
 	reported   *lifecycle.Container
 	dir        string        // directory of its cgroup; "" if it is unknown
 	running    bool          // the runtime reports it as running, and we have reconciled it since
-	startWatch chan struct{} // closing it ends the watch of the container's start; nil before the watch
+	startWatch chan struct{} // closing it ends the watch of the container's start; nil before that watch
 	exitPolls  int           // how often it was polled since its cgroup was removed
 
 	reporting sync.Mutex // held during reports; guards the fields about reports that must not come twice
@@ -74,9 +74,9 @@ type ctr struct {
 	ended     bool
 
 	// Guarded by session.copies:
-	seen, ours stored
-	inStatus   bool // its plain status contains its resources
-	blank      bool // the runtime has never reported its resources
+	seen, ours    stored
+	inStatus      bool // its plain status contains its resources
+	neverReported bool // the runtime has never reported its resources
 }
 
 // indexed is a container in the index.
@@ -86,7 +86,7 @@ type indexed struct {
 }
 
 func newPod(id string) *pod {
-	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, lacks: true}
+	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, unreported: true}
 }
 
 // newCtr makes a container from the runtime's description. dir is its cgroup; "" if
@@ -96,7 +96,7 @@ func newCtr(d criclient.Container, dir string) *ctr {
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
-		id: d.ID, reported: d.Container, blank: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
+		id: d.ID, reported: d.Container, neverReported: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
 		ended: d.State == lifecycle.StateStopped, seen: storedOf(&d.Resources), inStatus: d.InStatus != nil,
 	}
 	if c.inStatus {
@@ -117,7 +117,7 @@ func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(
 
 // hint adds what a pod's worker should check, and starts a worker if there is none.
 func (s *session) hint(podID, id string, w reasons) {
-	if s.tasks.over() {
+	if s.tasks.hasEnded() {
 		return
 	}
 	if p := s.index.hint(podID, id, w); p != nil {
@@ -145,28 +145,28 @@ func (s *session) processHints(p *pod) {
 	defer func() { <-s.slots }()
 	for {
 		h := s.index.take(p)
-		if h.empty() || s.tasks.over() {
+		if h.empty() || s.tasks.hasEnded() {
 			return
 		}
 		s.recoverPanic("pod", func() { s.check(p, h) })
 	}
 }
 
-// maxAsks bounds how often a failed question is repeated.
-const maxAsks = 5
+// maxAttempts bounds how often a failed question is repeated.
+const maxAttempts = 5
 
 // check processes hints. It repeats a question that failed, at most maxAsks times. After that it reports the object
 // from its list entry, and the next comparison of lists asks again.
-func (s *session) check(p *pod, h hints) {
+func (s *session) check(p *pod, h pendingChecks) {
 	left, err := s.checkPod(p, h)
 	switch {
 	case err == nil || s.ctx.Err() != nil:
-	case criclient.Away(s.ctx, err):
+	case criclient.ConnectionFailed(s.ctx, err):
 		s.tasks.fail(err)
 	default:
 		again, over, tries := p.splitRetries(left)
 		if tries > 0 {
-			s.tasks.later(time.Duration(tries*tries)*20*time.Millisecond, func() {
+			s.tasks.runAfter(time.Duration(tries*tries)*20*time.Millisecond, func() {
 				if again.sandbox {
 					s.hintPod(p.id)
 				}
@@ -183,7 +183,7 @@ func (s *session) check(p *pod, h hints) {
 
 // checkPod returns the hints that failed, and why. A container that the runtime cannot describe does not delay the
 // other ones.
-func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
+func (s *session) checkPod(p *pod, h pendingChecks) (left pendingChecks, err error) {
 	switch {
 	case p.gone:
 		return left, nil // someone gave these hints before its end was reported
@@ -193,22 +193,22 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 		}
 	case h.sandbox:
 		done, failed := s.checkSandbox(p)
-		if done || criclient.Away(s.ctx, failed) {
+		if done || criclient.ConnectionFailed(s.ctx, failed) {
 			return h, failed
 		}
 		left.sandbox, err = failed != nil, failed
 	}
 	if !left.sandbox {
-		delete(p.tries, "")
+		delete(p.failedAttempts, "")
 	}
 	for _, id := range h.order {
 		failed := s.checkContainer(p, id, h.ctrs[id])
 		if failed == nil {
-			delete(p.tries, id)
+			delete(p.failedAttempts, id)
 			continue
 		}
 		left.add(id, h.ctrs[id])
-		if err = failed; criclient.Away(s.ctx, failed) {
+		if err = failed; criclient.ConnectionFailed(s.ctx, failed) {
 			break
 		}
 	}
@@ -218,7 +218,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 // addPod reads a pod that this session did not report yet, and reports it.
 func (s *session) addPod(p *pod) (ok bool, err error) {
 	now, err := s.c.Pod(s.ctx, p.id)
-	if criclient.Gone(err) {
+	if criclient.NotFound(err) {
 		s.drop(p)
 		return false, nil
 	}
@@ -238,7 +238,7 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	}
 	p.reported = now
 	s.index.mu.Lock()
-	p.lacks = now.Undescribed != ""
+	p.unreported = now.Undescribed != ""
 	s.index.mu.Unlock()
 	s.report(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
@@ -264,7 +264,7 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	}
 	ready, err := s.c.Ready(s.ctx, p.id)
 	switch {
-	case criclient.Gone(err):
+	case criclient.NotFound(err):
 		s.endPod(p)
 		for _, id := range sortedIDs(p.ctrs) {
 			s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: p.ctrs[id].reported})

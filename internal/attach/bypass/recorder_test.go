@@ -60,7 +60,7 @@ func (h *recorder) Attached(conductor.Carrier, conductor.Runtime) {
 
 func (h *recorder) Detached(conductor.Carrier, error) {}
 
-// events are the recorded events, without those that repeat at each change of a file.
+// events returns the recorded events, without those that repeat at each change of a file.
 func (h *recorder) events() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

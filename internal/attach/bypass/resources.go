@@ -9,25 +9,25 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// amount is the stored value of one field: a number or a string.
-type amount struct {
+// storedValue is the stored value of one field: a number or a string.
+type storedValue struct {
 	n    int64
 	text string
 }
 
 // amountOf converts a value. It stores unlimited as -1 or 0, and the two compare as equal.
-func amountOf(v lifecycle.Value) amount {
+func amountOf(v lifecycle.Value) storedValue {
 	switch {
 	case !v.Field.Numeric():
-		return amount{text: v.Text}
+		return storedValue{text: v.Text}
 	case v.Int <= 0 && (v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit):
-		return amount{n: -1}
+		return storedValue{n: -1}
 	}
-	return amount{n: v.Int}
+	return storedValue{n: v.Int}
 }
 
 // valueOf is the inverse of amountOf.
-func (a amount) valueOf(f lifecycle.Field) lifecycle.Value {
+func (a storedValue) valueOf(f lifecycle.Field) lifecycle.Value {
 	return lifecycle.Value{Field: f, Int: a.n, Text: a.text}
 }
 
@@ -43,7 +43,7 @@ var copyFieldSet = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return r
 
 // stored are the resources in the runtime's stored copy that the CRI can change, in the order of copyFields. 0 and
 // "" mean unset.
-type stored [len(copyFields)]amount
+type stored [len(copyFields)]storedValue
 
 func storedOf(r *lifecycle.Resources) (s stored) {
 	for i, f := range copyFields {
@@ -85,7 +85,7 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 func (s *stored) drop(r *lifecycle.Resources) {
 	for i, f := range copyFields {
 		if _, set := r.Of(f, ""); set {
-			s[i] = amount{}
+			s[i] = storedValue{}
 		}
 	}
 }

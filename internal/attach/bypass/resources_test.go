@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestStored: for each field that the CRI can change, our update requests the value as it
-// is; and a value that another client of the runtime requested is noticed once.
+// TestStored: for each field that the CRI can change, our update requests the value unchanged, and a value
+// that another client of the runtime requested is noticed once.
 func TestStored(t *testing.T) {
 	for _, c := range []struct {
 		value lifecycle.Value
@@ -52,15 +52,15 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// TestStateUnknown: a container of which the runtime cannot say whether it runs does not without a cgroup. With one it is taken
-// for running, so that nothing of its is given away.
+// TestStateUnknown: if the runtime does not know whether a container runs, a container without a cgroup
+// counts as not running. One with a cgroup counts as running, so that its CPUs are not given away.
 func TestStateUnknown(t *testing.T) {
 	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
 		c := newCtr(criclient.Container{
 			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime reports its state as CONTAINER_UNKNOWN"}, StateUnknown: true,
 		}, dir)
-		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.blank != c.running {
-			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.blank, want)
+		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.neverReported != c.running {
+			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.neverReported, want)
 		}
 	}
 }

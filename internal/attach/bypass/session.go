@@ -110,7 +110,7 @@ func (s *session) serve() error {
 		case n := <-s.watcher.Notices():
 			s.notice(n)
 		case dir := <-s.learn:
-			s.cgroupsCreated(s.dirs.learn(dir))
+			s.cgroupsCreated(s.dirs.watchListedPod(dir))
 		case <-resync.C:
 			s.cgroupsCreated(s.dirs.rescan())
 			s.logUnwatched()
@@ -123,7 +123,7 @@ func (s *session) serve() error {
 
 func (s *session) logUnwatched() {
 	if s.dirs.watchError != "" {
-		s.a.o.Log.Warn("a cgroup directory is not watched; new containers in it are found later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
+		s.a.o.Log.Warn("the agent cannot watch a cgroup directory; it finds new containers in it later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
 	}
 }
 
@@ -156,7 +156,7 @@ func (s *session) watchEvents() {
 	for s.ctx.Err() == nil {
 		stream, err := s.c.Events(s.ctx)
 		if err == nil {
-			s.tasks.later(streamStart, s.relist)
+			s.tasks.runAfter(streamStart, s.relist)
 		}
 		for err == nil {
 			var e *cri.ContainerEventResponse

@@ -69,7 +69,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 			dirty = false
 		}
 		polls := poll.C
-		if at == settingUp && f.awaits(ctx, creator) || !dirty && f.complete {
+		if at == runcSetupRunning && f.awaits(ctx, creator) || !dirty && f.complete {
 			polls = nil // the watch wakes us
 		}
 		select {
@@ -252,7 +252,7 @@ const (
 func (s *session) resolve(id, dir string) {
 	defer s.index.resolved(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < maxResolveTime; delay = min(2*delay, time.Second) {
-		if known, err := s.findPod(id); known || criclient.Away(s.ctx, err) {
+		if known, err := s.findPod(id); known || criclient.ConnectionFailed(s.ctx, err) {
 			return
 		}
 		if !sleep.For(s.ctx, delay) || !s.a.o.Tree.Has(dir) {

@@ -53,7 +53,7 @@ func (s *session) synchronise() error {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
-			s.cgroupsCreated(s.dirs.learn(dir))
+			s.cgroupsCreated(s.dirs.watchListedPod(dir))
 		}
 	}
 	s.cgroupsCreated(found) // the list does not have the pods that the runtime creates now
@@ -64,7 +64,7 @@ func (s *session) synchronise() error {
 func (s *session) relist() {
 	pods, ctrs, err := s.c.List(s.ctx)
 	if err != nil {
-		if criclient.Away(s.ctx, err) {
+		if criclient.ConnectionFailed(s.ctx, err) {
 			s.tasks.fail(err)
 		} else {
 			s.a.o.Log.Warn("the runtime's lists cannot be read", logkey.Err, err)

@@ -34,8 +34,8 @@ func (t *tasks) run(f func()) {
 	}
 }
 
-// later runs f after the duration d, unless the connection has ended.
-func (t *tasks) later(d time.Duration, f func()) {
+// runAfter runs f after the duration d, unless the connection has ended.
+func (t *tasks) runAfter(d time.Duration, f func()) {
 	t.run(func() {
 		if sleep.For(t.ctx, d) {
 			f()
@@ -51,8 +51,8 @@ func (t *tasks) fail(err error) {
 	}
 }
 
-// over reports whether the connection has ended.
-func (t *tasks) over() bool {
+// hasEnded reports whether the connection has ended.
+func (t *tasks) hasEnded() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended

@@ -10,16 +10,16 @@ import (
 
 // splitRetries splits the hints that failed. It returns the hints to try again, the least number of tries among
 // them, and the hints that have had all their tries.
-func (p *pod) splitRetries(left hints) (again, over hints, tries int) {
+func (p *pod) splitRetries(left pendingChecks) (again, over pendingChecks, tries int) {
 	count := func(id string) bool {
-		if p.tries == nil {
-			p.tries = map[string]int{}
+		if p.failedAttempts == nil {
+			p.failedAttempts = map[string]int{}
 		}
-		if p.tries[id]++; p.tries[id] > maxAsks {
-			delete(p.tries, id)
+		if p.failedAttempts[id]++; p.failedAttempts[id] > maxAttempts {
+			delete(p.failedAttempts, id)
 			return false
 		}
-		tries = max(tries, p.tries[id])
+		tries = max(tries, p.failedAttempts[id])
 		return true
 	}
 	if left.sandbox || p.reported == nil {
@@ -42,7 +42,7 @@ func (p *pod) splitRetries(left hints) (again, over hints, tries int) {
 // reportUnread reports a pod and containers from their list entries after the runtime repeatedly could not describe
 // them. They run, and the agent must keep them off CPUs that other containers own. The session goes on polling the
 // containers that it had reported before.
-func (s *session) reportUnread(p *pod, left hints, why error) {
+func (s *session) reportUnread(p *pod, left pendingChecks, why error) {
 	if p.reported == nil {
 		now, err := s.c.UnreadPod(s.ctx, p.id, why)
 		if now == nil || err != nil {
@@ -71,7 +71,7 @@ func (s *session) reportUnread(p *pod, left hints, why error) {
 // rereadPod reads a pod again that the runtime could not describe.
 func (s *session) rereadPod(p *pod) error {
 	now, err := s.c.Pod(s.ctx, p.id)
-	if criclient.Gone(err) {
+	if criclient.NotFound(err) {
 		return nil // checkSandbox reports that, too
 	}
 	if err != nil {
@@ -89,19 +89,19 @@ func (s *session) rereadPod(p *pod) error {
 // reread reads a container again that the runtime could not describe.
 func (s *session) reread(p *pod, c *ctr) error {
 	now, err := s.c.Container(s.ctx, c.id, p.id)
-	if criclient.Gone(err) {
+	if criclient.NotFound(err) {
 		return nil // checkStatus reports its end
 	}
 	if err != nil {
 		return err
 	}
 	n := newCtr(now, c.dir)
-	if n.ended || n.blank || c.hasEnded() {
+	if n.ended || n.neverReported || c.hasEnded() {
 		return nil
 	}
 	criclient.LogRead(s.a.o.Log, logkey.Container, p.reported.Namespace+"/"+p.reported.Name+"/"+n.reported.Name, "", true)
 	s.copies.Lock()
-	c.seen, c.inStatus, c.blank = n.seen, n.inStatus, false
+	c.seen, c.inStatus, c.neverReported = n.seen, n.inStatus, false
 	s.copies.Unlock()
 	c.reporting.Lock()
 	c.reported = n.reported

@@ -16,8 +16,8 @@ import (
 
 var errBroken = status.Error(codes.Internal, "failed to get task status")
 
-// described returns the first event of a kind that reports all there is of a container,
-// or of a pod where kind is about pods.
+// described returns the first event of a kind with a complete description of a container, or of a pod if
+// the kind is about pods.
 func (h *recorder) described(kind lifecycle.Kind, id string) (ev lifecycle.Event, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,9 +32,8 @@ func (h *recorder) described(kind lifecycle.Kind, id string) (ev lifecycle.Event
 	return ev, false
 }
 
-// TestUnread: one pod and one container that the runtime cannot describe are reported as
-// they are listed, do not keep the others from being known, and are reported fully once
-// they can be.
+// TestUnread: a pod and a container that the runtime cannot describe are reported from their list entries.
+// They do not delay the others, and are reported fully as soon as the runtime can describe them.
 func TestUnread(t *testing.T) {
 	for name, err := range map[string]error{"an error": errBroken, "no answer": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +50,7 @@ func TestUnread(t *testing.T) {
 				h := &recorder{}
 				run(t, r, h, func(o *Options) { o.PollInterval = 20 * time.Millisecond })
 				checkSync(t, h, badly, inner, bad)
-				// All others are decided as ever.
+				// All others are decided as usual.
 				next := r.create(r.pod("next", "uid-next", nil, nil), "next", nil)
 				r.start(next)
 				attachtest.Until(t, "another starts", func() bool { return h.count("StartContainer next") == 1 })
@@ -95,9 +94,8 @@ func checkSync(t *testing.T, h *recorder, pod, inner, bad string) {
 	}
 }
 
-// TestUnreadLater: a pod and a container that come and cannot be described hold up
-// nothing beside them, and are reported after a while as they are listed: what they run
-// on is what others may be promised.
+// TestUnreadLater: a new pod and container that the runtime cannot describe delay nothing else, and are
+// reported from their list entries after a while, because they may run on CPUs that others should get.
 func TestUnreadLater(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()

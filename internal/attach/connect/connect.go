@@ -66,7 +66,7 @@ func (s *State) Get() (now string, err error) {
 // connection that worked it starts at Min again.
 type Backoff struct{ Min, Max time.Duration }
 
-// Or returns b, and takes the bounds that are 0 in b from other.
+// Or returns b with the missing bounds from other. A bound that is 0 is missing.
 func (b Backoff) Or(other Backoff) Backoff {
 	if b.Min <= 0 {
 		b.Min = other.Min

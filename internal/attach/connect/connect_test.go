@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAttempts: pauses double up to the bound and start over after an attempt that worked,
-// an error is new once, and a wake-up ends a pause.
+// TestAttempts: pauses double up to the bound and start again after an attempt that worked; an error is
+// reported once; and Wake ends a pause.
 func TestAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
-// TestState: an error stays until it works again.
+// TestState: an error stays until the attachment works again.
 func TestState(t *testing.T) {
 	var s State
 	log, broken := slog.New(slog.DiscardHandler), errors.New("broken")
@@ -74,7 +74,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestRecoverPanic: a panic is reported, and ends nothing.
+// TestRecoverPanic: a panic is logged, and the agent continues.
 func TestRecoverPanic(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if RecoverPanic(log, "a call", func() { panic("no") }) || !RecoverPanic(log, "a call", func() {}) {

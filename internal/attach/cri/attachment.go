@@ -88,7 +88,7 @@ func New(o Options) *Attachment {
 		o.Admit = func() error { return nil }
 	}
 	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Decisions != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.Decisions, o.Log}}
-	p.order = newOrder(o.Log, &p.store.serial)
+	p.queues = newOrder(o.Log, &p.store.serial)
 	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
 	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now)}
 	if o.Hooks != nil {
@@ -96,7 +96,7 @@ func New(o Options) *Attachment {
 	}
 	a := &Attachment{shared: p, o: o, calls: &calls{shared: p, fail: o.Fail}}
 	p.events = &events{shared: p, handler: o.Handler, from: a}
-	a.front = &frontend{log: o.Log, dial: o.Dial, order: p.order, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
+	a.front = &frontend{log: o.Log, dial: o.Dial, queues: p.queues, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
 	return a
 }
 
@@ -105,7 +105,7 @@ func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 
 // Capabilities are what calls to the connected runtime can change. The CRI carries no values of pods.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.link.met.Load().can
+	can := a.link.runtimeSeen.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
@@ -151,7 +151,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 	}
 	defer a.client.Close()
 	var stop context.CancelFunc
-	a.order.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
+	a.queues.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
 	a.link.enter(StateListing, nil)
@@ -188,7 +188,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 	a.front.drain()
 	stop()
 	err = group.Wait()
-	a.order.work.Wait()
+	a.queues.work.Wait()
 	return err
 }
 

@@ -29,7 +29,7 @@ func cpus(text string) lifecycle.Value {
 	return lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: text}
 }
 
-// unknown is a field no version of the CRI has.
+// unknown is a field that no version of the CRI has.
 func unknown(m proto.Message, text string) {
 	m.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), text))
 }
@@ -128,8 +128,8 @@ func TestLifeOfAContainer(t *testing.T) {
 	g.h.found(t, lifecycle.RemovePodSandbox, pod)
 }
 
-// TestPlaceAskedOnce: where cgroups are is asked of one container, and known of the
-// next.
+// TestPlaceAskedOnce: the runtime is asked about the cgroup of one container, and the cgroup of the next is
+// derived from it.
 func TestPlaceAskedOnce(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -207,8 +207,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestFault: a panic lets the container be created, unless the policy is to
-// fail.
+// TestFault: after a panic the container is created, unless the failure policy is Fail.
 func TestFault(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -223,7 +222,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestCreationFails: of a container the runtime did not make nothing stays.
+// TestCreationFails: nothing is kept of a container that the runtime did not create.
 func TestCreationFails(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -263,7 +262,7 @@ func TestCreationFails(t *testing.T) {
 	})
 }
 
-// TestConfirmedOnly: what the runtime refuses to end has not ended.
+// TestConfirmedOnly: a container whose end the runtime refused has not ended.
 func TestConfirmedOnly(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -307,8 +306,8 @@ func TestEndsByItself(t *testing.T) {
 	g.h.found(t, lifecycle.RemovePodSandbox, pod)
 }
 
-// TestAdoptsAfterAStepBack: a pod and its container that came past the proxy are
-// taken in soon, though the wall clock was set back by an hour after they were made.
+// TestAdoptsAfterAStepBack: a pod and its container that were created without the proxy are adopted soon,
+// although the wall clock was set back by an hour after their creation.
 func TestAdoptsAfterAStepBack(t *testing.T) {
 	g := newRig(t)
 	ahead := time.Now().Add(time.Hour).UnixNano()
@@ -349,8 +348,8 @@ func TestRebuilt(t *testing.T) {
 	g.h.found(t, lifecycle.StopContainer, id)
 }
 
-// TestPassing: while it is not known what runs, every call passes, and it is
-// tried again.
+// TestPassing: while the running containers are unknown, every call passes, and the attachment tries again
+// to synchronise.
 func TestPassing(t *testing.T) {
 	g := newRig(t)
 	g.stop()
@@ -362,7 +361,7 @@ func TestPassing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, _, err := g.a.Status(); state != "passing everything through" || !strings.Contains(fmt.Sprint(err), "not yet") {
+	if state, _, err := g.a.Status(); state != "passing all calls unchanged" || !strings.Contains(fmt.Sprint(err), "not yet") {
 		t.Errorf("state %s, %v", state, err)
 	}
 	if _, told := g.h.look(lifecycle.CreateContainer, ""); told {
@@ -386,8 +385,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestRuntimeRestarts: calls fail as they would without us, then work again,
-// and nothing known is lost.
+// TestRuntimeRestarts: while the runtime is down, calls fail as they would without us; afterwards they work
+// again, and no state is lost.
 func TestRuntimeRestarts(t *testing.T) {
 	g := newRig(t)
 	id := g.run(g.runPod())
@@ -408,8 +407,8 @@ func TestRuntimeRestarts(t *testing.T) {
 	g.h.found(t, lifecycle.StopContainer, id)
 }
 
-// TestOwnerWaits: a container with CPUs of its own does not start while another
-// is being started that had them.
+// TestOwnerWaits: a container that owns CPUs does not start while another container that had those CPUs is
+// being started.
 func TestOwnerWaits(t *testing.T) {
 	g := newRig(t)
 	pod := g.runPod()
@@ -436,7 +435,7 @@ func TestOwnerWaits(t *testing.T) {
 	attachtest.Until(t, "the first is starting", func() bool { return len(g.runtime.told()) == 1 })
 	go start(owner)
 	g.h.found(t, lifecycle.StartContainer, owner)
-	time.Sleep(50 * time.Millisecond) // nothing to wait for: it must not happen
+	time.Sleep(50 * time.Millisecond) // no event can be awaited here, because nothing must happen
 	if got := g.runtime.told(); len(got) != 0 {
 		t.Errorf("the owner starts beside the first: %v", got)
 	}
@@ -474,8 +473,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestSockets: a stale socket is replaced, one that is served is not taken, and
-// other files are left alone.
+// TestSockets: a stale socket is replaced, a socket that is served is an error, and other files are not
+// changed.
 func TestSockets(t *testing.T) {
 	g := newRig(t)
 	g.stop()
@@ -504,8 +503,8 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// TestLargeList compares a list of 5,000 containers, which is above gRPC's
-// default of 4 MiB, and a stream of events with the direct way.
+// TestLargeList compares a list of 5,000 containers, which is above gRPC's default of 4 MiB, and a stream
+// of events, with a direct connection.
 func TestLargeList(t *testing.T) {
 	g := newRig(t)
 	long := strings.Repeat("x", 900)

@@ -142,9 +142,9 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 }
 
 func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {
-	c.order.await(ctx, req.PodSandboxId)
+	c.queues.await(ctx, req.PodSandboxId)
 	return onConfirmed(func() {
-		c.order.after(req.PodSandboxId, func(ctx context.Context) {
+		c.queues.after(req.PodSandboxId, func(ctx context.Context) {
 			p := c.store.pod(req.PodSandboxId)
 			if p == nil {
 				return
@@ -190,7 +190,7 @@ func (c *calls) endContainer(id string, kind lifecycle.Kind) relay.Verdict {
 // podOf returns the pod of a container that is to be created. It completes the pod from the request if the pod's
 // own call passed undecided, or if the runtime could not describe the pod.
 func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
-	c.order.await(ctx, req.pod)
+	c.queues.await(ctx, req.pod)
 	known := c.store.pod(req.pod)
 	if known != nil && known.Undescribed == "" {
 		return known
@@ -218,7 +218,7 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
-	values, rest := c.wrapper.split(c.link.met.Load().kind, ans.Values)
+	values, rest := c.wrapper.split(c.link.runtimeSeen.Load().kind, ans.Values)
 	v := relay.Verdict{Done: func(o relay.Outcome) { c.created(o, p, asked, values) }}
 	if len(rest) > 0 {
 		var left []lifecycle.Value
@@ -240,7 +240,7 @@ func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Co
 	made := trimmed(decided)
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
-	c.order.after(p.ID, func(ctx context.Context) {
+	c.queues.after(p.ID, func(ctx context.Context) {
 		if err := c.wrapper.decide(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.undecided = err })
 		}
@@ -263,7 +263,7 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	return relay.Verdict{Done: func(o relay.Outcome) {
-		c.order.after(p.ID, func(ctx context.Context) {
+		c.queues.after(p.ID, func(ctx context.Context) {
 			defer end()
 			if o.Answered && o.Code == codes.OK {
 				c.wrapper.check(k.ID, c.events.logAttrs(k.ID))

@@ -21,7 +21,7 @@ type shared struct {
 	client      *criclient.Client // from Run on
 	link        *link
 	store       *store
-	order       *order
+	queues      *callQueues
 	retries     *retries
 	paths       *paths
 	events      *events
@@ -75,12 +75,12 @@ func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 
 // after passes an event on after all functions that are queued for its pod.
 func (e *events) after(ev lifecycle.Event) {
-	e.order.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
+	e.queues.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
 // endPod passes a pod's end on after all functions that are queued for the pod.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
-	e.order.after(id, func(ctx context.Context) {
+	e.queues.after(id, func(ctx context.Context) {
 		p := e.store.pod(id)
 		if p == nil {
 			return
@@ -100,7 +100,7 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 
 // endContainer passes a container's end on once, after all functions that are queued for its pod.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
-	e.order.after(p.ID, func(ctx context.Context) {
+	e.queues.after(p.ID, func(ctx context.Context) {
 		again := true
 		e.store.change(c.ID, func(k *ctr) { again, k.ended = k.ended, true })
 		if kind == lifecycle.RemoveContainer {
@@ -125,8 +125,8 @@ func (e *events) others(all []conductor.Settings) {
 			}
 		})
 		if late {
-			e.order.work.Go(func() {
-				if err := e.send(e.order.ctx, s.Container, s.Values); err != nil {
+			e.queues.work.Go(func() {
+				if err := e.send(e.queues.ctx, s.Container, s.Values); err != nil {
 					e.log.Warn("the runtime refused an update of its copy of a container", append(e.logAttrs(s.Container), logkey.Err, err)...)
 				}
 			})
@@ -138,7 +138,7 @@ func (e *events) others(all []conductor.Settings) {
 // waits for the containers whose start began earlier. The caller calls end when the container has started. The
 // error is a rejection.
 func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
-	serial, started := e.order.start()
+	serial, started := e.queues.start()
 	defer func() {
 		if end == nil { // if this function returns before the caller gets end
 			started()
@@ -152,7 +152,7 @@ func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecy
 		e.log.Warn("a container starts with the values of its creation; the agent corrects the kernel at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
 	}
 	if ans.Owns {
-		e.order.awaitStarts(ctx, serial)
+		e.queues.awaitStarts(ctx, serial)
 	}
 	return started, nil
 }

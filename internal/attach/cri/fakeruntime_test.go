@@ -19,21 +19,21 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// fakeRuntime is a CRI runtime in memory. Its answers are the protocol's own.
+// fakeRuntime is a CRI runtime in memory. It answers with the protocol's own messages.
 type fakeRuntime struct {
 	api.UnimplementedRuntimeServiceServer
 
 	path string
-	stop func() // ends what serve began
+	stop func() // ends what serve started
 
 	mu    sync.Mutex
 	pods  map[string]*api.PodSandbox
 	ctrs  map[string]*fakeContainer
 	next  int
-	calls []string // in the order they came, with what they ask for
+	calls []string // in the order of their arrival, with the requests
 	last  map[string]proto.Message
 	fail  map[string]error         // by method
-	wait  map[string]chan struct{} // by method: not answered before it closes
+	wait  map[string]chan struct{} // by method: does not answer before it is closed
 	bad   map[string]error         // of statuses, by id; a nil error is one that is never answered
 }
 
@@ -90,7 +90,7 @@ func (r *fakeRuntime) set(f func()) {
 	f()
 }
 
-// told returns the calls since the last time, without reads.
+// told returns the calls since the last time, without read calls.
 func (r *fakeRuntime) told() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestEveryFieldHasARow walks the protocol's own description of its messages.
+// TestEveryFieldHasARow checks the tables against the protocol's own description of its messages.
 func TestEveryFieldHasARow(t *testing.T) {
 	rows, used := map[string]criclient.Row{}, map[string]bool{}
 	for _, r := range cri.Rows() {

@@ -18,10 +18,10 @@ import (
 
 // frontend accepts callers' connections and relays them to the runtime.
 type frontend struct {
-	log   *slog.Logger
-	dial  socket.Dialer
-	order *order
-	pick  relay.Pick
+	log    *slog.Logger
+	dial   socket.Dialer
+	queues *callQueues
+	pick   relay.Pick
 
 	mu       sync.Mutex // guards all fields below; never held across I/O
 	conns    map[*relay.Conn]struct{}
@@ -52,20 +52,20 @@ func (f *frontend) accept(s served) {
 			return
 		case err != nil: // too many open files, for example
 			f.log.Error("a connection cannot be accepted", logkey.Err, err)
-			sleep.For(f.order.ctx, acceptRetry)
+			sleep.For(f.queues.ctx, acceptRetry)
 			continue
 		}
 		f.mu.Lock()
 		f.dialling++
 		f.mu.Unlock()
-		f.order.work.Go(func() { f.serve(c, s.to) })
+		f.queues.work.Go(func() { f.serve(c, s.to) })
 	}
 }
 
 // serve relays one connection. While the runtime does not answer, it closes the
 // connection, as the runtime's own socket would.
 func (f *frontend) serve(caller net.Conn, to string) {
-	limited, cancel := context.WithTimeout(f.order.ctx, dialTimeout)
+	limited, cancel := context.WithTimeout(f.queues.ctx, dialTimeout)
 	b, err := f.dial.Dial(limited, to)
 	cancel()
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *frontend) serve(caller net.Conn, to string) {
 	if frozen { // accepted just before
 		conn.Drain()
 	}
-	if err := conn.Run(f.order.ctx); err != nil {
+	if err := conn.Run(f.queues.ctx); err != nil {
 		f.log.Warn("a cri connection ended", logkey.Err, err)
 	}
 	f.mu.Lock()
@@ -116,7 +116,7 @@ func (f *frontend) inFlight() (passing, held bool) {
 	all := slices.Collect(maps.Keys(f.conns))
 	passing = len(f.conns) > 0 || f.dialling > 0
 	f.mu.Unlock()
-	held = f.order.busy()
+	held = f.queues.busy()
 	for _, c := range all {
 		held = held || c.Holding()
 	}

@@ -22,8 +22,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// decider answers everything with a value of every field, made of one text and
-// one number.
+// decider answers every event with a value for every field, made from one text and one number.
 type decider struct {
 	text string
 	n    int64
@@ -45,10 +44,9 @@ func (*decider) Wants() []lifecycle.Kind                       { return nil }
 func (*decider) Attached(conductor.Carrier, conductor.Runtime) {}
 func (*decider) Detached(conductor.Carrier, error)             {}
 
-// FuzzHeld gives every held call what a caller may send, garbage among it, and
-// answers of the runtime that are no better. There is no panic, not even a
-// contained one; what is not a message goes on as it came; and what is changed
-// is still the caller's own request.
+// FuzzHeld gives every held call arbitrary requests, including garbage, and similar answers of the runtime.
+// There is no panic, not even a recovered one; what is not a message passes unchanged; and a changed
+// request still has the caller's own parts.
 func FuzzHeld(f *testing.F) {
 	whole := &cri.CreateContainerRequest{
 		PodSandboxId: "p", Config: &cri.ContainerConfig{
@@ -76,7 +74,7 @@ func FuzzHeld(f *testing.F) {
 			a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			a.order.ctx = ctx
+			a.queues.ctx = ctx
 			var err error
 			if a.client, err = criclient.New(filepath.Join(t.TempDir(), "nobody"), nil, a.log); err != nil {
 				t.Fatal(err)
@@ -93,7 +91,7 @@ func FuzzHeld(f *testing.F) {
 					v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
 				}
 			}
-			a.order.work.Wait()
+			a.queues.work.Wait()
 			if strings.Contains(log.String(), "panic contained") {
 				t.Error(log.String())
 			}
@@ -101,9 +99,8 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
-// checkChanged holds what a request became against the request with the same
-// values put in where it is decoded. One that cannot be decoded as a whole is
-// the runtime's to refuse.
+// checkChanged compares a changed request with the same request decoded, changed and encoded. The runtime
+// refuses a request that cannot be decoded.
 func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 	t.Helper()
 	want, got, changed := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}, v.Message
@@ -124,8 +121,8 @@ func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 	}
 }
 
-// TestMadeAnew gives a request, one after another, each value that it can carry,
-// and each that changes what is there.
+// TestMadeAnew puts each value that a request can carry into a request, one after another, and each value
+// that changes an existing entry.
 func TestMadeAnew(t *testing.T) {
 	has := &cri.CreateContainerRequest{PodSandboxId: "p", Config: &cri.ContainerConfig{
 		Envs: []*cri.KeyValue{{Key: "k"}}, Mounts: []*cri.Mount{{ContainerPath: "k"}}, Devices: []*cri.Device{{ContainerPath: "k"}},
@@ -139,7 +136,7 @@ func TestMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
-	a.link.meet(criclient.Runtime{Kind: runtimes.Of("containerd", "2.1.0", runtimes.Version{})})
+	a.link.noteRuntime(criclient.Runtime{Kind: runtimes.Of("containerd", "2.1.0", runtimes.Version{})})
 	anew := map[lifecycle.Field]bool{}
 	for _, s := range settings {
 		for _, text := range []string{"k", "l"} {

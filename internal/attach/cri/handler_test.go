@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// handler plays the conductor.
+// handler stands in for the conductor.
 type handler struct {
 	mu     sync.Mutex
 	events []lifecycle.Event
@@ -42,13 +42,13 @@ func (h *handler) on(k lifecycle.Kind, f func(ev lifecycle.Event) (conductor.Ans
 	h.answer[k] = f
 }
 
-// says sets the values with which events of a kind are answered.
+// says sets the values of the answers to events of a kind.
 func (h *handler) says(k lifecycle.Kind, values ...lifecycle.Value) {
 	h.on(k, func(lifecycle.Event) (conductor.Answer, error) { return conductor.Answer{Values: values}, nil })
 }
 
-// found returns the first event of a kind about a container or pod whose id
-// ends so, once there is one.
+// found returns the first event of a kind about a container or pod whose id has this suffix; it waits for
+// one.
 func (h *handler) found(t *testing.T, k lifecycle.Kind, id string) lifecycle.Event {
 	t.Helper()
 	var out lifecycle.Event

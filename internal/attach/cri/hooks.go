@@ -54,7 +54,7 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	stopWithin(server, grace)
 	stop()
 	err = group.Wait()
-	a.order.work.Wait()
+	a.queues.work.Wait()
 	return err
 }
 

@@ -28,9 +28,8 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// fieldProxy calls hook servers as the runtime proxy in the field does
-// (koordinator 1.8, pkg/runtimeproxy): it finds the server by its file, tells a
-// creation no id, and takes answers by that proxy's own merge rules.
+// fieldProxy calls hook servers as the existing runtime proxy does (koordinator 1.8, pkg/runtimeproxy): it
+// finds the server by its file, sends no id at a creation, and merges answers by that proxy's own rules.
 type fieldProxy struct {
 	t       *testing.T
 	calls   hooks.RuntimeHookServiceClient
@@ -38,7 +37,7 @@ type fieldProxy struct {
 	stored  map[string]*hooks.ContainerResourceHookRequest // by id
 }
 
-// newHooked is an attachment that such a proxy asks.
+// newHooked returns an attachment that such a proxy calls.
 func newHooked(t *testing.T) (*rig, *fieldProxy) {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +89,7 @@ func newHooked(t *testing.T) (*rig, *fieldProxy) {
 	return g, p
 }
 
-// runPod runs a sandbox, and calls the hook before.
+// runPod runs a sandbox, and calls the hook before it.
 func (p *fieldProxy) runPod(g *rig) (string, error) {
 	c := podConfig()
 	c.Labels["io.kubernetes.pod.uid"] = c.Metadata.Uid
@@ -128,7 +127,7 @@ func (p *fieldProxy) asked(c *api.ContainerConfig) *hooks.ContainerResourceHookR
 	return req
 }
 
-// take lays answered resources over asked ones, as that proxy does.
+// take merges answered resources over requested ones, as that proxy does.
 func take(r *api.LinuxContainerResources, a *hooks.LinuxContainerResources) {
 	if a == nil {
 		return
@@ -215,7 +214,7 @@ func TestFieldProxy(t *testing.T) {
 		t.Errorf("the runtime was asked for another container: %s", d)
 	}
 
-	// Between creation and start its CPUs change: the runtime has them before.
+	// Between creation and start its CPUs change: the runtime gets them before the start.
 	g.h.on(lifecycle.StartContainer, func(ev lifecycle.Event) (conductor.Answer, error) {
 		return conductor.Answer{Others: []conductor.Settings{{Container: ev.Container.ID, Values: []lifecycle.Value{cpus("4")}}}}, nil
 	})
@@ -246,7 +245,7 @@ func TestFieldProxy(t *testing.T) {
 	if asked := g.h.found(t, lifecycle.UpdateContainer, id).Requested; asked.CPU.Shares.V != 300 || asked.CPU.Quota.Set {
 		t.Errorf("asked for %+v", asked)
 	}
-	// The update is reported when the runtime has it, and not before.
+	// The update is reported when the runtime has it, not earlier.
 	if _, told := g.h.look(lifecycle.PostUpdateContainer, id); told {
 		t.Error("told before the runtime had the update")
 	}
@@ -256,7 +255,7 @@ func TestFieldProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.h.found(t, lifecycle.PostUpdateContainer, id)
-	// A proxy that was started again has no resources.
+	// A restarted proxy sends no resources.
 	if resp, err := p.calls.PreUpdateContainerResourcesHook(g.ctx(), &hooks.ContainerResourceHookRequest{PodMeta: req.PodMeta, ContainerMeta: req.ContainerMeta}); err != nil || resp.ContainerResources != nil {
 		t.Errorf("%v, %v", resp, err)
 	}
@@ -270,8 +269,8 @@ func TestFieldProxy(t *testing.T) {
 	g.h.found(t, lifecycle.StopPodSandbox, pod)
 }
 
-// TestFieldProxyOddities: what a proxy may send is answered with no less, and
-// never with a crash.
+// TestFieldProxyOddities: every request that a proxy may send gets a complete answer, and none causes a
+// panic.
 func TestFieldProxyOddities(t *testing.T) {
 	g, p := newHooked(t)
 	_, err := p.calls.PreCreateContainerHook(g.ctx(), &hooks.ContainerResourceHookRequest{})
@@ -304,8 +303,8 @@ func TestFieldProxyOddities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without resources none are answered: the proxy would take a missing
-	// oom_score_adj for 0.
+	// If a request has no resources, the answer has none: the proxy would take a missing oom_score_adj for
+	// 0.
 	g.h.says(lifecycle.CreateContainer, cpus("2-3"), lifecycle.Value{Field: lifecycle.Env, Key: "C", Text: "3"})
 	bare := p.asked(config())
 	bare.ContainerResources = nil
@@ -328,8 +327,7 @@ func TestFieldProxyOddities(t *testing.T) {
 	}
 }
 
-// TestRegisterTwice: a file that says the same is left alone, one that does not
-// is replaced.
+// TestRegisterTwice: a file with the same content is not written again; one with other content is replaced.
 func TestRegisterTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trimtab.json")
 	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock"}, false); err != nil {
@@ -353,8 +351,8 @@ func TestRegisterTwice(t *testing.T) {
 	}
 }
 
-// TestSandboxesEnd has pods end in the runtime of which the proxy reports nothing, one
-// of them with a creation that failed: nothing of them is kept.
+// TestSandboxesEnd: the runtime ends pods whose end the proxy does not report, one of them with a failed
+// creation: nothing of them is kept.
 func TestSandboxesEnd(t *testing.T) {
 	g, p := newHooked(t)
 	for n := range 5 {
@@ -375,7 +373,7 @@ func TestSandboxesEnd(t *testing.T) {
 		})
 		g.h.found(t, lifecycle.RemovePodSandbox, pod)
 	}
-	for range 2 { // comparisons that see none of them
+	for range 2 { // comparisons in which none of them is listed
 		g.runtime.set(func() { delete(g.runtime.last, "ListPodSandbox") })
 		attachtest.Until(t, "lists are compared", func() bool { return g.runtime.request("ListPodSandbox") != nil })
 	}

@@ -58,7 +58,7 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 	id := f.sandbox[uid]
 	f.mu.Unlock()
 	if p := f.store.pod(id); p != nil && p.Undescribed == "" && id != "" {
-		f.order.await(ctx, id)
+		f.queues.await(ctx, id)
 		return p, nil
 	}
 	l, err := f.client.SandboxOf(ctx, uid)
@@ -241,8 +241,8 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	f.events.report(c.Name, append(left, putAnswer(resp, values)...))
 	f.store.updatePending(c.ID, ans.Values)
 	written := hookResources(resp.ContainerResources)
-	f.order.work.Go(func() {
-		connect.RecoverPanic(f.log, "awaiting an update", func() { f.awaitUpdate(f.order.ctx, c, p, written) })
+	f.queues.work.Go(func() {
+		connect.RecoverPanic(f.log, "waiting for the runtime to apply an update", func() { f.awaitUpdate(f.queues.ctx, c, p, written) })
 	})
 	return resp, nil
 }
@@ -262,7 +262,7 @@ func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p
 	defer cancel()
 	for pause := updatePause; ; pause *= 2 {
 		full, err := f.client.Container(limited, c.ID, p.ID)
-		if criclient.Gone(err) {
+		if criclient.NotFound(err) {
 			return // the comparison of lists reports its end
 		}
 		if err == nil {

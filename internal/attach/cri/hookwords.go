@@ -86,7 +86,7 @@ func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 
 // CarriesHooks reports whether an answer to a proxy's call of this kind can set the field.
 func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
-	resource := criclient.Puts(f) || f == lifecycle.OOMScoreAdj
+	resource := criclient.CanPut(f) || f == lifecycle.OOMScoreAdj
 	switch kind {
 	case lifecycle.CreateContainer:
 		return resource || f == lifecycle.Env || f == lifecycle.Annotation

@@ -46,7 +46,7 @@ func (f *frontend) connect(to string) (net.Conn, error) {
 	f.mu.Lock()
 	f.dialling++
 	f.mu.Unlock()
-	f.order.work.Go(func() { f.serve(theirs, to) })
+	f.queues.work.Go(func() { f.serve(theirs, to) })
 	return ours, nil
 }
 

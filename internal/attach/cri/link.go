@@ -16,7 +16,7 @@ const (
 	StateIdle         = connect.Idle
 	StateStandby      = connect.Standby
 	StateListing      = "listing"
-	StatePassing      = "passing everything through"
+	StatePassing      = "passing all calls unchanged"
 	StateSynchronised = connect.Synchronised
 	StateLost         = connect.Lost
 )
@@ -34,10 +34,10 @@ type link struct {
 	admit   func() error // whether this agent may decide
 	state   connect.State
 
-	met     atomic.Pointer[lastRuntime]
-	known   atomic.Bool // the agent knows the running containers; from then on it holds calls
-	standby atomic.Bool // another agent decides
-	live    atomic.Bool // the runtime answers
+	runtimeSeen atomic.Pointer[lastRuntime]
+	known       atomic.Bool // the agent knows the running containers; from then on it holds calls
+	standby     atomic.Bool // another agent decides
+	live        atomic.Bool // the runtime answers
 }
 
 // lastRuntime is the runtime that answered last, and what calls to it can change.
@@ -48,7 +48,7 @@ type lastRuntime struct {
 
 func newLink(log *slog.Logger, hooks, wrapped bool, admit func() error) *link {
 	l := &link{log: log, hooks: hooks, wrapped: wrapped, admit: admit}
-	l.meet(criclient.Runtime{})
+	l.noteRuntime(criclient.Runtime{})
 	return l
 }
 
@@ -76,7 +76,7 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 	updates := fields(lifecycle.UpdateContainer, runtimes.Request)
 	return conductor.Capabilities{
 		Name: nameOf(hooks), Create: fields(lifecycle.CreateContainer, runtimes.Create), Update: updates, Copy: updates,
-		Takes: func(c runtimes.Call, v lifecycle.Value) string {
+		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string {
 			if hooks && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
 				return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
 			}
@@ -86,11 +86,11 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 	}
 }
 
-// meet notes which runtime answers.
-func (l *link) meet(r criclient.Runtime) {
+// noteRuntime notes which runtime answers.
+func (l *link) noteRuntime(r criclient.Runtime) {
 	can := capabilities(l.hooks, l.wrapped, r.Kind)
 	can.About = r.About
-	l.met.Store(&lastRuntime{r.Kind, can})
+	l.runtimeSeen.Store(&lastRuntime{r.Kind, can})
 }
 
 // admitted returns why this agent may not decide, or nil if it may.
@@ -114,7 +114,7 @@ func (l *link) isNew(err error) bool {
 // splitSupported splits values into those that the runtime supports in a call, and the rest. The rest would fail
 // the call, or the runtime would drop them.
 func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
-	kind := l.met.Load().kind
+	kind := l.runtimeSeen.Load().kind
 	for _, v := range values {
 		if kind.Takes(runtimes.CRI, c, v) == "" {
 			send = append(send, v)

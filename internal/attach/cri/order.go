@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// order runs functions after a call's answer. Those of one pod run one after another.
+// callQueues runs functions after a call's answer. Those of one pod run one after another.
 // Containers start in the order of their StartContainer calls.
-type order struct {
+type callQueues struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
 	ctx    context.Context // of everything that Run has started
@@ -24,12 +24,12 @@ type order struct {
 	starts map[uint64]chan struct{} // containers that are starting
 }
 
-func newOrder(log *slog.Logger, serial *atomic.Uint64) *order {
-	return &order{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
+func newOrder(log *slog.Logger, serial *atomic.Uint64) *callQueues {
+	return &callQueues{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
 // after queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
-func (o *order) after(pod string, f func(ctx context.Context)) {
+func (o *callQueues) after(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()
 	before := o.queues[pod]
@@ -52,7 +52,7 @@ func (o *order) after(pod string, f func(ctx context.Context)) {
 }
 
 // await returns when all functions that are queued for a pod have returned.
-func (o *order) await(ctx context.Context, pod string) {
+func (o *callQueues) await(ctx context.Context, pod string) {
 	o.mu.Lock()
 	last := o.queues[pod]
 	o.mu.Unlock()
@@ -70,7 +70,7 @@ const maxStartWait = 5 * time.Second
 
 // start notes that a container is about to start. The caller calls end when the container has started. serial gives
 // the order of starts.
-func (o *order) start() (serial uint64, end func()) {
+func (o *callQueues) start() (serial uint64, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	serial = o.serial.Add(1)
@@ -87,7 +87,7 @@ func (o *order) start() (serial uint64, end func()) {
 // awaitStarts waits for all starts before this one. A container that owns CPUs must not run its first instruction
 // while another container starts with those CPUs. The agent can take CPUs from that other container only when it
 // has a cgroup.
-func (o *order) awaitStarts(ctx context.Context, serial uint64) {
+func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()
 	o.mu.Lock()
@@ -108,7 +108,7 @@ func (o *order) awaitStarts(ctx context.Context, serial uint64) {
 }
 
 // busy reports whether a function is queued or a container starts.
-func (o *order) busy() bool {
+func (o *callQueues) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queues) > 0 || len(o.starts) > 0

@@ -14,8 +14,8 @@ const firstRetry, lastRetry = time.Second, 30 * time.Second
 
 // retries says when to ask the runtime again about pods and containers that it could not describe.
 type retries struct {
-	mu sync.Mutex
-	of map[string]retry // by id; guarded by mu
+	mu   sync.Mutex
+	byID map[string]retry // by id; guarded by mu
 }
 
 // retry says when to ask about one of them.
@@ -25,45 +25,45 @@ type retry struct {
 	busy  bool // a question about it is running
 }
 
-func newRetries() *retries { return &retries{of: map[string]retry{}} }
+func newRetries() *retries { return &retries{byID: map[string]retry{}} }
 
 // begin reports whether it is time to ask. The caller calls end afterwards.
 func (r *retries) begin(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.of[id]
+	n := r.byID[id]
 	if n.busy || time.Now().Before(n.at) {
 		return false
 	}
 	n.busy = true
-	r.of[id] = n
+	r.byID[id] = n
 	return true
 }
 
 func (r *retries) end(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n, waits := r.of[id]; waits {
+	if n, waits := r.byID[id]; waits {
 		n.busy = false
-		r.of[id] = n
+		r.byID[id] = n
 	}
 }
 
-// later schedules another question about a pod or container. The pause doubles each time.
-func (r *retries) later(id string) {
+// schedule schedules another question about a pod or container. The pause doubles each time.
+func (r *retries) schedule(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.of[id]
+	n := r.byID[id]
 	n.pause = min(max(2*n.pause, firstRetry), lastRetry)
 	n.at = time.Now().Add(n.pause)
-	r.of[id] = n
+	r.byID[id] = n
 }
 
 // keep forgets all ids that are not in the lists.
 func (r *retries) keep(lists ...[]criclient.Listed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.of) == 0 {
+	if len(r.byID) == 0 {
 		return
 	}
 	there := map[string]bool{}
@@ -72,7 +72,7 @@ func (r *retries) keep(lists ...[]criclient.Listed) {
 			there[l.ID] = true
 		}
 	}
-	maps.DeleteFunc(r.of, func(id string, _ retry) bool { return !there[id] })
+	maps.DeleteFunc(r.byID, func(id string, _ retry) bool { return !there[id] })
 }
 
 // drop forgets the given ids, so that the next question about them is asked at once.
@@ -80,6 +80,6 @@ func (r *retries) drop(ids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
-		delete(r.of, id)
+		delete(r.byID, id)
 	}
 }

@@ -53,7 +53,7 @@ func newHandler() *handler {
 
 func (g *rig) socket() string { return filepath.Join(g.dir, "t.sock") }
 
-// again is another attachment at the same place.
+// again returns another attachment at the same socket.
 func (g *rig) again() *cri.Attachment { return cri.New(g.options(false)) }
 
 func (g *rig) options(fail bool) cri.Options {

@@ -87,7 +87,7 @@ func listenAt(path string) (net.Listener, error) {
 	}
 	if fi, err := os.Lstat(path); err == nil {
 		if fi.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("cri.socket %s exists and is no socket; name another or remove it", path)
+			return nil, fmt.Errorf("cri.socket %s exists and is not a socket; remove it or set another path", path)
 		}
 		d := net.Dialer{Timeout: time.Second}
 		if c, err := d.DialContext(context.Background(), "unix", path); err == nil {

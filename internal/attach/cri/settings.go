@@ -48,7 +48,7 @@ var settings = []setting{
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "an existing variable keeps its position", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; the only options are ro and the propagation", hasMount},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "a node of the host: at the same path, or at the path that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 with enable_cdi off: Trimtab does not send it to these, and reports it as not applied", hasCDI},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 if enable_cdi is false: Trimtab does not send it to these versions, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
 	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,

@@ -11,9 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri"
 )
 
-// TestSocketMode: kubelet's and proxies' sockets are never open to others, not for a
-// moment between their making and a chmod. With a umask that takes nothing, inotify
-// would report that.
+// TestSocketMode: the sockets for kubelets and proxies are never accessible to other users, not even
+// between their creation and a chmod. With a umask of 0, inotify would report such a chmod.
 func TestSocketMode(t *testing.T) {
 	for name, hooked := range map[string]bool{"proxy": false, "hook server": true} {
 		t.Run(name, func(t *testing.T) {

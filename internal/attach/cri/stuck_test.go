@@ -12,8 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri"
 )
 
-// stuck opens a connection, asks for answers until nothing more is taken, and reads
-// none.
+// stuck opens a connection, sends requests until the other side reads nothing more, and reads no answers.
 func stuck(t *testing.T, socket string) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
@@ -24,7 +23,7 @@ func stuck(t *testing.T, socket string) {
 	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	settings := bytes.Repeat([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, 1000) // each is acknowledged
+	settings := bytes.Repeat([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, 1000) // each frame is acknowledged
 	for err == nil {
 		_ = conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 		_, err = conn.Write(settings)
@@ -34,8 +33,8 @@ func stuck(t *testing.T, socket string) {
 	}
 }
 
-// TestCallerReadsNothing: a kubelet, or a proxy, that stops reading does not keep the
-// agent from its end, and from handing over.
+// TestCallerReadsNothing: a kubelet or proxy that stops reading does not keep the agent from ending and
+// handing over its socket.
 func TestCallerReadsNothing(t *testing.T) {
 	for name, hooked := range map[string]bool{"proxy": false, "hook server": true} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 		ev.Containers = append(ev.Containers, c.Container)
 	}
 	s.wrapper.keep(ctrs)
-	s.link.meet(runtime)
+	s.link.noteRuntime(runtime)
 	s.store.reset(ev, before)
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
@@ -99,7 +99,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 	for _, l := range pods {
 		switch known := s.store.pod(l.ID); {
 		case l.State != criclient.Ready:
-		case known == nil && s.unannounced.old(l.ID):
+		case known == nil && s.unannounced.waitedEnough(l.ID):
 			lost = errors.Join(lost, s.adoptPod(ctx, l.ID, nil))
 		case known != nil && known.Undescribed != "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptPod(ctx, l.ID, known) })
@@ -109,7 +109,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 		p := s.store.pod(l.Pod)
 		switch known, _ := s.store.container(l.ID); {
 		case p == nil || l.State == criclient.Exited:
-		case known == nil && l.State == criclient.Running && s.unannounced.old(l.ID):
+		case known == nil && l.State == criclient.Running && s.unannounced.waitedEnough(l.ID):
 			lost = errors.Join(lost, s.adoptContainer(ctx, l, p, nil))
 		case known != nil && known.Undescribed != "" && p.Undescribed == "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })
@@ -123,7 +123,7 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 	c, p := s.store.container(id)
 	if c != nil && c.Undescribed != "" && p.Undescribed == "" {
 		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Undescribed == "" {
-			s.order.await(ctx, p.ID)
+			s.queues.await(ctx, p.ID)
 			s.addContainer(ctx, full.Container, p, c)
 		}
 	}
@@ -137,6 +137,6 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 			return nil, nil
 		}
 	}
-	s.order.await(ctx, p.ID) // queued functions may complete the container or end it
+	s.queues.await(ctx, p.ID) // queued functions may complete the container or end it
 	return s.store.container(id)
 }

@@ -26,8 +26,7 @@ import (
 // childRuntime makes the test's program the agent of TestSystemdSocket.
 const childRuntime = "TRIMTAB_TEST_RUNTIME"
 
-// serveHandedDown is that agent: it serves the sockets it was given until its
-// input ends.
+// serveHandedDown is that agent: it serves the sockets that it got until its input ends.
 func serveHandedDown(runtime string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -47,9 +46,9 @@ func serveHandedDown(runtime string) int {
 	return 0
 }
 
-// handedDown is a socket held by the test as systemd holds it, and what begins
-// an agent that serves it. The function returned tells that agent to end, and
-// waits until it has: systemd starts no other before.
+// handedDown returns a socket that the test holds as systemd does, and a function that starts an agent on
+// it. That function returns another one that ends the agent and waits for its end, because systemd starts
+// no other agent before.
 func handedDown(t *testing.T, runtime string) (path string, agent func() (end func())) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "t.sock")
@@ -96,8 +95,8 @@ func caller(t *testing.T, path string) api.RuntimeServiceClient {
 	return api.NewRuntimeServiceClient(conn)
 }
 
-// TestSystemdSocket hands one socket to agents that follow one another. Calls
-// made while there is none wait, and succeed.
+// TestSystemdSocket passes one socket to several agents, one after another. Calls that are made while no
+// agent runs wait, and succeed.
 func TestSystemdSocket(t *testing.T) {
 	r := startRuntime(t, filepath.Join(t.TempDir(), "r.sock"))
 	path, agent := handedDown(t, r.path)
@@ -121,9 +120,8 @@ func TestSystemdSocket(t *testing.T) {
 	}
 }
 
-// TestHandover has agents follow one another on one socket while calls come:
-// none fails, whatever kind it is and however often it is caught in the middle.
-// Nothing is tried again.
+// TestHandover runs agents on one socket, one after another, during calls: no call fails, of whatever kind
+// and at whatever moment the agents change. The caller repeats nothing.
 func TestHandover(t *testing.T) {
 	r := startRuntime(t, filepath.Join(t.TempDir(), "r.sock"))
 	path, agent := handedDown(t, r.path)
@@ -166,7 +164,7 @@ func TestHandover(t *testing.T) {
 	t.Logf("%d calls", made.Load())
 }
 
-// onceAnew connects for one call.
+// onceAnew opens a new connection for one call.
 func onceAnew(ctx context.Context, path string) error {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -176,7 +174,7 @@ func onceAnew(ctx context.Context, path string) error {
 	return oneOf(ctx, api.NewRuntimeServiceClient(conn), 0)
 }
 
-// oneOf makes calls of one kind: passed on, held, and streams.
+// oneOf makes calls of one kind: passed, held, and streams.
 func oneOf(ctx context.Context, client api.RuntimeServiceClient, kind int) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -203,7 +201,7 @@ func oneOf(ctx context.Context, client api.RuntimeServiceClient, kind int) error
 	for n := 0; err == nil; n++ {
 		_, err = events.Recv()
 		if status.Code(err) == codes.DataLoss && n == 50 {
-			return nil // as this runtime ends them
+			return nil // this runtime ends streams in this way
 		}
 	}
 	return fmt.Errorf("stream: %w", err)

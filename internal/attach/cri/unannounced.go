@@ -21,8 +21,8 @@ func newUnannounced(now func() time.Time) unannounced {
 // begin starts a comparison. It forgets the ids for which the last comparison did not call old.
 func (s *unannounced) begin() { s.seen, s.next = s.next, make(map[string]time.Time) }
 
-// old reports whether an id has been listed for unannouncedAfter.
-func (s *unannounced) old(id string) bool {
+// waitedEnough reports whether an id has been listed for unannouncedAfter.
+func (s *unannounced) waitedEnough(id string) bool {
 	now := s.now()
 	first, known := s.seen[id]
 	if !known {

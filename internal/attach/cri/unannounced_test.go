@@ -7,14 +7,14 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// TestUnannouncedThroughSteps steps the wall clock both ways: only the time for which
-// something was seen makes it old, and what is not seen any more is forgotten.
+// TestUnannouncedThroughSteps steps the wall clock in both directions: only the time for which an object
+// was listed counts, and objects that are not listed any more are forgotten.
 func TestUnannouncedThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{0, -time.Hour, time.Hour} {
 		start := time.Unix(1e9, 0)
 		clk := clock.New(func() time.Time { return start })
 		s := newUnannounced(clk.Now)
-		look := func() bool { s.begin(); return s.old("a") }
+		look := func() bool { s.begin(); return s.waitedEnough("a") }
 		if look() {
 			t.Errorf("a step by %v: old at once", step)
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// away returns err if the runtime does not answer or the context has ended. It returns nil if err is about a single
+// connectionError returns err if the runtime does not answer or the context has ended. It returns nil if err is about a single
 // pod or container.
-func away(ctx context.Context, err error) error {
-	if criclient.Away(ctx, err) {
+func connectionError(ctx context.Context, err error) error {
+	if criclient.ConnectionFailed(ctx, err) {
 		return err
 	}
 	return nil
@@ -23,9 +23,9 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
 	}
-	s.order.work.Go(func() {
+	s.queues.work.Go(func() {
 		defer s.retries.end(id)
-		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // compare reports that the runtime does not answer
+		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.queues.ctx) }) // compare reports that the runtime does not answer
 	})
 }
 
@@ -42,7 +42,7 @@ func (s *lists) retryNow(pod string) {
 func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {
-		return away(ctx, err)
+		return connectionError(ctx, err)
 	}
 	if s.readableChanged(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Undescribed, known != nil) && s.store.pod(id) == known {
 		s.store.notePod(p)
@@ -58,11 +58,11 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifec
 	found, err := s.client.DescribeContainer(ctx, l)
 	c := found.Container
 	if c == nil {
-		return away(ctx, err)
+		return connectionError(ctx, err)
 	}
 	criclient.InheritUnread(c, p)
 	if s.readableChanged(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Undescribed, known != nil) {
-		s.order.after(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
+		s.queues.after(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 func (s *lists) readableChanged(what, name, id, unread string, before bool) bool {
 	criclient.LogRead(s.log, what, name, unread, before)
 	if unread != "" {
-		s.retries.later(id)
+		s.retries.schedule(id)
 	}
 	return unread == "" || !before
 }

@@ -17,7 +17,7 @@ import (
 
 var errBroken = status.Error(codes.Internal, "failed to get task status")
 
-// ran puts a pod and a running container into a runtime, of some time ago.
+// ran adds a pod and a running container to a runtime, created some time ago.
 func (r *fakeRuntime) ran(pod, ctr string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,7 +33,7 @@ func (r *fakeRuntime) ran(pod, ctr string) {
 	}}
 }
 
-// described returns the first event of a kind that reports all there is.
+// described returns the first event of a kind with a complete description.
 func (h *handler) described(kind lifecycle.Kind, id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,9 +45,9 @@ func (h *handler) described(kind lifecycle.Kind, id string) bool {
 	})
 }
 
-// TestUnread: one pod and one container that the runtime cannot describe are reported as
-// they are listed, with their annotations; the proxy decides what all others ask, and
-// they are reported fully once they can be.
+// TestUnread: a pod and a container that the runtime cannot describe are reported from their list entries,
+// with their annotations. The proxy decides the calls about all others. They are reported fully as soon as
+// the runtime can describe them.
 func TestUnread(t *testing.T) {
 	for name, err := range map[string]error{"an error": errBroken, "no answer": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestUnread(t *testing.T) {
 			o.RuntimeTimeout = 10 * time.Second
 			g.attachWith(o)
 			checkSync(t, g.h)
-			// Not passing: the next is decided.
+			// The attachment does not pass calls undecided: it decides the next one.
 			id := g.run(g.runPod())
 			g.h.found(t, lifecycle.StartContainer, id)
 			if state, _, err := g.a.Status(); state != cri.StateSynchronised || err != nil {
@@ -101,9 +101,9 @@ func checkSync(t *testing.T, h *handler) {
 	}
 }
 
-// TestUnreadLater: what came without a call of the kubelet's and cannot be described is
-// told of as it is listed, and does not have the runtime called away. The kubelet's next
-// calls bring what the runtime does not say.
+// TestUnreadLater: an object that was created without a call of the kubelet and that the runtime cannot
+// describe is reported from its list entry, and the runtime still counts as connected. The kubelet's next
+// calls have the missing data.
 func TestUnreadLater(t *testing.T) {
 	g := newRig(t)
 	g.runtime.set(func() { g.runtime.bad = map[string]error{"late": errBroken, "c-late": errBroken, "c-worse": errBroken} })
@@ -134,7 +134,7 @@ func TestUnreadLater(t *testing.T) {
 	attachtest.Until(t, "it is described", func() bool { return g.h.described(lifecycle.StartContainer, "c-worse") })
 }
 
-// TestUnreadEnds: who ends while it cannot be described is reported.
+// TestUnreadEnds: the end of an object that the runtime cannot describe is reported.
 func TestUnreadEnds(t *testing.T) {
 	g := &rig{t: t, dir: t.TempDir(), h: newHandler()}
 	g.runtime = startRuntime(t, filepath.Join(t.TempDir(), "r.sock"))
@@ -146,7 +146,7 @@ func TestUnreadEnds(t *testing.T) {
 	if err := g.runtime.state("c-bad", api.ContainerState_CONTAINER_EXITED); err != nil {
 		t.Fatal(err)
 	}
-	g.h.found(t, lifecycle.RemoveContainer, "c-inner") // a pod's end is that of its containers, so it comes later
+	g.h.found(t, lifecycle.RemoveContainer, "c-inner") // a pod ends after its containers, so its end is reported later
 	g.runtime.set(func() { delete(g.runtime.pods, "badly") })
 	g.h.found(t, lifecycle.RemovePodSandbox, "badly")
 	g.h.found(t, lifecycle.StopContainer, "c-bad")

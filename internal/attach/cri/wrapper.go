@@ -103,7 +103,7 @@ func (w wrapper) decide(id string, values []lifecycle.Value) error {
 	d := ociedit.Decision{ID: id}
 	for _, v := range values {
 		if !wrapped[v.Field](&d, v) {
-			return fmt.Errorf("leave a decision for trimtab-oci: %s %q has no form in an OCI spec", v.Setting(), v.Text)
+			return fmt.Errorf("write a decision for trimtab-oci: an OCI spec cannot express %s %q", v.Setting(), v.Text)
 		}
 	}
 	return ociedit.Write(w.dir, d)
@@ -117,9 +117,9 @@ func (w wrapper) check(id string, about []any) {
 	switch err := ociedit.Applied(w.dir, id); {
 	case err == nil:
 	case errors.Is(err, ociedit.ErrNotRead):
-		w.log.Warn("a container goes without a part of what was decided: its OCI runtime is not trimtab-oci, or has another directory of decisions", about...)
+		w.log.Warn("a container runs without a part of its decision: its OCI runtime is not trimtab-oci, or uses another directory of decisions", about...)
 	default:
-		w.log.Warn("a container goes without a part of what was decided: trimtab-oci could not apply it", append(about, logkey.Err, err)...)
+		w.log.Warn("a container runs without a part of its decision: trimtab-oci could not apply it", append(about, logkey.Err, err)...)
 	}
 }
 
@@ -130,7 +130,7 @@ func (w wrapper) forget(ids ...string) {
 	}
 	for _, id := range ids {
 		if err := ociedit.Remove(w.dir, id); err != nil {
-			w.log.Warn("the decision for trimtab-oci about a container that is gone cannot be removed", logkey.Container, id, logkey.Err, err)
+			w.log.Warn("the agent cannot remove the decision for trimtab-oci about a removed container", logkey.Container, id, logkey.Err, err)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (w wrapper) keep(ctrs []criclient.Container) {
 	}
 	ids, err := ociedit.IDs(w.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.log.Warn("the decisions for trimtab-oci cannot be listed", logkey.Err, err)
+		w.log.Warn("the agent cannot list the decisions for trimtab-oci", logkey.Err, err)
 	}
 	for _, id := range ids {
 		if !listed[id] {

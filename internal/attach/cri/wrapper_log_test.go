@@ -40,7 +40,8 @@ func TestCheckDecision(t *testing.T) {
 	}
 }
 
-// TestWrapperFields: CRI-O gets nothing by the wrapper, and a value without a form is an error.
+// TestWrapperFields: CRI-O gets no value through the wrapper, and a value that an OCI spec cannot express
+// is an error.
 func TestWrapperFields(t *testing.T) {
 	w := wrapper{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	values := []lifecycle.Value{{Field: lifecycle.ProcessIO, Text: "IOPRIO_CLASS_BE 4"}, {Field: lifecycle.CPUShares, Int: 9}}

@@ -31,8 +31,8 @@ func wrappedRig(t *testing.T, fail bool, decisions string) *rig {
 	return g
 }
 
-// TestDecisionForTheWrapper: what the CRI has no field for is there when the runtime is asked to start the container,
-// and goes with the container.
+// TestDecisionForTheWrapper: the values for which the CRI has no field are in the decision file before the
+// runtime starts the container, and the file is removed with the container.
 func TestDecisionForTheWrapper(t *testing.T) {
 	decisions := filepath.Join(t.TempDir(), "oci")
 	if err := ociedit.Write(decisions, ociedit.Decision{ID: "of-another-day"}); err != nil {
@@ -82,7 +82,8 @@ func TestDecisionForTheWrapper(t *testing.T) {
 	})
 }
 
-// TestNoDecisionForTheWrapper: a decision that cannot be written keeps a container from starting by policy alone.
+// TestNoDecisionForTheWrapper: if a decision cannot be written, only the failure policy Fail keeps the
+// container from starting.
 func TestNoDecisionForTheWrapper(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "file")

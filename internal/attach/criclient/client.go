@@ -100,14 +100,14 @@ func ask[Q, A any](
 	return a, nil
 }
 
-// Away reports whether an error means that the runtime does not answer, or that the context ended. Otherwise the
+// ConnectionFailed reports whether an error means that the runtime does not answer, or that the context ended. Otherwise the
 // runtime answered and refused the question.
-func Away(ctx context.Context, err error) bool {
+func ConnectionFailed(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
 
-// Gone reports whether an error means that the runtime does not have the object that we asked about.
-func Gone(err error) bool { return status.Code(err) == codes.NotFound }
+// NotFound reports whether an error means that the runtime does not have the object that we asked about.
+func NotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // Runtime identifies the runtime that answers at the socket.
 type Runtime struct {

@@ -6,8 +6,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestLaterSandbox: of two sandboxes of a pod the one that the kubelet counts higher
-// is the later one, though the wall clock was set back between them.
+// TestLaterSandbox: of a pod's two sandboxes, the one with the kubelet's higher attempt number is the later
+// one, although the wall clock was set back between them.
 func TestLaterSandbox(t *testing.T) {
 	sandbox := func(attempt uint32, created int64) *cri.PodSandbox {
 		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Attempt: attempt}, CreatedAt: created}

@@ -89,7 +89,7 @@ func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	}
 	v, err := readVerbose(s.GetInfo())
 	if err != nil {
-		c.log.Debug("cannot read a pod's verbose status; its plain status is used", logkey.Pod, id, logkey.Err, err)
+		c.log.Debug("the agent cannot read a pod's verbose status; it uses the plain status", logkey.Pod, id, logkey.Err, err)
 	}
 	p := podOf(s.GetStatus())
 	v.podIn(p)
@@ -114,7 +114,7 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	}
 	v, err := readVerbose(s.GetInfo())
 	if err != nil {
-		c.log.Debug("the verbose status of a container cannot be read; its plain status is used", logkey.Container, id, logkey.Err, err)
+		c.log.Debug("the agent cannot read a container's verbose status; it uses the plain status", logkey.Container, id, logkey.Err, err)
 	}
 	out := Container{
 		Container: containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), InStatus: Resources(s.GetStatus().GetResources().GetLinux()),
@@ -174,16 +174,16 @@ func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*li
 }
 
 // timeouts counts questions that timed out.
-type timeouts struct{ hung atomic.Int32 }
+type timeouts struct{ timedOut atomic.Int32 }
 
 // ask asks, unless too many questions have timed out.
 func (p *timeouts) ask(question func() error) error {
-	if hung := p.hung.Load(); hung >= maxTimeouts {
+	if hung := p.timedOut.Load(); hung >= maxTimeouts {
 		return fmt.Errorf("not asked yet: the runtime did not answer %d other questions within %v", hung, describeTimeout)
 	}
 	err := question()
 	if status.Code(err) == codes.DeadlineExceeded {
-		p.hung.Add(1)
+		p.timedOut.Add(1)
 	}
 	return err
 }
@@ -197,9 +197,9 @@ func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, er
 func (c *Client) describePod(ctx context.Context, id string, patient *timeouts) (p *lifecycle.Pod, err error) {
 	err = patient.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
 	switch {
-	case err == nil || Away(ctx, err):
+	case err == nil || ConnectionFailed(ctx, err):
 		return p, err
-	case Gone(err):
+	case NotFound(err):
 		return nil, nil //nolint:nilnil // no such pod is an answer
 	}
 	return c.UnreadPod(ctx, id, err)
@@ -213,9 +213,9 @@ func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, er
 func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeouts) (out Container, err error) {
 	err = patient.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
 	switch {
-	case err == nil || Away(ctx, err):
+	case err == nil || ConnectionFailed(ctx, err):
 		return out, err
-	case Gone(err):
+	case NotFound(err):
 		return out, nil
 	}
 	unread, failed := c.UnreadContainer(ctx, l.ID, err)

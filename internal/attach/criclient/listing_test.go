@@ -9,8 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// FuzzListing compares what is read of lists with what protobuf's own decoder
-// reads of them.
+// FuzzListing compares our decoder of lists with protobuf's own decoder.
 func FuzzListing(f *testing.F) {
 	for _, m := range []proto.Message{
 		&cri.ListContainersResponse{},

@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// puts are the fields of resources that values can set, at creation and in updates. 0 and "" mean unset in the CRI.
+// resourceSetters are the fields of resources that values can set, at creation and in updates. 0 and "" mean unset in the CRI.
 // A function returns false for a value that the CRI cannot express.
-var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
+var resourceSetters = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.CPUShares:   putNumber(func(r *pRes) *int64 { return &r.CpuShares }, 1),
 	lifecycle.CPUQuota:    putNumber(func(r *pRes) *int64 { return &r.CpuQuota }, -1),
 	lifecycle.CPUPeriod:   putNumber(func(r *pRes) *int64 { return &r.CpuPeriod }, 1),
@@ -18,13 +18,13 @@ var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.Unified:     func(r *pRes, v lifecycle.Value) bool { return PutPair(&r.Unified, v) },
 }
 
-// Puts reports whether the CRI's resources have a field for these values of a container.
-func Puts(f lifecycle.Field) bool { return puts[f] != nil }
+// CanPut reports whether the CRI's resources have a field for these values of a container.
+func CanPut(f lifecycle.Field) bool { return resourceSetters[f] != nil }
 
 // Put puts a value into resources. It returns false for a value that the CRI cannot express. The caller then
 // reports that value as left.
 func Put(r *pRes, v lifecycle.Value) bool {
-	put := puts[v.Field]
+	put := resourceSetters[v.Field]
 	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)
 }
 

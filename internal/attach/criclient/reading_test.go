@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// decoded is what ContainerOfConfig makes of a configuration, by way of the CRI's own messages.
+// decoded converts a configuration with the CRI's own messages, for comparison with ContainerOfConfig.
 func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 	l := &lifecycle.Container{
 		PodID: pod, State: lifecycle.StateCreated, Name: p.GetMetadata().GetName(),
@@ -41,7 +41,8 @@ func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 	return l
 }
 
-// FuzzReading reads configurations as the CRI's own messages do, and no texts that these refuse where it reads any.
+// FuzzReading compares our decoder of configurations with the CRI's own messages. Our decoder accepts no
+// text that these refuse.
 func FuzzReading(f *testing.F) {
 	text := func(n protowire.Number, b ...byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
@@ -63,11 +64,11 @@ func FuzzReading(f *testing.F) {
 	}
 	f.Add(whole)
 	f.Add(slices.Concat(whole, whole))
-	f.Add(append(whole, text(15, text(1, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 0)...)...)...)) // no quota after all
+	f.Add(append(whole, text(15, text(1, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 0)...)...)...)) // this means no quota
 	f.Add(text(9, text(1, 0xff)...))
 	f.Add(text(10))
 	f.Add(text(2))
-	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 9, protowire.VarintType), 1)) // no map at all
+	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 9, protowire.VarintType), 1)) // the map is missing
 	f.Fuzz(func(t *testing.T, config []byte) {
 		defer clock.Watch(t, len(config))()
 		p := &cri.ContainerConfig{}

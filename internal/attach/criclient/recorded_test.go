@@ -13,11 +13,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// answering answers verbose statuses as they were recorded.
+// answering answers with recorded verbose statuses.
 type answering struct {
 	api.RuntimeServiceClient
 	t    *testing.T
-	name string // of a file
+	name string // from a file
 	pod  *api.PodSandboxStatus
 }
 
@@ -42,8 +42,7 @@ func (a answering) ContainerStatus(context.Context, *api.ContainerStatusRequest,
 	return &api.ContainerStatusResponse{Status: &api.ContainerStatus{}, Info: a.read()}, nil
 }
 
-// TestRecordedStatus: what CRI-O reports of pods and containers, which has no
-// configuration.
+// TestRecordedStatus: what CRI-O reports about pods and containers, without a configuration.
 func TestRecordedStatus(t *testing.T) {
 	for name, want := range map[string]*lifecycle.Resources{
 		"inspectp-lsr.json": {
@@ -63,7 +62,7 @@ func TestRecordedStatus(t *testing.T) {
 		if d := cmp.Diff(want, p.Resources); d != "" || p.CgroupParent == "" || p.Overhead != nil {
 			t.Errorf("%s: below %q, overhead %v, resources\n%s", name, p.CgroupParent, p.Overhead, d)
 		}
-		// What a pod's author writes there is not the runtime's word.
+		// What a pod's author writes there must not count as the runtime's report.
 		for _, own := range []*api.PodSandboxStatus{
 			{Annotations: map[string]string{"pod-linux-resources.crio.io": "{}"}}, {Labels: map[string]string{"pod-linux-resources.crio.io": "x"}},
 			{Annotations: map[string]string{"pod-linux-resources.crio.io": "{}", "io.kubernetes.cri-o.CgroupParent": "/theirs"}},

@@ -41,7 +41,7 @@ var (
 	ErrInHandler = errors.New("update called inside an event handler")
 	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
 	// process closed the connection, and opens no other.
-	ErrRuntimeGone = errors.New("the runtime that launched this plugin is gone")
+	ErrRuntimeGone = errors.New("the runtime that launched this plugin has version gone")
 )
 
 // Options configure an Attachment. Handler and Log are required.
@@ -83,8 +83,8 @@ type Attachment struct {
 	o     Options
 	state connect.State
 
-	met  atomic.Pointer[lastRuntime]
-	live atomic.Pointer[session] // synchronised, else nil
+	runtimeSeen atomic.Pointer[lastRuntime]
+	live        atomic.Pointer[session] // synchronised, else nil
 }
 
 // lastRuntime is the runtime that sent the last Configure.
@@ -116,7 +116,7 @@ func New(o Options) *Attachment {
 	}
 	o.Handshake, o.WriteTimeout = cmp.Or(max(o.Handshake, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
 	a := &Attachment{o: o}
-	a.met.Store(newLastRuntime(peer{}, 0, 0))
+	a.runtimeSeen.Store(newLastRuntime(peer{}, 0, 0))
 	return a
 }
 
@@ -130,7 +130,7 @@ func (a *Attachment) Name() string { return "nri" }
 // Capabilities are what the connected runtime supports. They never include values of pods: NRI has no call that
 // changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.met.Load().can
+	can := a.runtimeSeen.Load().can
 	can.Disabled = a.o.Disabled
 	return can
 }
@@ -138,7 +138,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // Lacks lists the fields that newer runtimes carry and the runtime of the last connection does not.
 func (a *Attachment) Lacks() []lifecycle.Field { return a.peer().lacks() }
 
-func (a *Attachment) peer() peer { return a.met.Load().peer }
+func (a *Attachment) peer() peer { return a.runtimeSeen.Load().peer }
 
 // About names the runtime and its NRI release; empty while there is none.
 func (a *Attachment) About() string { return a.peer().about }
@@ -153,7 +153,7 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 // Timeouts returns how long the runtime waits for a registration and for an answer, from its last Configure call,
 // or 0 if that call had none.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
-	m := a.met.Load()
+	m := a.runtimeSeen.Load()
 	return m.registration, m.request
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// attached returns an attachment and its runtime, registered with each other.
+// attached returns an attachment and its runtime, connected to each other.
 func attached(t *testing.T, r *recorder, u *upstream) (*Attachment, *upstream) {
 	t.Helper()
 	sock := socketPath(t)
@@ -72,7 +72,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 			Values: everything(),
 			Others: []conductor.Settings{
 				{Container: "c0", Values: everything()[:1]},
-				{Container: "c1", Values: everything()[:1]}, // itself: runtimes refuse that
+				{Container: "c1", Values: everything()[:1]}, // an update of the container itself, which runtimes refuse
 				{Container: "", Values: everything()[:1]},
 				{Container: "c0", Values: everything()[3:4]},
 			},
@@ -84,7 +84,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := wantAdjustment()
-	want.Linux.MemoryPolicy = nil // the library infers NRI 0.11 of a release that it does not know, and 0.12 has it
+	want.Linux.MemoryPolicy = nil // the library infers NRI 0.11 for a release that it does not know; 0.12 supports it
 	opts := cmp.Options{protocmp.Transform(), protocmp.IgnoreEmptyMessages()}
 	if d := cmp.Diff(want, rsp.Adjust, opts); d != "" {
 		t.Error(d)
@@ -103,7 +103,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 
 // TestNothingDecided: the container is what it would be without us (I5).
 func TestNothingDecided(t *testing.T) {
-	s := &session{known: newIdentities(), working: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
+	s := &session{known: newIdentities(), eventBeforeSync: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
 	a, up, err := s.CreateContainer(t.Context(), aPod(), aContainer())
 	if a != nil || up != nil || err != nil {
 		t.Errorf("create: %v, %v, %v", a, up, err)
@@ -126,7 +126,7 @@ func TestUpdateIsReasserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := wantResources()
-	res.Memory.Swap = api.Int64(7) // what we have no value for stays as asked
+	res.Memory.Swap = api.Int64(7) // fields for which we have no value stay as requested
 	want := []*api.ContainerUpdate{
 		{ContainerId: "c0", IgnoreFailure: true, Linux: &api.LinuxContainerUpdate{
 			Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "2-3"}},
@@ -170,7 +170,7 @@ func TestAllEvents(t *testing.T) {
 		},
 	}
 	for kind, step := range steps {
-		for range 2 { // duplicates are no fault
+		for range 2 { // duplicate events are not an error
 			if err := step(); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
@@ -186,7 +186,7 @@ func TestAllEvents(t *testing.T) {
 	}
 }
 
-// TestOddMessages: messages with missing fields cause no fault.
+// TestOddMessages: messages with missing fields cause no error.
 func TestOddMessages(t *testing.T) {
 	r := &recorder{}
 	_, u := attached(t, r, &upstream{})

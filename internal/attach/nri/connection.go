@@ -156,7 +156,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	case <-s.synced.ch:
 		a.enter(StateSynchronised, nil)
 		worked, err = true, a.serveEvents(ctx, s)
-	case <-s.working.ch:
+	case <-s.eventBeforeSync.ch:
 		a.enter(StateRegistered, errNoSynchronize)
 		a.o.Log.Warn("no synchronisation", logkey.Err, errNoSynchronize)
 		worked, err = true, a.serveEvents(ctx, s)

@@ -26,11 +26,11 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// never is so long a wait for the socket that only an event can end it. A dial
-// between bind and listen is refused, so retries of those come soon.
+// never is a wait for the socket that is so long that only an event can end it. A dial between bind and
+// listen is refused, so such dials are retried soon.
 var never = connect.Backoff{Min: 10 * time.Millisecond, Max: time.Hour}
 
-// TestSocketAppearsLater: no polling is needed, whatever is missing above it.
+// TestSocketAppearsLater: the attachment needs no polling, whatever directory above the socket is missing.
 func TestSocketAppearsLater(t *testing.T) {
 	dir := t.TempDir()
 	sock := filepath.Join(dir, "run", "nri", "nri.sock")
@@ -48,7 +48,7 @@ func TestSocketAppearsLater(t *testing.T) {
 	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 }
 
-// TestDirectoryReplaced: a runtime that is reinstalled takes its directory away.
+// TestDirectoryReplaced: a runtime that is reinstalled removes its directory.
 func TestDirectoryReplaced(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "nri", "nri.sock")
 	a := run(t, Options{Socket: sock, Handler: &recorder{}, Backoff: never})
@@ -85,8 +85,7 @@ func TestStaleSocket(t *testing.T) {
 	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 }
 
-// TestRestarts: twenty runtimes come and go; each has us once, and nothing
-// stays behind.
+// TestRestarts: twenty runtimes start and end; we register once at each, and nothing is left behind.
 func TestRestarts(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	r, sock := &recorder{}, socketPath(t)
@@ -118,7 +117,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestConnectionCut: the runtime lives on, and has us back at once.
+// TestConnectionCut: the runtime continues to run, and we register again at once.
 func TestConnectionCut(t *testing.T) {
 	r := &recorder{}
 	_, u := attached(t, r, &upstream{})
@@ -131,7 +130,7 @@ func TestConnectionCut(t *testing.T) {
 	}
 }
 
-// mute closes a connection once it has written one message.
+// mute closes a connection after it has written one message.
 type mute struct {
 	net.Conn
 	writes atomic.Int64
@@ -145,7 +144,7 @@ func (m *mute) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestDiesWhileRegistering: the upstream stub would never return.
+// TestDiesWhileRegistering: in this case the upstream stub would never return.
 func TestDiesWhileRegistering(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	sock := socketPath(t)
@@ -182,8 +181,8 @@ func TestDiesWhileRegistering(t *testing.T) {
 	}
 }
 
-// TestSilentRuntime: one that never answers is given up in time, whether it
-// falls silent before RegisterPlugin or after.
+// TestSilentRuntime: the attachment gives up a runtime that does not answer, whether it stops answering
+// before RegisterPlugin or after.
 func TestSilentRuntime(t *testing.T) {
 	sock := socketPath(t)
 	l := listen(t, sock)
@@ -191,7 +190,7 @@ func TestSilentRuntime(t *testing.T) {
 	silent := accept(t, l)
 	attachtest.Until(t, "given up", inState(a, StateLost))
 	silent.Close()
-	for asked := false; !asked; { // an attempt given up in the backlog does not count
+	for asked := false; !asked; { // an attempt that was given up before it was accepted does not count
 		w := newWire(t, accept(t, l))
 		select {
 		case <-w.registered:
@@ -230,7 +229,7 @@ func configure(t *testing.T, w *wire, req *api.ConfigureRequest) *api.ConfigureR
 	return rsp
 }
 
-// wired connects an attachment to a bare wire.
+// wired connects an attachment to a plain connection.
 func wired(t *testing.T, o Options) (*Attachment, *wire, *api.RegisterPluginRequest) {
 	t.Helper()
 	o.Socket = socketPath(t)
@@ -240,7 +239,7 @@ func wired(t *testing.T, o Options) (*Attachment, *wire, *api.RegisterPluginRequ
 	return a, w, w.request(t)
 }
 
-// TestOldRuntimes: what a runtime does not know is not subscribed to.
+// TestOldRuntimes: the attachment does not subscribe to events that the runtime does not know.
 func TestOldRuntimes(t *testing.T) {
 	for _, tc := range []struct {
 		name, release, nri string
@@ -266,7 +265,7 @@ func TestOldRuntimes(t *testing.T) {
 			if _, err := w.plugin.Configure(t.Context(), &api.ConfigureRequest{}); err == nil {
 				t.Error("a second Configure was taken")
 			}
-			// Releases before 0.12 send the events without answer this way.
+			// Releases before 0.12 send the events without an answer in this way.
 			if _, err := w.plugin.StateChange(t.Context(), &api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: aPod()}); err != nil {
 				t.Error(err)
 			}
@@ -274,7 +273,8 @@ func TestOldRuntimes(t *testing.T) {
 	}
 }
 
-// TestSlowSynchronize is answered in time, and attached only when it is done.
+// TestSlowSynchronize: Synchronize is answered in time, and the attachment counts as attached only when it
+// is handled.
 func TestSlowSynchronize(t *testing.T) {
 	release := make(chan struct{})
 	r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
@@ -288,7 +288,7 @@ func TestSlowSynchronize(t *testing.T) {
 	if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	// Events that come meanwhile are answered.
+	// Events that arrive meanwhile are answered.
 	if _, err := w.plugin.CreateContainer(t.Context(), &api.CreateContainerRequest{Container: aContainer()}); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestSlowSynchronize(t *testing.T) {
 	attachtest.Until(t, "attached", func() bool { n, _ := r.counts(); return n == 1 })
 }
 
-// TestHungUpdate: a runtime that does not answer an update costs its deadline.
+// TestHungUpdate: an update that the runtime does not answer ends at its deadline.
 func TestHungUpdate(t *testing.T) {
 	r := &recorder{}
 	a, w, _ := wired(t, Options{Handler: r})
@@ -328,7 +328,7 @@ func TestHungUpdate(t *testing.T) {
 	}
 }
 
-// TestStopWhileHandling: running requests are cancelled, and waited for.
+// TestStopWhileHandling: running requests are cancelled, and the attachment waits for them.
 func TestStopWhileHandling(t *testing.T) {
 	inside := make(chan struct{})
 	var left atomic.Bool
@@ -364,7 +364,7 @@ func TestStopWhileHandling(t *testing.T) {
 	}
 }
 
-// deaf is a runtime's end that stops reading on demand.
+// deaf is a runtime's end of a connection that stops reading on demand.
 type deaf struct {
 	net.Conn
 
@@ -381,7 +381,7 @@ func (d *deaf) Read(b []byte) (int, error) {
 	}
 }
 
-// unread is how many bytes wait to be read.
+// unread returns how many bytes wait to be read.
 func (d *deaf) unread(t *testing.T) int {
 	t.Helper()
 	raw, err := d.Conn.(*net.UnixConn).SyscallConn()
@@ -395,8 +395,8 @@ func (d *deaf) unread(t *testing.T) int {
 	return n
 }
 
-// TestRuntimeReadsNothing: a runtime that stops reading is closed once our writes to it
-// take too long, and does not keep the agent from its end.
+// TestRuntimeReadsNothing: if a runtime stops reading, the attachment closes the connection when its writes
+// take too long, and the agent can end.
 func TestRuntimeReadsNothing(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"is given up": 300 * time.Millisecond, "at the end": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -424,14 +424,14 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			defer close(d.end)
 			long := strings.Repeat("x", 64<<10)
 			var all []conductor.Settings
-			for i := range 32 { // 2 MiB are in no socket's buffer
+			for i := range 32 { // 2 MiB are more than any socket buffer
 				all = append(all, conductor.Settings{Container: fmt.Sprint(long, i), Values: everything()})
 			}
 			calls.Go(func() { _, _ = a.Update(ctx, all) })
 			if patience < time.Hour {
 				attachtest.Until(t, "given up", inState(a, StateLost))
 			} else {
-				// 2 MiB do not fit, and nothing reads: our write blocks.
+				// 2 MiB do not fit, and the other end does not read: our write blocks.
 				attachtest.Until(t, "a full socket", func() bool { return d.unread(t) >= 64<<10 })
 			}
 			cancel()

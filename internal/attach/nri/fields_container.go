@@ -22,7 +22,7 @@ var linuxContainerTable = table[pLinuxCtr, lCtr]{
 	{"seccomp_profile", "Seccomp", "0.10", func(p *pLinuxCtr, l *lCtr) { l.Seccomp = one(&profileTable, p.SeccompProfile) }, &profileTable, ""},
 	{"seccomp_policy", "SeccompRules", "0.10", func(p *pLinuxCtr, l *lCtr) { l.SeccompRules = one(&seccompTable, p.SeccompPolicy) }, &seccompTable, ""},
 	{"sysctl{}", "Sysctl{}", "0.11", func(p *pLinuxCtr, l *lCtr) { l.Sysctl = p.Sysctl }, nil, ""},
-	{"net_devices{}", "NetDevices{}", "0.11", func(p *pLinuxCtr, l *lCtr) { l.NetDevices = netDevicesIn(p.NetDevices) }, nil, "the interface's name in the container, by its name on the host"},
+	{"net_devices{}", "NetDevices{}", "0.11", func(p *pLinuxCtr, l *lCtr) { l.NetDevices = netDevicesIn(p.NetDevices) }, nil, "the interface's name in the container; the key is its name on the host"},
 	{"scheduler", "Scheduler", "0.11", func(p *pLinuxCtr, l *lCtr) { l.Scheduler = one(&schedulerTable, p.Scheduler) }, &schedulerTable, ""},
 	{"rdt", "RDT", "0.11", func(p *pLinuxCtr, l *lCtr) { l.RDT = one(&rdtTable, p.Rdt) }, &rdtTable, ""},
 }

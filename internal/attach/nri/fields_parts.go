@@ -70,7 +70,7 @@ var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 	{"flags[]", "", "0.10", nil, nil, opaque},
 	{"listener_path", "", "0.10", nil, nil, opaque},
 	{"listener_metadata", "", "0.10", nil, nil, opaque},
-	{"syscalls[]", "Syscalls", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Syscalls = len(p.Syscalls) }, nil, "how many rules"},
+	{"syscalls[]", "Syscalls", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Syscalls = len(p.Syscalls) }, nil, "the number of rules"},
 }
 
 var schedulerTable = table[pSched, lSched]{

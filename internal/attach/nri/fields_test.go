@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// tables is every conversion table by the message it reads.
+// tables has every conversion table by the message that it converts.
 func tables() map[protoreflect.FullName]nested {
 	name := func(m proto.Message) protoreflect.FullName { return m.ProtoReflect().Descriptor().FullName() }
 	return map[protoreflect.FullName]nested{
@@ -35,14 +35,14 @@ func tables() map[protoreflect.FullName]nested {
 	}
 }
 
-// flat are the messages a row of their parent reads whole.
+// flat lists the messages that a row of their parent converts as a whole.
 var flat = map[protoreflect.Name]bool{"CDIDevice": true, "LinuxNetDevice": true, "LinuxSyscall": true}
 
 func optional(m protoreflect.MessageDescriptor) bool {
 	return strings.HasPrefix(string(m.Name()), "Optional")
 }
 
-// TestEveryFieldHasARow walks the protocol's own description of its messages.
+// TestEveryFieldHasARow checks the tables against the protocol's own description of its messages.
 func TestEveryFieldHasARow(t *testing.T) {
 	all, seen := tables(), map[protoreflect.FullName]bool{}
 	var walk func(m protoreflect.MessageDescriptor)
@@ -81,7 +81,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	}
 }
 
-// TestRows checks what the docs are made of.
+// TestRows checks the rows that the docs are made from.
 func TestRows(t *testing.T) {
 	rows, set := map[string]Row{}, map[string]bool{}
 	for _, r := range Rows() {
@@ -118,14 +118,13 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// besideNRI are fields that NRI does not have: only the keeper writes them.
+// besideNRI lists fields that NRI does not have: only the keeper writes them.
 var besideNRI = map[lifecycle.Field]bool{
 	lifecycle.IOLimit: true, lifecycle.RDTSchemata: true, lifecycle.RDTGroup: true, lifecycle.RDTMonitor: true, lifecycle.CoreSched: true,
 }
 
-// fill sets random fields of a message. Messages of lists and maps always get
-// something, and every text is new, so that a value that lands in the wrong
-// place cannot go unseen.
+// fill sets random fields of a message. Messages, lists and maps always get some content, and every text is
+// different, so that a value in the wrong place is noticed.
 func fill(t *rapid.T, m protoreflect.Message, n *int) {
 	d := m.Descriptor()
 	for i := range d.Fields().Len() {
@@ -183,8 +182,8 @@ func scalar(t *rapid.T, f protoreflect.FieldDescriptor, n *int) protoreflect.Val
 	panic("no generator for " + f.Kind().String())
 }
 
-// expect reads what the tables promise of a message by reflection, without
-// their functions: lifecycle path -> value. Zero values promise nothing.
+// expect computes by reflection, without the functions of the tables, what they promise for a message:
+// lifecycle path -> value. Zero values promise nothing.
 func expect(out map[string]string, m protoreflect.Message, at string, all map[protoreflect.FullName]nested) {
 	names := names(all[m.Descriptor().FullName()])
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -193,7 +192,7 @@ func expect(out map[string]string, m protoreflect.Message, at string, all map[pr
 		switch {
 		case f.Name() == "syscalls":
 			out[path] = fmt.Sprint(v.List().Len())
-		case life == "" && f.Message() == nil, f.Name() == "default_errno": // not carried
+		case life == "" && f.Message() == nil, f.Name() == "default_errno": // not converted
 		case f.IsMap():
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 				expectOne(out, f.MapValue(), v, path+"{"+k.String()+"}", all)
@@ -225,7 +224,7 @@ func expectOne(out map[string]string, f protoreflect.FieldDescriptor, v protoref
 		}
 	case optional(m):
 		val := v.Message().Get(m.Fields().ByName("value"))
-		if val.String() != "0" || f.Name() != "timeout" { // a timeout's absence is 0
+		if val.String() != "0" || f.Name() != "timeout" { // an absent timeout is 0
 			out[path] = val.String()
 		}
 	case flat[m.Name()]:
@@ -234,13 +233,13 @@ func expectOne(out map[string]string, f protoreflect.FieldDescriptor, v protoref
 		out[path+".Pids"] = fmt.Sprint(v.Message().Get(m.Fields().ByName("limit")).Int())
 	default:
 		if v.Message().IsValid() {
-			out[path+"!"] = "" // present, though perhaps empty
+			out[path+"!"] = "" // present, but it may be empty
 		}
 		expect(out, v.Message(), path, all)
 	}
 }
 
-// actual reads a lifecycle value the same way.
+// actual reads a lifecycle value in the same way.
 func actual(out map[string]string, v reflect.Value, at string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -280,15 +279,15 @@ func actual(out map[string]string, v reflect.Value, at string) {
 	}
 }
 
-// compare drops what the two readings cannot agree on: the presence of
-// messages that land in their parent, and names of zero enum values.
+// compare removes what the two readings cannot agree on: the presence of messages whose fields go into
+// their parent, and names of zero enum values.
 func compare(want, got map[string]string) string {
 	present := func(m map[string]string) []string {
 		var s []string
 		for k, v := range m {
 			_, inBoth := got[k]
 			if strings.HasSuffix(k, "!") && !inBoth {
-				continue // lands in a value that is always there
+				continue // its destination is a value that always exists
 			}
 			if v != "" || strings.HasSuffix(k, "!") {
 				s = append(s, k+"="+v)
@@ -300,7 +299,7 @@ func compare(want, got map[string]string) string {
 	return cmp.Diff(present(want), present(got))
 }
 
-// zeroEnums adds what a message's absent enums are called in lifecycle words.
+// zeroEnums adds the lifecycle names of a message's absent enums.
 func zeroEnums(out map[string]string, c *lifecycle.Container) {
 	add := func(present bool, path, name string) {
 		if _, ok := out[path]; present && !ok {
@@ -315,8 +314,8 @@ func zeroEnums(out map[string]string, c *lifecycle.Container) {
 	}
 }
 
-// TestContainerIn: whatever a runtime sends of a container arrives where its
-// row says, and nothing else does.
+// TestContainerIn: every field that a runtime sends about a container arrives where its row says, and
+// nothing else changes.
 func TestContainerIn(t *testing.T) {
 	all := tables()
 	rapid.Check(t, func(t *rapid.T) {

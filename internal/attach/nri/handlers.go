@@ -49,7 +49,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	if s.registerOnly {
 		return subscription(nil, p), s.launchedWith(config)
 	}
-	s.a.met.Store(newLastRuntime(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
+	s.a.runtimeSeen.Store(newLastRuntime(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
 	if err := s.launchedWith(config); err != nil {
 		return 0, err
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/census"
 )
 
-// TestIdentitiesEnd has containers without ids at their creation come and go: of some
-// the creation fails, once or twice, of some no removal is reported. Nothing is kept
-// once their pods were removed.
+// TestIdentitiesEnd creates and removes containers without ids at their creation: some creations fail, once
+// or twice, and some removals are not reported. Nothing is kept after their pods were removed.
 func TestIdentitiesEnd(t *testing.T) {
 	i := newIdentities()
 	empty := census.Of(nil, i)

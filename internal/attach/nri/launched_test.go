@@ -22,18 +22,18 @@ import (
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 const (
-	exitGone  = 42 // the launched plugin ended because its runtime did
+	exitGone  = 42 // the launched plugin ended because its runtime ended
 	exitOther = 43
 )
 
-// What lies beside the plugin directory: the runtime's socket, and a file that keeps
-// a launched plugin out while it is there.
+// The files beside the plugin directory: the runtime's socket, and a file that keeps a launched plugin in
+// standby while it exists.
 const (
 	socketSuffix = ".sock"
 	takenSuffix  = ".taken"
 )
 
-// launchedPlugin is what this test binary does when a runtime starts it.
+// launchedPlugin is what this test binary does if a runtime starts it.
 func launchedPlugin() int {
 	var config string
 	r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
@@ -62,8 +62,8 @@ func launchedPlugin() int {
 	return exitGone
 }
 
-// TestLaunched: the runtime starts this very binary as a pre-installed plugin
-// and hands it the drop-in configuration.
+// TestLaunched: the runtime starts this binary as a pre-installed plugin and sends it the drop-in
+// configuration.
 func TestLaunched(t *testing.T) {
 	plugins, conf := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
@@ -86,9 +86,8 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestLaunchedBesideAnother: while another agent works on the node, a plugin that the
-// runtime started registers, so that the runtime goes on, and changes nothing. When the
-// other ends it takes over.
+// TestLaunchedBesideAnother: while another agent works on the node, a plugin that the runtime started
+// registers, so that the runtime continues, and changes nothing. When the other agent ends, it takes over.
 func TestLaunchedBesideAnother(t *testing.T) {
 	plugins, conf := filepath.Join(filepath.Dir(socketPath(t)), "p"), t.TempDir()
 	self, err := os.Executable()
@@ -119,8 +118,8 @@ func TestLaunchedBesideAnother(t *testing.T) {
 	attachtest.Until(t, "the launched plugin takes over", func() bool { return create().GetAnnotations()["config"] == "kind: X\n" })
 }
 
-// TestEndsBetweenAnswers: an attachment that ends while it answers an event answers it
-// first. The runtime takes the end of the connection for no answer.
+// TestEndsBetweenAnswers: an attachment that is ended while it answers an event first sends the answer. For
+// the runtime a closed connection would mean that there is no answer.
 func TestEndsBetweenAnswers(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
@@ -153,7 +152,7 @@ func TestEndsBetweenAnswers(t *testing.T) {
 	select {
 	case <-ended:
 		t.Error("it ended with an event under way")
-	case <-time.After(50 * time.Millisecond): // enough to end where nothing is waited for
+	case <-time.After(50 * time.Millisecond): // long enough to end, if the attachment did not wait
 	}
 	close(answer)
 	if m := <-got; m.err != nil || m.rsp.Adjust.GetAnnotations()["answered"] != "yes" {
@@ -164,7 +163,7 @@ func TestEndsBetweenAnswers(t *testing.T) {
 	}
 }
 
-// launch starts this binary as a plugin on one end of a socket pair.
+// launch starts this binary as a plugin with one end of a socket pair.
 func launch(t *testing.T) (*exec.Cmd, *wire, *api.RegisterPluginRequest) {
 	t.Helper()
 	self, err := os.Executable()

@@ -13,12 +13,12 @@ const (
 // compares it with the messages of the library.
 func NotSets() []NotSet {
 	return []NotSet{
-		{"args[]", "what a container runs is its author's to say"},
-		{"linux.cgroups_path", "the kubelet and the runtime look for a container's cgroup where they put it"},
-		{"linux.namespaces[]", "another namespace is another's isolation; pods have fields for those that Kubernetes lets them share"},
-		{"linux.seccomp_policy", "a filter is a container's security; policies read a summary of it"},
-		{"linux.resources.devices[]", "rules of the device cgroup come with the device nodes of the setting `device`"},
-		{"linux.resources.pids.limit", "the kubelet says it for all pods of a node (`podPidsLimit`)"},
+		{"args[]", "the pod's author decides what a container runs"},
+		{"linux.cgroups_path", "the kubelet and the runtime expect a container's cgroup at the path that they chose"},
+		{"linux.namespaces[]", "a namespace isolates its containers; a pod has fields for the namespaces of the host that Kubernetes lets it share"},
+		{"linux.seccomp_policy", "a seccomp filter protects the node; policies only read a summary of it"},
+		{"linux.resources.devices[]", "device cgroup rules are added together with the device nodes of the setting `device`"},
+		{"linux.resources.pids.limit", "the kubelet sets it for all pods of a node (`podPidsLimit`)"},
 		{"linux.resources.memory.reservation", byFile + "`memory.low`"},
 		{"linux.resources.memory.swap", byFile + "`memory.swap.max`"},
 		{"linux.resources.memory.kernel", obsolete},

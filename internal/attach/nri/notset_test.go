@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// TestEveryAdjustment: each field of the library's adjustments is one that policies set, or
-// is listed with a reason, and not both. A newer library with a new field fails it.
+// TestEveryAdjustment: each field of the library's adjustments is either one that policies set or listed
+// with a reason. A newer library with a new field fails this test.
 func TestEveryAdjustment(t *testing.T) {
 	t.Parallel()
 	set := map[string]bool{}
@@ -36,7 +36,7 @@ func TestEveryAdjustment(t *testing.T) {
 	}
 }
 
-// adjustments lists the fields of a message, with those of the messages that only group fields.
+// adjustments lists the fields of a message, including those of messages that only group fields.
 func adjustments(m protoreflect.MessageDescriptor, within string) (all []string) {
 	groups := []protoreflect.Name{"linux", "resources", "cpu", "memory", "pids"}
 	for i := range m.Fields().Len() {

@@ -45,8 +45,8 @@ func (p peer) capabilities() conductor.Capabilities {
 		Name: "nri", About: p.about,
 		Create: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.CreateContainer, f) }),
 		Update: updates, Copy: updates,
-		Takes:      func(c runtimes.Call, v lifecycle.Value) string { return p.kind.Takes(runtimes.NRI, c, v) },
-		Piggybacks: p.piggybacks(),
+		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string { return p.kind.Takes(runtimes.NRI, c, v) },
+		Piggybacks:     p.piggybacks(),
 	}
 }
 

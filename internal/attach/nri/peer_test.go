@@ -14,8 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// carriers are runtimes as they introduce themselves, and what of our fields
-// each passes over.
+// carriers are runtimes as they identify themselves, with the fields that each ignores.
 var carriers = []struct {
 	name, release, stated string
 	lacks                 []lifecycle.Field
@@ -43,7 +42,7 @@ var carriers = []struct {
 var (
 	both  = []lifecycle.Field{lifecycle.CDIDevice, lifecycle.OOMScoreAdj}
 	noCDI = []lifecycle.Field{lifecycle.CDIDevice}
-	// What NRI 0.10 does not have yet, and 0.6 to 0.9, and 0.3.
+	// The fields that NRI 0.10 lacks, those that 0.6 to 0.9 lack, and those that 0.3 lacks.
 	nri010 = []lifecycle.Field{lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.IntelRDT, lifecycle.MemPolicy}
 	nri06  = slices.Concat([]lifecycle.Field{lifecycle.ProcessIO}, nri010)
 	nri03  = slices.Concat([]lifecycle.Field{lifecycle.ProcessLimit}, nri06)
@@ -64,7 +63,7 @@ func TestEmbeddedRelease(t *testing.T) {
 	}
 }
 
-// TestPiggybacks: a creation fails with CRI-O where an update next to it does.
+// TestPiggybacks: with CRI-O a creation fails if an update in the same answer fails.
 func TestPiggybacks(t *testing.T) {
 	for name, want := range map[string]bool{"containerd": true, Embedded: true, "cri-o": false, "": false} {
 		if newPeer(name, "1.0.0", "").capabilities().Piggybacks != want {
@@ -85,8 +84,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestCarriesWhatTheRuntimeObeys: the handler is told so for every event, and
-// after the runtime was exchanged for a newer one.
+// TestCarriesWhatTheRuntimeObeys: the capabilities are correct for every event, also after a newer runtime
+// has replaced the first one.
 func TestCarriesWhatTheRuntimeObeys(t *testing.T) {
 	for _, tc := range carriers {
 		t.Run(tc.name+tc.release, func(t *testing.T) {

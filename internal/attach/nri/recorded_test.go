@@ -32,9 +32,8 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// recording is a sequence of messages as one kind of runtime sends them, with
-// what must come of each. It is played over a connection to an attachment with
-// a real conductor on a kernel of eight CPUs in memory.
+// recording is a sequence of messages as one kind of runtime sends them, with the expected results. It is
+// played over a connection to an attachment with a real conductor on a simulated kernel of eight CPUs.
 type recording struct {
 	About   string
 	Runtime *struct{ Name, Version, NRI string }
@@ -42,15 +41,15 @@ type recording struct {
 }
 
 type recordedStep struct {
-	// Send names the request, In is it, with the record stamped last for RECORD;
-	// Out is the answer wanted, where it matters, with records by name alone.
+	// Send is the name of the request, In the request itself, in which RECORD stands for the last record
+	// that was written. Out is the expected answer, if it matters; records in it are compared only by name.
 	Send    string
 	In, Out json.RawMessage
-	// Cgroups are made before the request.
+	// Cgroups are created before the request.
 	Cgroups []string
-	// Kernel is what files hold afterwards.
+	// Kernel is the expected content of files afterwards.
 	Kernel map[string]string
-	// Explain is what is reported of namespace/pod/container: id, seat and CPUs.
+	// Explain is the expected report about namespace/pod/container: id, pool and CPUs.
 	Explain map[string]string
 	// Unapplied are the values of Explain's containers that are not in force.
 	Unapplied []string
@@ -95,8 +94,8 @@ type player struct {
 	con    *conductor.Conductor
 	a      *Attachment
 	wire   *wire
-	record string // stamped last
-	// records are those of containers by id, for "RECORD id".
+	record string // the last one that was written
+	// records are the records of containers by id, for "RECORD id".
 	records map[string]string
 }
 

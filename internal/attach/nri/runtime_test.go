@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// until polls for a condition.
-// recorder is a conductor with answers that the test sets.
+// until polls until a condition is true. recorder is a conductor with answers that the test sets.
 type recorder struct {
 	answer func(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error)
 	wants  []lifecycle.Kind
@@ -114,16 +113,16 @@ func inState(a *Attachment, want string) func() bool {
 	return func() bool { s, _, _ := a.Status(); return s == want }
 }
 
-// upstream is a runtime: the upstream library behind a gate, because the
-// library does not cut its plugins' connections when it stops.
+// upstream is a runtime: the upstream library behind a gate, because the library does not close its
+// plugins' connections when it stops.
 type upstream struct {
 	*adaptation.Adaptation
 	gate    *gate
-	plugins *atomic.Int64 // registered now
+	plugins *atomic.Int64 // plugins that are registered now
 	update  func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
 	pods    []*api.PodSandbox
 	ctrs    []*api.Container
-	synced  []*api.ContainerUpdate // what plugins answered to Synchronize
+	synced  []*api.ContainerUpdate // the plugins' answers to Synchronize
 }
 
 type counter struct {
@@ -167,7 +166,7 @@ func boot(t testing.TB, socket string, u *upstream, opts ...adaptation.Option) *
 	return u
 }
 
-// kill ends the runtime as a crash does: its socket disappears and its connections break.
+// kill ends the runtime like a crash: its socket disappears and its connections break.
 func (u *upstream) kill() {
 	u.gate.close()
 	u.Stop()
@@ -247,7 +246,7 @@ func (g *gate) close() {
 	g.done.Wait()
 }
 
-// wire is the runtime's end of one connection, for what the library never does.
+// wire is the runtime's end of one connection, for behaviour that the library never shows.
 type wire struct {
 	plugin     api.PluginService
 	registered chan *api.RegisterPluginRequest

@@ -34,12 +34,12 @@ type session struct {
 	ctx    context.Context // of everything that this connection runs; canceled when the connection ends
 	cancel context.CancelFunc
 
-	registered signal // the runtime answered RegisterPlugin
-	synced     signal // the handler has handled the Synchronize event
-	working    signal // an event came before any Synchronize
-	closed     signal // the stub has cleaned up
-	known      *identities
-	requests   requests
+	registered      signal // the runtime answered RegisterPlugin
+	synced          signal // the handler has handled the Synchronize event
+	eventBeforeSync signal // an event came before any Synchronize
+	closed          signal // the stub has cleaned up
+	known           *identities
+	requests        requests
 
 	updating  chan struct{}   // semaphore with one token: one unsolicited update at a time
 	updateCtx context.Context // of the current update; only the holder of the token uses it
@@ -82,15 +82,15 @@ func (c *watchedConn) Close() error {
 
 func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
 	s := &session{
-		a:          a,
-		conn:       &watchedConn{Conn: conn, writeTimeout: a.o.WriteTimeout, dead: newSignal()},
-		registered: newSignal(),
-		synced:     newSignal(),
-		working:    newSignal(),
-		closed:     newSignal(),
-		known:      newIdentities(),
-		requests:   requests{idle: newSignal()},
-		updating:   make(chan struct{}, 1),
+		a:               a,
+		conn:            &watchedConn{Conn: conn, writeTimeout: a.o.WriteTimeout, dead: newSignal()},
+		registered:      newSignal(),
+		synced:          newSignal(),
+		eventBeforeSync: newSignal(),
+		closed:          newSignal(),
+		known:           newIdentities(),
+		requests:        requests{idle: newSignal()},
+		updating:        make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	opts := []stub.Option{
@@ -300,7 +300,7 @@ func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	asked := s.asked
 	s.mu.Unlock()
 	if !asked && kind != lifecycle.Synchronize {
-		s.working.raise()
+		s.eventBeforeSync.raise()
 	}
 }
 

@@ -36,21 +36,21 @@ var settings = append(resourceSettings, processSettings...)
 // resourceSettings are the rows for resources, and for what a container is made of.
 var resourceSettings = []setting{
 	{
-		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: setNumber(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: setNumber(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
 		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: setNumber(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
-	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
-	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: setText(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: setText(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
-		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: setNumber(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
 		note: "-1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so Trimtab never sends 0; " +
 			"runtimes force swap to the same value: always at creation, and in containerd's updates if the kernel accounts swap",
 	},
@@ -168,8 +168,8 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// number sets a number that is not below least, and not 0, which means unset.
-func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
+// setNumber sets a number that is not below least, and not 0, which means unset.
+func setNumber(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
 	return func(r *api.LinuxResources, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {
 			return false
@@ -179,8 +179,8 @@ func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.Lin
 	}
 }
 
-// text sets a string that is not empty: an empty one means unset, or would clear the field.
-func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
+// setText sets a string that is not empty: an empty one means unset, or would clear the field.
+func setText[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Text != "" {
 			set(m, v.Text)
@@ -191,7 +191,7 @@ func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 
 // class sets a string that NRI accepts only in the answer to CreateContainer.
 func class(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
-	put := text(set)
+	put := setText(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 

@@ -14,7 +14,7 @@ import (
 var processSettings = []setting{
 	{
 		field: lifecycle.ProcessLimit, proto: "rlimits[]", create: addRlimit,
-		note: "containerd appends a limit to one of the same type that it has, and OCI runtimes apply the last",
+		note: "if the container already has a limit of this type, containerd appends a second one, and OCI runtimes apply the last one",
 	},
 	{
 		field: lifecycle.ProcessIO, proto: "linux.io_priority", create: setIOPriority,
@@ -26,7 +26,7 @@ var processSettings = []setting{
 	},
 	{
 		field: lifecycle.SysctlEntry, proto: "linux.sysctl{}", create: setSysctl,
-		note: "one of a namespace that the container shares with the host is not sent: OCI runtimes fail the creation for it",
+		note: "not sent for a namespace that the container shares with the host, because OCI runtimes then fail the container",
 	},
 	{
 		field: lifecycle.NetDevice, proto: "linux.net_devices{}", create: addNetDevice,
@@ -34,19 +34,19 @@ var processSettings = []setting{
 	},
 	{
 		field: lifecycle.InjectedHook, proto: "hooks", create: addHook,
-		note: "hooks are added after those that the container has, and none can be removed; iSulad has prestart, poststart and poststop alone",
+		note: "hooks are added after the container's own hooks, and none can be removed; iSulad supports only prestart, poststart and poststop",
 	},
 	{
 		field: lifecycle.CgroupMount, proto: "mounts[].options[]", create: setCgroupMount,
-		note: "the mount of cgroups without ro; not sent where the container shares the host's cgroup namespace",
+		note: "mounts cgroups without the option ro; not sent if the container shares the host's cgroup namespace",
 	},
 	{
 		field: lifecycle.IntelRDT, proto: "linux.rdt", create: setIntelRDT,
-		note: "OCI runtimes fail a container for it where the node has no resctrl",
+		note: "OCI runtimes fail a container for it if the node has no resctrl",
 	},
 	{
 		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnly: "0.12",
-		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones pass over it",
+		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones ignore it",
 	},
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// newest is the newest runtime that is known.
+// newest is the newest known runtime.
 var newest = newPeer("containerd", "v2.4.2", "v0.12.3")
 
-// everything is one value for every field.
+// everything has one value for every field.
 func everything() []lifecycle.Value {
 	return []lifecycle.Value{
 		{Field: lifecycle.CPUShares, Int: 512},
@@ -107,7 +107,7 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: answers set exactly the fields that Carries declares.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
-	a.met.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
+	a.runtimeSeen.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
 	for _, v := range everything() {
 		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
 		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})
@@ -128,7 +128,7 @@ func TestCarriesIsTrue(t *testing.T) {
 	}
 }
 
-// TestOverriding marks what the container has, and only that.
+// TestOverriding: entries that the container has already are marked for removal, and only those.
 func TestOverriding(t *testing.T) {
 	had := &api.Container{
 		Env:         []string{"A=1", "B", "NEW=old"},
@@ -174,8 +174,8 @@ func TestLeftOver(t *testing.T) {
 	}
 }
 
-// TestHostNamespaces: what would change a namespace of the host is not sent, as OCI
-// runtimes fail a container for it.
+// TestHostNamespaces: changes of a host namespace are not sent, because OCI runtimes fail a container for
+// them.
 func TestHostNamespaces(t *testing.T) {
 	private := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "network"}, {Type: "ipc"}}}}
 	shared := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}

@@ -62,7 +62,7 @@ const (
 	sending           // the verdict is sent to the backend
 	forwarding        // frames are forwarded
 	refusing          // the relay has reset the call at the backend
-	over              // answered or cancelled; further frames are dropped
+	finished          // answered or cancelled; further frames are dropped
 )
 
 // call is one held call. The connection's mutex guards it.
@@ -83,13 +83,13 @@ type call struct {
 	callerDone bool
 
 	// What the backend has sent so far.
-	begun         bool
-	replyEncoding string
-	reply         []byte
-	replyLost     bool
-	sent          bool
-	done          func(Outcome)
-	refusal       *Status
+	responseStarted bool
+	replyEncoding   string
+	reply           []byte
+	replyLost       bool
+	sent            bool
+	done            func(Outcome)
+	refusal         *Status
 }
 
 // tooManyCalls marks a call beyond maxStreams. The relay refuses its stream without a gRPC status. Code compares it

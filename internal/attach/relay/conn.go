@@ -53,14 +53,14 @@ type Conn struct {
 	flow    flow     // of the connection, towards the backend
 	initial int64    // a new stream's window, from the backend's SETTINGS
 	streams streams
-	use     use
+	usage   usage
 	// acks has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of ours the
 	// entry is the call that the frame ends. For a frame of the caller's it is nil.
 	acks []*call
 
-	drain   drain
-	dead    bool
-	stalled error // error of the failed write that ended the connection
+	drain    drain
+	closed   bool
+	writeErr error // error of the failed write that ended the connection
 
 	opening sync.Mutex // only one message is decompressed at a time
 }
@@ -93,7 +93,7 @@ func New(caller, backend net.Conn, o Options) *Conn {
 		o: o, caller: side{Conn: caller, in: newReader(caller, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
 		backend: side{Conn: backend, in: newReader(backend, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
 		streams: streams{open: map[uint32]uint8{}, since: time.Now()},
-		calls:   map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
+		calls:   map[uint32]*call{}, flow: flow{avail: initialWindow}, initial: initialWindow,
 	}
 	c.changed.L = &c.mu
 	c.caller.fail = func(err error) { c.writeFailed("caller", err) }
@@ -134,14 +134,14 @@ func (c *Conn) Run(ctx context.Context) error {
 	c.hooks.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(endError("caller", up), endError("backend", down), c.stalled)
+	return errors.Join(endError("caller", up), endError("backend", down), c.writeErr)
 }
 
 // copy passes bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O
 // serves on the same socket.
 func (c *Conn) copy(to *side, from net.Conn) {
 	defer c.close()
-	b := make([]byte, smallFrame)
+	b := make([]byte, minFrameSize)
 	for {
 		_ = from.SetReadDeadline(time.Now().Add(c.o.Idle)) // fails only on a closed connection, which the read reports
 		n, err := from.Read(b)
@@ -155,8 +155,8 @@ func (c *Conn) copy(to *side, from net.Conn) {
 // connected but does not read.
 func (c *Conn) writeFailed(who string, err error) {
 	c.mu.Lock()
-	if errors.Is(err, os.ErrDeadlineExceeded) && !c.dead && c.stalled == nil {
-		c.stalled = fmt.Errorf("the %s does not read: %w", who, err)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.closed && c.writeErr == nil {
+		c.writeErr = fmt.Errorf("the %s does not read: %w", who, err)
 	}
 	c.mu.Unlock()
 	c.close()
@@ -165,8 +165,8 @@ func (c *Conn) writeFailed(who string, err error) {
 // close closes both connections and wakes all that wait for them.
 func (c *Conn) close() {
 	c.mu.Lock()
-	first := !c.dead
-	c.dead = true
+	first := !c.closed
+	c.closed = true
 	c.mu.Unlock()
 	c.changed.Broadcast()
 	if first {
@@ -222,7 +222,7 @@ func (c *Conn) Holding() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.calls {
-		if k.stage != over {
+		if k.stage != finished {
 			return true
 		}
 	}
@@ -246,9 +246,9 @@ func (c *Conn) endAllCalls() {
 // finish ends a call for good. If a hook still runs, it finds the call ended when it returns.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
-	k.stage = over
+	k.stage = finished
 	c.forget(k)
-	c.use.kept -= len(k.reply)
+	c.usage.heldBytes -= len(k.reply)
 	k.reply = nil
 	done, cancel := k.done, k.cancel
 	k.done = nil
@@ -264,7 +264,7 @@ func (c *Conn) finish(k *call, o Outcome) {
 // endError returns nil for an error by which a connection ends normally, and otherwise
 // an error to log.
 func endError(who string, err error) error {
-	if f := (*fault)(nil); !errors.As(err, &f) {
+	if f := (*protocolError)(nil); !errors.As(err, &f) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", who, err)

@@ -41,15 +41,15 @@ func rest(s grpc.ClientStream) string {
 	}
 }
 
-// one is a test's way to the backend.
+// one is a test's connection to the backend.
 type one struct {
 	t *testing.T
 	c *grpc.ClientConn
 	b *backend
 }
 
-// calls are made three ways, and must look the same to the caller and to the
-// backend: direct, relayed, and relayed with every call held and let go.
+// Calls are made in three ways and must look the same to caller and backend: direct, relayed, and relayed
+// with every call held and released.
 var calls = []struct {
 	name string
 	make func(w one) string
@@ -101,7 +101,7 @@ var calls = []struct {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Millisecond)
 		defer cancel()
 		st := status.Convert(w.c.Invoke(ctx, "/some.Service/Hang", &[]byte{}, &[]byte{}))
-		<-w.b.cancelled // by the caller or by its own clock
+		<-w.b.cancelled // by the caller, or by the server's own deadline
 		return st.Code().String()
 	}},
 	{"cancel", func(w one) string {

@@ -40,7 +40,7 @@ func (d *downward) take(f *frame) error {
 			return err
 		}
 		d.c.mu.Lock()
-		d.c.streams.above(last)
+		d.c.streams.closeAbove(last)
 		d.c.mu.Unlock()
 	}
 	d.pass(f)
@@ -99,9 +99,9 @@ func (d *downward) headers(f *frame) error {
 	}
 	if k != nil {
 		d.c.mu.Lock()
-		early := k.stage == refusing && !k.begun
-		if !k.begun {
-			k.begun, k.replyEncoding = true, h.encoding
+		early := k.stage == refusing && !k.responseStarted
+		if !k.responseStarted {
+			k.responseStarted, k.replyEncoding = true, h.encoding
 		}
 		d.c.mu.Unlock()
 		switch {
@@ -164,7 +164,7 @@ func (d *downward) acknowledged(f *frame) error {
 		k, d.c.acks = d.c.acks[0], d.c.acks[1:]
 	}
 	if k == nil {
-		d.c.use.unanswered = max(0, d.c.use.unanswered-1)
+		d.c.usage.unanswered = max(0, d.c.usage.unanswered-1)
 		d.c.mu.Unlock()
 		d.pass(f)
 		return nil
@@ -173,7 +173,7 @@ func (d *downward) acknowledged(f *frame) error {
 		d.c.mu.Unlock()
 		return d.flush()
 	}
-	trailers := appendTrailers(nil, k.id, k.refusal, k.begun)
+	trailers := appendTrailers(nil, k.id, k.refusal, k.responseStarted)
 	if k.refusal == tooManyCalls {
 		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
-// end is one end of a relayed connection, which sends what it likes.
+// end is one end of a relayed connection, which sends arbitrary frames.
 type end struct {
 	*http2.Framer
 
@@ -38,14 +38,14 @@ func newEnd(t *testing.T, conn net.Conn) *end {
 	return e
 }
 
-// ends are a caller that has sent its preface and a backend that has greeted it, with
-// a relay between them. The error of the relay comes from ran.
+// ends returns a caller that has sent its preface and a backend that has sent its first settings, with a
+// relay between them. ran returns the relay's error.
 func ends(t *testing.T, o relay.Options, greeting ...http2.Setting) (caller, backend *end, ran chan error) {
 	t.Helper()
 	return endsOver(t, pair, o, greeting...)
 }
 
-// endsOver is ends with connections of another kind.
+// endsOver is ends for connections of another kind.
 func endsOver(t *testing.T, pair func(*testing.T) (ours, theirs net.Conn), o relay.Options, greeting ...http2.Setting) (caller, backend *end, ran chan error) {
 	t.Helper()
 	a, c := pair(t)
@@ -76,7 +76,7 @@ func (e *end) raw(b []byte) {
 	e.try(err)
 }
 
-// until reads frames up to the one that is wanted.
+// until reads frames up to the expected one.
 func (e *end) until(what string, is func(f http2.Frame) bool) http2.Frame {
 	e.t.Helper()
 	for {
@@ -90,7 +90,7 @@ func (e *end) until(what string, is func(f http2.Frame) bool) http2.Frame {
 	}
 }
 
-// goesAway reads up to a GOAWAY with a code, and that the connection ends.
+// goesAway reads up to a GOAWAY with a code, and checks that the connection then ends.
 func (e *end) goesAway(code http2.ErrCode) {
 	e.t.Helper()
 	f := e.until("GOAWAY", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway })
@@ -113,7 +113,7 @@ func (e *end) ends() {
 	}
 }
 
-// request is the block of a call.
+// request is the header block of a call.
 func (e *end) request(more ...hpack.HeaderField) []byte {
 	e.block.Reset()
 	for _, h := range append([]hpack.HeaderField{
@@ -131,15 +131,14 @@ func (e *end) open(stream uint32, ended bool) {
 	e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: e.request(), EndHeaders: true, EndStream: ended}))
 }
 
-// second writes to the same connection, for another goroutine: a frame is one write.
+// second writes to the same connection from another goroutine: each frame is one write.
 func (e *end) second() *http2.Framer {
 	w := http2.NewFramer(e.conn, nil)
 	w.AllowIllegalWrites = true
 	return w
 }
 
-// answers has a backend acknowledge settings until its connection ends, and answer calls
-// where they end.
+// answers makes a backend acknowledge settings until its connection ends, and answer each call at its end.
 func (e *end) answers() {
 	e.block.Reset()
 	_ = e.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})

@@ -2,28 +2,28 @@ package relay
 
 import "errors"
 
-// fault is a protocol error of one end, with its error code of RFC 9113. It ends the connection.
-type fault struct {
+// protocolError is a protocol error of one end, with its error code of RFC 9113. It ends the connection.
+type protocolError struct {
 	code uint32
 	text string
 }
 
-func (f *fault) Error() string { return f.text }
+func (f *protocolError) Error() string { return f.text }
 
 // The faults.
 var (
-	errFrame = &fault{codeProtocol, "malformed frame"}
-	errSize  = &fault{codeFrameSize, "frame of a wrong size"}
-	errFlow  = &fault{codeFlowControl, "flow-control window above its maximum"}
+	errFrame = &protocolError{codeProtocol, "malformed frame"}
+	errSize  = &protocolError{codeFrameSize, "frame of a wrong size"}
+	errFlow  = &protocolError{codeFlowControl, "flow-control window above its maximum"}
 	// errBlock means that the relay cannot decode a header block: after it the HPACK state is unknown.
-	errBlock   = &fault{codeCompression, "header block cannot be read"}
-	errTooMuch = &fault{codeEnhanceYourCalm, "above the limit of one connection"}
-	errSlow    = &fault{codeEnhanceYourCalm, "sent the rest too late"}
+	errBlock   = &protocolError{codeCompression, "header block cannot be read"}
+	errTooMuch = &protocolError{codeEnhanceYourCalm, "above the limit of one connection"}
+	errSlow    = &protocolError{codeEnhanceYourCalm, "sent the rest too late"}
 )
 
 // sendGoAway tells both ends why the connection ends, if the end that d reads from is at fault, and returns err.
 func (c *Conn) sendGoAway(d *direction, err error) error {
-	var f *fault
+	var f *protocolError
 	if !errors.As(err, &f) {
 		return err
 	}

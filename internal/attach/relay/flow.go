@@ -42,7 +42,7 @@ func (f *flow) update(n uint32) uint32 {
 // grant returns by how much to enlarge the caller's window now. The caller can then go on sending when held bytes
 // nearly fill the window.
 func (f *flow) grant() uint32 {
-	if f.owed < smallFrame {
+	if f.owed < minFrameSize {
 		return 0
 	}
 	n := uint32(min(f.owed, maxWindow))

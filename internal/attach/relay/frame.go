@@ -41,11 +41,11 @@ const (
 
 const (
 	headerSize = 9
-	// smallFrame is a payload size that every peer accepts.
-	smallFrame = 16 << 10
-	// firstWindow is every window's size until a peer announces another.
-	firstWindow = 65535
-	maxWindow   = 1<<31 - 1
+	// minFrameSize is a payload size that every peer accepts.
+	minFrameSize = 16 << 10
+	// initialWindow is every window's size until a peer announces another.
+	initialWindow = 65535
+	maxWindow     = 1<<31 - 1
 	// bufferSize is how many bytes a direction reads at once: some frames of 16 KiB. The buffer grows for a longer
 	// frame.
 	bufferSize  = 64 << 10

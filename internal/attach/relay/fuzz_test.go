@@ -20,16 +20,17 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// endless is a pipe without deadlines. Those of net.Pipe keep it in memory until they come, closed or not: hundreds of
-// megabytes while a fuzzer opens ten thousand pipes in a second. Nobody is slow here.
+// endless is a pipe without deadlines. net.Pipe keeps its deadlines in memory until they expire, even when
+// it is closed: hundreds of megabytes while a fuzzer opens ten thousand pipes per second. In this test no
+// end is slow.
 type endless struct{ net.Conn }
 
 func (endless) SetDeadline(time.Time) error      { return nil }
 func (endless) SetReadDeadline(time.Time) error  { return nil }
 func (endless) SetWriteDeadline(time.Time) error { return nil }
 
-// played feeds a relay what its two ends send, and returns what each was sent, when the
-// connection has ended. Nothing may hang, and nothing be left of it.
+// played feeds a relay what its two ends send. When the connection has ended, it returns what each end
+// received. Nothing may hang, and no state may be left.
 func played(t *testing.T, o relay.Options, up, down []byte) (toBackend, toCaller []byte) {
 	t.Helper()
 	caller, a := net.Pipe()
@@ -60,11 +61,11 @@ func played(t *testing.T, o relay.Options, up, down []byte) (toBackend, toCaller
 			wrote <- struct{}{}
 		}()
 	}
-	if len(up) >= len(preface) { // else the relay waits for the rest, and reads no backend
+	if len(up) >= len(preface) { // otherwise the relay waits for the rest, and does not read the backend
 		<-wrote
 		<-wrote
 	}
-	_ = caller.Close() // what came before goes to the backend still
+	_ = caller.Close() // earlier frames still go to the backend
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
@@ -82,9 +83,8 @@ func played(t *testing.T, o relay.Options, up, down []byte) (toBackend, toCaller
 	return out[0].Bytes(), out[1].Bytes()
 }
 
-// FuzzFrames feeds a relay frames of any kind from both ends, with calls that are held in
-// every way. It must not panic, must not hang, and must pass on nothing beyond what it was
-// given but frames of its own.
+// FuzzFrames sends a relay arbitrary frames from both ends, with calls that are held in every way. It must
+// not panic or hang, and must send only the frames that it received and frames of its own.
 func FuzzFrames(f *testing.F) {
 	settings := "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x10\x00"
 	request := "\x00\x00\x05\x01\x04\x00\x00\x00\x01\x83\x04\x02/x" // :method POST, :path /x
@@ -113,9 +113,9 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// oracle reads frames as x/net does, and returns where each ends that is well-formed, has
-// headers that can be read, and is of no stream that is old. rest is whether what follows must
-// not pass: a frame above the limit, or headers that cannot be read.
+// oracle reads frames with x/net, and returns where each valid frame ends: well-formed, with readable
+// headers, and not on an old stream. rest reports whether the remaining bytes must not pass: a frame above
+// the limit, or unreadable headers.
 func oracle(b []byte) (ends []int, rest bool) {
 	in := bytes.NewReader(b)
 	framer := http2.NewFramer(io.Discard, in)
@@ -147,7 +147,7 @@ func oracle(b []byte) (ends []int, rest bool) {
 			if frames > relay.MaxContinuations {
 				return ends[:whole], true
 			}
-		case *http2.PushPromiseFrame, *http2.GoAwayFrame: // the first is no caller's, and the last says that no more is to come
+		case *http2.PushPromiseFrame, *http2.GoAwayFrame: // the first one cannot be a caller's, and the last one means that no more follow
 			return ends[:whole], false
 		default:
 			whole = len(ends)
@@ -161,9 +161,9 @@ func oracle(b []byte) (ends []int, rest bool) {
 	}
 }
 
-// FuzzPassed holds what a relay passes on, of a caller whose calls nobody holds, against what
-// x/net reads of it: all that is well-formed passes as it came, but for settings that are
-// lowered; what is too long, or has headers that cannot be read, does not.
+// FuzzPassed compares what a relay passes, for a caller without held calls, with what x/net reads: all
+// well-formed frames pass unchanged, except settings that are lowered; frames that are too long, or have
+// unreadable headers, do not pass.
 func FuzzPassed(f *testing.F) {
 	frames := func(write func(w *http2.Framer)) {
 		var b bytes.Buffer
@@ -174,7 +174,7 @@ func FuzzPassed(f *testing.F) {
 	}
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for range 2 { // the second time out of the table
+	for range 2 { // the second time from the table
 		_ = enc.WriteField(hpack.HeaderField{Name: ":path", Value: "/some.Service/Method"})
 		_ = enc.WriteField(hpack.HeaderField{Name: "x", Value: "y"})
 	}
@@ -202,7 +202,7 @@ func FuzzPassed(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, up []byte) {
 		clock.Bound(t, len(up), func() {
-			if len(up) > 20<<10 { // or it could have too many streams
+			if len(up) > 20<<10 { // otherwise it could have too many streams
 				return
 			}
 			got, _ := played(t, relay.Options{}, append([]byte(preface), up...), nil)
@@ -228,8 +228,8 @@ func FuzzPassed(f *testing.F) {
 	})
 }
 
-// FuzzHeaders holds how a relay reads header blocks, cut anywhere, against x/net's: the paths
-// it asks about are those of the requests, and what cannot be read does not pass.
+// FuzzHeaders compares how a relay reads header blocks, split at any place, with x/net: the paths are those
+// of the requests, and unreadable blocks do not pass.
 func FuzzHeaders(f *testing.F) {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
@@ -239,7 +239,7 @@ func FuzzHeaders(f *testing.F) {
 		_ = enc.WriteField(hpack.HeaderField{Name: "grpc-encoding", Value: "gzip", Sensitive: true})
 		f.Add(bytes.Clone(b.Bytes()), bytes.Clone(b.Bytes()), uint16(b.Len()/2), uint8(2))
 	}
-	f.Add([]byte{0x3f, 0xe1, 0x1f, 0x44, 1, '/'}, []byte{0x20, 0xbe}, uint16(0), uint8(0)) // 4096, and a row that is gone
+	f.Add([]byte{0x3f, 0xe1, 0x1f, 0x44, 1, '/'}, []byte{0x20, 0xbe}, uint16(0), uint8(0)) // 4096, and a row that was dropped
 	f.Add([]byte{0x44, 1, '/'}, []byte{0xbe, 0x3f, 0xe2, 0x1f}, uint16(3), uint8(255))
 	f.Add([]byte(nil), []byte{0x84}, uint16(9), uint8(1))
 	f.Fuzz(func(t *testing.T, one, two []byte, cut uint16, pad uint8) {
@@ -284,8 +284,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzRefusal holds the answer to a refused call against what x/net reads of it: the status
-// and its text, whatever that is.
+// FuzzRefusal compares the answer to a refused call with what x/net reads of it: the status and its text,
+// for any text.
 func FuzzRefusal(f *testing.F) {
 	f.Add(uint32(9), "trimtab: no: 100 %, für alle\n", false)
 	f.Add(uint32(1<<32-1), strings.Repeat("\x00long", 2000), true)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-const firstTable = 4096
+const initialTableSize = 4096
 
 // headers are the fields of a block that the relay needs.
 type headers struct {
@@ -36,9 +36,9 @@ type blocks struct {
 }
 
 func newBlocks() *blocks {
-	b := &blocks{applied: firstTable}
-	b.allowed.Store(firstTable)
-	b.decoder = hpack.NewDecoder(firstTable, b.emit)
+	b := &blocks{applied: initialTableSize}
+	b.allowed.Store(initialTableSize)
+	b.decoder = hpack.NewDecoder(initialTableSize, b.emit)
 	b.decoder.SetMaxStringLength(maxBlock)
 	return b
 }
@@ -128,7 +128,7 @@ func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 		b = appendField(b, "content-type", "application/grpc")
 	}
 	b = appendField(b, "grpc-status", fmt.Sprint(uint32(s.Code)))
-	b = appendField(b, "grpc-message", percent(s.Text))
+	b = appendField(b, "grpc-message", percentEncode(s.Text))
 	return append(appendHeader(out, typeHeaders, flagEndHeaders|flagEndStream, stream, len(b)), b...)
 }
 
@@ -154,8 +154,8 @@ func appendInt(b []byte, n int) []byte {
 // maxText bounds a status text, so that its headers fit into one frame of any peer.
 const maxText = 4 << 10
 
-// percent encodes a status text as gRPC requires in a header.
-func percent(s string) string {
+// percentEncode encodes a status text as gRPC requires in a header.
+func percentEncode(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s) && len(out) < maxText; i++ {
 		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {

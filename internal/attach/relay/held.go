@@ -34,9 +34,9 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 	switch {
 	case c.streams.goingAway && f.stream > c.streams.lastStream: // not relayed: the caller repeats it on another connection
 		return nil, false, nil
-	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.use.unanswered >= 2*maxStreams:
+	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.usage.unanswered >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errTooMuch, maxStreams)
-	case len(c.streams.open) >= maxStreams || c.use.asked >= maxStreams:
+	case len(c.streams.open) >= maxStreams || c.usage.asked >= maxStreams:
 		k := c.newCall(f.stream, h)
 		k.refusal, k.callerDone = tooManyCalls, f.has(flagEndStream)
 		return k, false, nil
@@ -70,7 +70,7 @@ func (c *Conn) noteRefused(k *call) {
 // callerEnded notes the end of the caller's side, and forgets a call that has ended. The mutex is held.
 func (c *Conn) callerEnded(k *call) {
 	k.callerDone = true
-	if k.stage == over {
+	if k.stage == finished {
 		delete(c.calls, k.id)
 	}
 }
@@ -82,7 +82,7 @@ func (c *Conn) reset(stream uint32) bool {
 	k := c.calls[stream]
 	delete(c.calls, stream)
 	c.streams.close(stream)
-	reset := k != nil && (k.stage == refusing || k.stage == over && k.refusal != nil)
+	reset := k != nil && (k.stage == refusing || k.stage == finished && k.refusal != nil)
 	c.mu.Unlock()
 	if k != nil {
 		c.finish(k, Outcome{})
@@ -132,13 +132,13 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	if f.has(flagEndStream) {
 		defer c.callerEnded(k)
 	}
-	if k.stage == refusing || k.stage == over {
+	if k.stage == refusing || k.stage == finished {
 		return false, nil, nil
 	}
-	if c.use.kept+len(body) > maxKept {
+	if c.usage.heldBytes+len(body) > maxKept {
 		return false, tooManyBytes, nil
 	}
-	c.use.kept, k.kept = c.use.kept+len(body), k.kept+len(body)
+	c.usage.heldBytes, k.kept = c.usage.heldBytes+len(body), k.kept+len(body)
 	if k.held == nil {
 		k.buf = c.bufferFor(body)
 		k.held = k.buf
@@ -160,7 +160,7 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 func (c *Conn) forget(k *call) {
 	k.held = nil
 	if !k.asked {
-		c.use.kept -= k.kept
+		c.usage.heldBytes -= k.kept
 		k.kept = 0
 	}
 }
@@ -170,25 +170,25 @@ func (c *Conn) hookReturned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.asked = false
-	c.use.asked--
-	c.use.kept -= k.kept
+	c.usage.asked--
+	c.usage.heldBytes -= k.kept
 	k.kept = 0
 }
 
 // answer stores a frame of the backend's first message. The mutex is held.
 func (c *Conn) answer(k *call, b []byte) {
-	if k.replyLost || k.stage == over {
+	if k.replyLost || k.stage == finished {
 		return
 	}
 	if n, whole := messageSize(k.reply); whole && len(k.reply) >= n {
 		return
 	}
-	if len(k.reply)+len(b) > c.o.MaxMessage || c.use.kept+len(b) > maxKept {
-		c.use.kept -= len(k.reply)
+	if len(k.reply)+len(b) > c.o.MaxMessage || c.usage.heldBytes+len(b) > maxKept {
+		c.usage.heldBytes -= len(k.reply)
 		k.reply, k.replyLost = nil, true
 		return
 	}
-	c.use.kept += len(b)
+	c.usage.heldBytes += len(b)
 	k.reply = append(k.reply, b...)
 }
 
@@ -240,7 +240,7 @@ func (c *Conn) runHook(k *call) {
 	n, complete := messageSize(held)
 	k.cancel = cancel
 	k.asked = true
-	c.use.asked++
+	c.usage.asked++
 	c.mu.Unlock()
 	c.hooks.Go(func() {
 		defer cancel()
@@ -303,10 +303,10 @@ func (c *Conn) message(k *call, b []byte) ([]byte, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.use.kept+len(msg) > maxKept {
+	if c.usage.heldBytes+len(msg) > maxKept {
 		return nil, errTooMuch
 	}
-	c.use.kept, k.kept = c.use.kept+len(msg), k.kept+len(msg)
+	c.usage.heldBytes, k.kept = c.usage.heldBytes+len(msg), k.kept+len(msg)
 	return msg, nil
 }
 

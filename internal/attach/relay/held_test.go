@@ -30,7 +30,7 @@ func picking(method string, h relay.Hook) relay.Pick {
 	}
 }
 
-// quickly is picking, of a hook that is asked by whoever reads.
+// quickly is picking with a quick hook, which the reading goroutine runs.
 func quickly(method string, h relay.Hook) relay.Pick {
 	return func(path string) relay.Held {
 		k := picking(method, h)(path)
@@ -62,8 +62,7 @@ func TestChangedMessage(t *testing.T) {
 	}
 }
 
-// changes makes calls of "hello" that become another message, uncompressed and
-// compressed.
+// changes makes calls with "hello", which become another message, uncompressed and compressed.
 func changes(t *testing.T, c *grpc.ClientConn, b *backend, want string) {
 	t.Helper()
 	for _, o := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
@@ -76,8 +75,7 @@ func changes(t *testing.T, c *grpc.ClientConn, b *backend, want string) {
 	}
 }
 
-// TestMore has messages go on with something after them, and calls held by
-// whoever reads the connection.
+// TestMore: hooks return messages with an appended part, also quick hooks.
 func TestMore(t *testing.T) {
 	more := strings.Repeat("more", 10_000)
 	for name, want := range map[string]struct {
@@ -110,8 +108,8 @@ func TestMore(t *testing.T) {
 	}
 }
 
-// TestOtherSizes has messages become longer and shorter than they were, many at
-// a time on one connection: windows must neither run dry nor over.
+// TestOtherSizes makes messages longer and shorter, many at a time on one connection: flow-control windows
+// must neither become empty nor overflow.
 func TestOtherSizes(t *testing.T) {
 	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
 	rapid.Check(t, func(r *rapid.T) {
@@ -173,7 +171,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, func() bool { return outcomes.Load() == 160 }) // reported after the caller has its answer
+	eventually(t, func() bool { return outcomes.Load() == 160 }) // reported after the caller has got its answer
 	for _, s := range b.told() {
 		if strings.HasPrefix(s, "Echo") {
 			t.Fatalf("the backend saw %s", s)
@@ -181,7 +179,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedTooLate: the backend's own answer comes first, and counts.
+// TestRefusedTooLate: if the backend answers before the refusal, its answer counts.
 func TestRefusedTooLate(t *testing.T) {
 	c, _, _ := held(t, picking("Early", func(ctx context.Context, _ []byte) relay.Verdict {
 		<-ctx.Done()
@@ -277,8 +275,7 @@ func TestCancelledWhileDeciding(t *testing.T) {
 	}
 }
 
-// TestDrain: calls under way end, new ones come over another connection, and
-// the old one is closed.
+// TestDrain: running calls end, new calls use another connection, and the old connection is closed.
 func TestDrain(t *testing.T) {
 	release := make(chan bool)
 	c, _, p := held(t, picking("Both", func(context.Context, []byte) relay.Verdict {
@@ -314,9 +311,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainBeforeGreeting: a caller takes nothing before the backend's first
-// frames, so what Drain says comes after them, and the call comes again over
-// another connection.
+// TestDrainBeforeGreeting: a caller accepts no frame before the backend's first frames. So Drain's frames
+// come after those, and the caller repeats the call on another connection.
 func TestDrainBeforeGreeting(t *testing.T) {
 	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
 	l, path := listen(t)

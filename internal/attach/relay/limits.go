@@ -17,7 +17,7 @@ const (
 	// memory until it is complete. grpc-go plans a default of 8 KiB.
 	maxBlock = 1 << 20
 	// maxContinuations is how many frames a block may have: twice as many as maxBlock needs with frames of 16 KiB.
-	maxContinuations = 2 * maxBlock / smallFrame
+	maxContinuations = 2 * maxBlock / minFrameSize
 	// maxList is the largest size of a block's fields as RFC 9113, 6.5.2 counts it, in
 	// bytes: the limit of grpc-go. The block can be a thousand times smaller.
 	maxList = 16 << 20
@@ -47,10 +47,10 @@ const (
 	DefaultIdle = time.Hour
 )
 
-// use counts how much a connection uses of its limits, besides streams.
-type use struct {
+// usage counts how much a connection uses of its limits, besides streams.
+type usage struct {
 	asked      int // number of hooks that have not returned
-	kept       int // bytes of messages that are held
+	heldBytes  int // bytes of messages that are held
 	unanswered int // number of SETTINGS frames of the caller that the backend has not acknowledged
 }
 

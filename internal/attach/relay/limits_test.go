@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
-// TestTooMuch has either end send what no connection may have of this process. That end
-// is told what it did by the right code, and the connection ends.
+// TestTooMuch: either end sends more than a connection may. That end gets the right error code, and the
+// connection ends.
 func TestTooMuch(t *testing.T) {
 	long := func(e *end, n int) { e.try(e.WriteRawFrame(0xfa, 0, 0, make([]byte, n))) }
 	for name, c := range map[string]struct {
@@ -71,7 +71,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestHeaderList: a block of some kB can stand for megabytes of headers.
+// TestHeaderList: a block of a few kB can decode to megabytes of headers.
 func TestHeaderList(t *testing.T) {
 	caller, _, ran := ends(t, relay.Options{})
 	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("y", 3000)}
@@ -86,8 +86,8 @@ func TestHeaderList(t *testing.T) {
 	<-ran
 }
 
-// TestAnnounced: what an end announces of itself reaches the other within the bounds of
-// the relay, and those are kept to.
+// TestAnnounced: the settings of one end reach the other within the relay's bounds, and the relay enforces
+// these.
 func TestAnnounced(t *testing.T) {
 	values := func(f http2.Frame) string {
 		out := ""
@@ -105,7 +105,7 @@ func TestAnnounced(t *testing.T) {
 		"1=65536 3=1024 5=1048576 ": {{ID: http2.SettingHeaderTableSize, Val: 1 << 30}, {ID: http2.SettingMaxConcurrentStreams, Val: 1 << 31}, {ID: http2.SettingMaxFrameSize, Val: 1<<24 - 1}},
 		"1=0 3=100 5=16384 4=7 99=8 ": {{ID: http2.SettingHeaderTableSize, Val: 0}, {ID: http2.SettingMaxConcurrentStreams, Val: 100},
 			{ID: http2.SettingMaxFrameSize, Val: 16384}, {ID: http2.SettingInitialWindowSize, Val: 7}, {ID: 99, Val: 8}},
-		"5=16777216 ": {{ID: http2.SettingMaxFrameSize, Val: 1 << 24}}, // not allowed: the one it is for says so
+		"5=16777216 ": {{ID: http2.SettingMaxFrameSize, Val: 1 << 24}}, // not allowed: the receiving end reports the error
 	} {
 		backend.try(backend.WriteSettings(of...))
 		if got := values(caller.until("settings", isSettings)); got != want {
@@ -125,8 +125,8 @@ func TestAnnounced(t *testing.T) {
 	caller.goesAway(http2.ErrCodeFrameSize)
 }
 
-// TestAnnouncedStreams: a backend that says nothing of streams, as grpc-go, has a number
-// of them announced in its first frame.
+// TestAnnouncedStreams: if a backend announces no limit of streams, like grpc-go, the relay announces one
+// in the first frame.
 func TestAnnouncedStreams(t *testing.T) {
 	for _, c := range []struct {
 		greeting []http2.Setting
@@ -148,8 +148,8 @@ func TestAnnouncedStreams(t *testing.T) {
 	}
 }
 
-// TestWindows: a backend that gives more than a window may have ends the connection, of
-// the connection's window and of a held call's.
+// TestWindows: if a backend increases a window above its maximum, the connection ends: for the connection's
+// window and for that of a held call.
 func TestWindows(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	for name, c := range map[string]struct {
@@ -167,7 +167,7 @@ func TestWindows(t *testing.T) {
 			caller.goesAway(http2.ErrCodeInternal)
 		})
 	}
-	t.Run("nothing given", func(t *testing.T) { // which the caller judges
+	t.Run("nothing given", func(t *testing.T) { // the caller checks that
 		caller, backend, _ := ends(t, relay.Options{})
 		backend.try(backend.WriteWindowUpdate(0, 0))
 		f, err := caller.ReadFrame()
@@ -177,8 +177,8 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// TestFirstFrames: a caller that waits for no greeting fills its windows with a message that is
-// held. What it is given comes after the greeting, whatever follows that at once.
+// TestFirstFrames: a caller that does not wait for the first settings fills its windows with a held
+// message. The window updates for it come after the first settings, whatever follows these.
 func TestFirstFrames(t *testing.T) {
 	a, callerConn := pair(t)
 	b, backendConn := pair(t)
@@ -213,15 +213,14 @@ func TestFirstFrames(t *testing.T) {
 	caller.until("a window", func(f http2.Frame) bool { return f.Header().Type == http2.FrameWindowUpdate })
 }
 
-// TestPushed: the headers of a stream that the backend promises belong to the same
-// compression as all others.
+// TestPushed: the headers of a promised stream use the same compression state as all others.
 func TestPushed(t *testing.T) {
 	caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held {
 		return relay.Held{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
 	}})
 	caller.open(1, false)
 	backend.try(backend.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: backend.request(), EndHeaders: true}))
-	again := backend.request() // leans on the first
+	again := backend.request() // refers to the first one
 	backend.try(backend.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: again, EndHeaders: true}))
 	caller.ReadMetaHeaders = caller.blocks
 	caller.until("the promise", func(f http2.Frame) bool {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queued is the number of written bytes that the other end has not read.
+// queued returns the number of written bytes that the other end has not read.
 func queued(t *testing.T, raw syscall.RawConn) int {
 	t.Helper()
 	n := 0

@@ -27,7 +27,7 @@ type reader struct {
 
 func newReader(from net.Conn, within time.Duration) *reader {
 	r := &reader{from: from, buf: make([]byte, bufferSize), restTimeout: within}
-	r.frame.Store(smallFrame)
+	r.frame.Store(minFrameSize)
 	return r
 }
 

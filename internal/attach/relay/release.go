@@ -35,7 +35,7 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 // reports whether there is more to send.
 func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
-	for !c.dead && k.stage == sending && len(k.held) > 0 && min(c.flow.avail, k.flow.avail) <= 0 {
+	for !c.closed && k.stage == sending && len(k.held) > 0 && min(c.flow.avail, k.flow.avail) <= 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
@@ -44,11 +44,11 @@ func (c *Conn) sendFrame(k *call) bool {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
-	if c.dead || k.stage != sending {
+	if c.closed || k.stage != sending {
 		c.mu.Unlock()
 		return false
 	}
-	n := int(min(int64(len(k.held)), smallFrame, c.flow.avail, k.flow.avail))
+	n := int(min(int64(len(k.held)), minFrameSize, c.flow.avail, k.flow.avail))
 	if n <= 0 && len(k.held) > 0 {
 		c.mu.Unlock()
 		return true
@@ -84,7 +84,7 @@ func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
-	if k.stage == over || k.stage == refusing {
+	if k.stage == finished || k.stage == refusing {
 		c.mu.Unlock()
 		if v.Done != nil {
 			v.Done(Outcome{})

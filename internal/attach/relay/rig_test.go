@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// raw is a codec that codes nothing: messages are bytes.
+// raw is a codec without encoding: messages are bytes.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -42,14 +42,13 @@ func (raw) Name() string { return "proto" }
 
 var _ encoding.Codec = raw{}
 
-// backend is a gRPC server that knows no service: it acts by the last part of
-// a call's path.
+// backend is a gRPC server without services: the last part of a call's path selects its behaviour.
 type backend struct {
 	path string
 	srv  *grpc.Server
 
 	mu        sync.Mutex
-	seen      []string // "method: message" as far as it got one
+	seen      []string // "method: message", as far as received
 	wire      []string // compressed and plain sizes of messages
 	cancelled chan string
 }
@@ -77,7 +76,7 @@ func startBackend(t testing.TB, path string) *backend {
 	return b
 }
 
-// sizes notes which messages came compressed.
+// sizes notes which messages were compressed.
 type sizes backend
 
 func (*sizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -149,7 +148,7 @@ func (b *backend) handle(_ any, s grpc.ServerStream) error {
 			return err
 		}
 		return st.Err()
-	case "Early": // an answer before the request has come
+	case "Early": // an answer before the complete request
 		return status.Error(codes.PermissionDenied, "not you")
 	case "Deadline":
 		var m []byte
@@ -180,7 +179,7 @@ func (b *backend) handle(_ any, s grpc.ServerStream) error {
 			}
 		}
 		return nil
-	case "Both": // answers each message, and sums up after the caller's end
+	case "Both": // answers each message, and sums up when the caller ends
 		n := 0
 		for {
 			var m []byte
@@ -211,7 +210,7 @@ func (b *backend) handle(_ any, s grpc.ServerStream) error {
 	return status.Errorf(codes.Unimplemented, "unknown method %s", method)
 }
 
-// proxy relays a socket to another.
+// proxy relays one socket to another.
 type proxy struct {
 	path, to string
 	o        relay.Options
@@ -285,7 +284,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// unary makes one call and reports all there is to see of its answer.
+// unary makes one call and returns everything that is visible of its answer.
 func unary(ctx context.Context, c *grpc.ClientConn, method string, msg []byte, o ...grpc.CallOption) string {
 	var out []byte
 	var head, trail metadata.MD

@@ -20,8 +20,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
-// TestHalf: who sends a part of something and no more, or the rest byte by byte, is given
-// up after a while.
+// TestHalf: an end that sends a part of a frame and stops, or sends the rest byte by byte, is disconnected
+// after a while.
 func TestHalf(t *testing.T) {
 	half := relay.Options{WriteTimeout: 200 * time.Millisecond}
 	drip := func(conn net.Conn, b []byte) {
@@ -74,8 +74,8 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// TestNoWindow: a backend that takes no more data than a first message, which was held, keeps
-// others of the connection waiting for a while.
+// TestNoWindow: if a backend grants no window after a first, held message, other calls of the connection
+// wait for a while.
 func TestNoWindow(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	first := relay.Held{Hook: hook}
@@ -116,8 +116,8 @@ func TestNoWindow(t *testing.T) {
 	}
 }
 
-// TestSlowly: whole frames may come as slowly as they like, and calls may last. The clock
-// is that of synctest, so the pauses take no time.
+// TestSlowly: whole frames may arrive at any pace, and calls may last long. The clock is that of synctest,
+// so the pauses take no time.
 func TestSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := func(*testing.T) (ours, theirs net.Conn) { return net.Pipe() }
@@ -140,8 +140,8 @@ func TestSlowly(t *testing.T) {
 	})
 }
 
-// TestIdle: a connection without a call is asked to end after a while, and ended. A grpc-go
-// caller does not notice.
+// TestIdle: the relay asks the caller to end a connection without calls after a while, and then ends it. A
+// grpc-go caller does not notice.
 func TestIdle(t *testing.T) {
 	idle := relay.Options{Idle: 600 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
 	caller, backend, ran := ends(t, idle)
@@ -156,7 +156,7 @@ func TestIdle(t *testing.T) {
 	}
 	caller.open(11, false)
 	start := time.Now()
-	backend.try(backend.WriteGoAway(9, http2.ErrCodeNo, nil)) // 11 is no call
+	backend.try(backend.WriteGoAway(9, http2.ErrCodeNo, nil)) // stream 11 has no call
 	caller.until("GOAWAY of the backend", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway })
 	caller.goesAway(http2.ErrCodeNo)
 	if err := <-ran; err != nil || time.Since(start) < 600*time.Millisecond {
@@ -178,13 +178,13 @@ func TestIdle(t *testing.T) {
 		if again() {
 			return
 		}
-		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // around the limit, which the test is about
+		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // around the limit that the test checks
 	}
 	t.Error("one connection all the time")
 }
 
-// TestKept: messages that wait for a verdict may have so many bytes, compressed ones as
-// they are when they are opened.
+// TestKept: messages that wait for a verdict have a limit of bytes; a compressed message counts with its
+// size when decompressed.
 func TestKept(t *testing.T) {
 	for name, o := range map[string][]grpc.CallOption{"plain": nil, "gzip": {grpc.UseCompressor(gzip.Name)}} {
 		t.Run(name, func(t *testing.T) {

@@ -44,8 +44,8 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// above closes the streams that the backend will not handle, and those that the caller opens later.
-func (s *streams) above(last uint32) {
+// closeAbove closes the streams that the backend will not handle, and those that the caller opens later.
+func (s *streams) closeAbove(last uint32) {
 	s.goingAway, s.lastStream = true, last
 	for stream := range s.open {
 		if stream > last {

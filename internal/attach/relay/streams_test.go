@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
-// TestStreams: of calls that are open at a time, held or not, those beyond a number are
-// refused so that the caller may make them again; when others have ended, they pass.
+// TestStreams: calls above the limit of open calls, held or not, are refused in a way that the caller may
+// repeat them; when others have ended, new calls pass.
 func TestStreams(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	for name, pick := range map[string]relay.Pick{"held": func(string) relay.Held { return relay.Held{Hook: hook} }, "not held": nil} {
@@ -42,7 +42,7 @@ func TestStreams(t *testing.T) {
 					return f.Header().StreamID == stream && f.Header().Type == http2.FrameHeaders
 				})
 			}
-			for stream := uint32(5001); stream < 20_000; stream += 2 { // nothing of them is left
+			for stream := uint32(5001); stream < 20_000; stream += 2 { // no state of them is left
 				caller.open(stream, true)
 				if stream%100 == 1 {
 					caller.until("an answer", func(f http2.Frame) bool {
@@ -54,8 +54,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestRefusedStream: what comes on a stream that was refused does not reach the backend, which
-// has closed it.
+// TestRefusedStream: frames on a refused stream do not reach the backend, which has closed the stream.
 func TestRefusedStream(t *testing.T) {
 	caller, backend, _ := ends(t, relay.Options{})
 	go func() {
@@ -76,8 +75,8 @@ func TestRefusedStream(t *testing.T) {
 	})
 }
 
-// TestRapidResets: a caller that gives up every call at once has no more hooks asked than
-// calls may be open.
+// TestRapidResets: a caller that cancels every call at once does not make more hooks run than calls may be
+// open.
 func TestRapidResets(t *testing.T) {
 	asked, release := make(chan bool, 5000), make(chan bool)
 	defer close(release)
@@ -102,8 +101,7 @@ func TestRapidResets(t *testing.T) {
 	}
 }
 
-// TestFloods: frames that leave something behind until the other end has done its part,
-// which it does not.
+// TestFloods: frames that create state until the other end reacts, which it does not.
 func TestFloods(t *testing.T) {
 	t.Run("settings that nobody acknowledges", func(t *testing.T) {
 		caller, backend, _ := ends(t, relay.Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
-// pair are the two ends of a Unix connection.
+// pair returns the two ends of a Unix connection.
 func pair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	l, path := listen(t)
@@ -36,8 +36,7 @@ func flood(conn net.Conn, first string) {
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// stuck is a relayed connection one end of which reads nothing, while the other sends
-// until all buffers are full.
+// stuck is a relayed connection: one end reads nothing, while the other sends until all buffers are full.
 func stuck(t *testing.T, reader string, o relay.Options) (c *relay.Conn, ended chan error, stop context.CancelFunc) {
 	t.Helper()
 	caller, kubelet := pair(t)
@@ -59,7 +58,7 @@ func stuck(t *testing.T, reader string, o relay.Options) (c *relay.Conn, ended c
 		go func() { defer close(sent); flood(kubelet, strings.Repeat("x", 100)) }()
 	}
 	t.Cleanup(func() { _ = kubelet.Close(); _ = runtime.Close(); <-sent })
-	// Full: whatever is sent next does not go.
+	// The buffers are full: the next write blocks.
 	from := runtime
 	if reader != "caller" {
 		from = kubelet
@@ -84,8 +83,8 @@ func fillSocket(t *testing.T, conn net.Conn) {
 	}
 }
 
-// TestStuck: an end that reads nothing is given up after a while, and the word says
-// which. It does not hold up a hand-over.
+// TestStuck: the relay gives up an end that reads nothing after a while, and the error says which end. It
+// does not delay a hand-over.
 func TestStuck(t *testing.T) {
 	for _, reader := range []string{"caller", "backend", "backend of no HTTP/2"} {
 		t.Run(reader, func(t *testing.T) {

@@ -79,8 +79,8 @@ func (u *upward) settings(f *frame) error {
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
 	u.c.acks = append(u.c.acks, nil)
-	u.c.use.unanswered++
-	n := u.c.use.unanswered
+	u.c.usage.unanswered++
+	n := u.c.usage.unanswered
 	u.c.mu.Unlock()
 	if n > maxUnanswered {
 		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errTooMuch, n)
@@ -163,7 +163,7 @@ func (u *upward) data(f *frame) error {
 func (u *upward) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {
-		return n == 0 || u.c.dead || u.c.flow.takes(n) && (k == nil || k.flow.takes(n))
+		return n == 0 || u.c.closed || u.c.flow.takes(n) && (k == nil || k.flow.takes(n))
 	}
 	u.c.mu.Lock()
 	if !room() { // the backend may be waiting for the earlier frames

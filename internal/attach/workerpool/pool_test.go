@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPool runs all it is given, those of its own functions too, beside one another, and leaves no goroutine.
+// TestPool runs all given functions concurrently, including those that they start, and leaves no goroutine.
 func TestPool(t *testing.T) {
 	var c workerpool.Pool
 	for range 2 { // it can be used again
@@ -26,7 +26,7 @@ func TestPool(t *testing.T) {
 						ran.Add(1)
 						if i == 0 {
 							beside.Done()
-							beside.Wait() // none waits for another to end
+							beside.Wait() // no function waits for another one to end
 							c.Go(func() { ran.Add(1) })
 						}
 					})

@@ -20,10 +20,10 @@ type Capabilities struct {
 	// Disabled are the calls whose stages the configuration has disabled. Their answers change
 	// only the record of their container.
 	Disabled []runtimes.Call
-	// Takes returns the reason why the runtime does not accept a value of a carried field: the
+	// WhyNotAccepted returns the reason why the runtime does not accept a value of a carried field: the
 	// call would fail, or the runtime would ignore the value. It returns "" if the runtime
 	// accepts the value. A nil Takes accepts all.
-	Takes func(runtimes.Call, lifecycle.Value) (why string)
+	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
 	// HoldsStart reports that the runtime can delay a start until its stored copy has the
 	// answer's values for the container (in Others). With such an attachment the start creates
 	// the cgroup. With other attachments the cgroup exists before the start, and the keeper
@@ -43,14 +43,14 @@ type Capabilities struct {
 	AnswersWithin time.Duration
 }
 
-// Stamps reports whether containers carry a record. If not, the checkpoint has it.
-func (c *Capabilities) Stamps() bool { return c.Create.Has(lifecycle.Annotation) }
+// CarriesRecords reports whether containers carry a record. If not, the checkpoint has it.
+func (c *Capabilities) CarriesRecords() bool { return c.Create.Has(lifecycle.Annotation) }
 
 // Refuses returns the reason why a value is not sent to the runtime with a call; "" if it is
 // sent.
 func (c *Capabilities) Refuses(call runtimes.Call, v lifecycle.Value) (why string) {
-	if c.Takes == nil {
+	if c.WhyNotAccepted == nil {
 		return ""
 	}
-	return c.Takes(call, v)
+	return c.WhyNotAccepted(call, v)
 }

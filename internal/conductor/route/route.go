@@ -18,20 +18,20 @@ type Phase uint8
 
 // The phases.
 const (
-	Creating  Phase = iota // its creation is being answered
-	Named                  // the runtime has created it and assigned its id
-	Starting               // its start is held until the runtime has the values of the answer
-	Updating               // an update by the kubelet is being answered
-	Living                 // it exists, and the event is about something else
-	Losing                 // it has not started, and others get CPUs of its pool
-	Copying                // an update by the agent refreshes the runtime's stored copy
-	Piggyback              // as Copying, but with the answer to another container's event
+	Creating   Phase = iota // its creation is being answered
+	Named                   // the runtime has created it and assigned its id
+	Starting                // its start is held until the runtime has the values of the answer
+	Updating                // an update by the kubelet is being answered
+	Running                 // it exists, and the event is about something else
+	LosingCPUs              // it has not started, and others get CPUs of its pool
+	Copying                 // an update by the agent refreshes the runtime's stored copy
+	Piggyback               // as Copying, but with the answer to another container's event
 )
 
 // calls are the runtime calls that would carry a value in each phase.
 var calls = [...]runtimes.Call{
-	Creating: runtimes.Create, Updating: runtimes.Request, Living: runtimes.Create,
-	Named: runtimes.Push, Starting: runtimes.Push, Losing: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
+	Creating: runtimes.Create, Updating: runtimes.Request, Running: runtimes.Create,
+	Named: runtimes.Push, Starting: runtimes.Push, LosingCPUs: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
 }
 
 // Sink is where a value goes.
@@ -39,24 +39,24 @@ type Sink uint8
 
 // The sinks.
 const (
-	Nowhere   Sink = iota // it is applied already, or nothing can carry it in this phase
-	Answer                // the answer to the container's own event
-	Runtime               // the runtime's stored copy
-	Kernel                // the kernel only, now or when its cgroup exists
-	Given                 // the container was created with it earlier
-	Unapplied             // nothing can carry it
+	NoSink      Sink = iota // it is applied already, or nothing can carry it in this phase
+	Answer                  // the answer to the container's own event
+	Runtime                 // the runtime's stored copy
+	Kernel                  // the kernel only, now or when its cgroup exists
+	CreatedWith             // the container was created with it earlier
+	Unapplied               // nothing can carry it
 )
 
-// Known has the inputs of a route besides the attachment's capabilities.
-type Known struct {
-	NoCgroup error  // why the container's cgroup has no name
-	Contest  string // why other plugins set its field
-	InForce  bool   // it was applied before
-	Given    bool   // the container was created with it
-	Stored   bool   // the runtime's stored copy has it
-	Kept     bool   // the runtime's stored copy must not have it
-	Lowers   bool   // it lowers a limit, which the kernel may refuse
-	Unasked  bool   // the event has no attachment
+// Inputs has the inputs of a route besides the attachment's capabilities.
+type Inputs struct {
+	NoCgroup     error  // why the container's cgroup has no name
+	ContestedBy  string // why other plugins set its field
+	InForce      bool   // it was applied before
+	CreatedWith  bool   // the container was created with it
+	Stored       bool   // the runtime's stored copy has it
+	KeptFromCopy bool   // the runtime's stored copy must not have it
+	LowersLimit  bool   // it lowers a limit, which the kernel may refuse
+	NoAttachment bool   // the event has no attachment
 }
 
 // Route is where a value goes, and why.
@@ -72,17 +72,17 @@ type Route struct {
 type cond uint16
 
 const (
-	carried    cond = 1 << iota // the call can hold it, and the runtime accepts it
-	inKernel                    // the keeper can write it
-	copied                      // the runtime's stored copy of it is kept up to date
-	unremoved                   // the value removes an entry, and the attachment cannot remove entries
-	noCgroup                    // its cgroup has no name
-	contested                   // other plugins set its field
-	inForce                     // it was applied before
-	given                       // the container was created with it
-	stale                       // the runtime's stored copy should have it, and lacks it
-	kernelOnly                  // the runtime must not get it
-	unasked                     // the event has no attachment
+	carried      cond = 1 << iota // the call can hold it, and the runtime accepts it
+	inKernel                      // the keeper can write it
+	copied                        // the runtime's stored copy of it is kept up to date
+	unremoved                     // the value removes an entry, and the attachment cannot remove entries
+	noCgroup                      // its cgroup has no name
+	contested                     // other plugins set its field
+	inForce                       // it was applied before
+	createdWith                   // the container was created with it
+	stale                         // the runtime's stored copy should have it, and lacks it
+	kernelOnly                    // the runtime must not get it
+	noAttachment                  // the event has no attachment
 )
 
 // row gives the sink, in one phase, of values that meet all conditions of when and no condition
@@ -104,7 +104,7 @@ var table = [...]row{
 	{Creating, noCgroup, 0, Unapplied, api.BadCgroup},
 	{Creating, 0, 0, Kernel, ""},
 
-	{Named, inForce, 0, Nowhere, ""},
+	{Named, inForce, 0, NoSink, ""},
 	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
 	{Named, inKernel | carried, contested, Runtime, ""},
 	{Named, inKernel, 0, Kernel, ""},
@@ -114,22 +114,22 @@ var table = [...]row{
 	{Updating, inKernel | carried, kernelOnly, Answer, ""},
 	{Updating, inKernel, 0, Kernel, ""},
 
-	{Living, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
-	{Living, inKernel, 0, Kernel, ""},
-	{Living, inForce, 0, Nowhere, ""},
-	{Living, given, 0, Given, ""},
-	{Living, 0, carried | unasked, Unapplied, api.NotCarried},
-	{Living, 0, 0, Unapplied, api.CreateOnly},
+	{Running, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
+	{Running, inKernel, 0, Kernel, ""},
+	{Running, inForce, 0, NoSink, ""},
+	{Running, createdWith, 0, CreatedWith, ""},
+	{Running, 0, carried | noAttachment, Unapplied, api.NotCarried},
+	{Running, 0, 0, Unapplied, api.CreateOnly},
 
-	{Losing, carried, 0, Runtime, ""},
+	{LosingCPUs, carried, 0, Runtime, ""},
 	{Copying, inKernel | carried | stale, 0, Runtime, ""},
 	{Piggyback, inKernel | carried | stale, contested, Runtime, ""},
 }
 
 // Of returns where a value goes.
-func Of(p Phase, can *Capabilities, v lifecycle.Value, k Known) Route {
+func Of(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	refusal := can.Refuses(calls[p], v)
-	if refusal == "" && p == Updating && k.Lowers {
+	if refusal == "" && p == Updating && k.LowersLimit {
 		refusal = "not sent with the kubelet's update, because the update fails if more memory is in use"
 	}
 	has := conditions(p, can, v, k, refusal == "")
@@ -141,10 +141,10 @@ func Of(p Phase, can *Capabilities, v lifecycle.Value, k Known) Route {
 	return Route{}
 }
 
-func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bool) (has cond) {
+func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken bool) (has cond) {
 	fields := can.Update
 	switch p {
-	case Creating, Living:
+	case Creating, Running:
 		fields = can.Create
 	case Copying, Piggyback:
 		fields = can.Copy
@@ -161,12 +161,12 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 		{Copied(v.Field), copied},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
 		{k.NoCgroup != nil, noCgroup},
-		{k.Contest != "", contested},
+		{k.ContestedBy != "", contested},
 		{k.InForce, inForce},
-		{k.Given, given},
-		{!k.Stored && !k.Kept, stale},
-		{k.Kept, kernelOnly},
-		{k.Unasked, unasked},
+		{k.CreatedWith, createdWith},
+		{!k.Stored && !k.KeptFromCopy, stale},
+		{k.KeptFromCopy, kernelOnly},
+		{k.NoAttachment, noAttachment},
 	} {
 		if c.holds {
 			has |= c.cond
@@ -176,10 +176,10 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 }
 
 // why returns the reason of a route, as text for users.
-func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal string) string {
+func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
-		return k.Contest
+		return k.ContestedBy
 	case api.BadCgroup:
 		return k.NoCgroup.Error()
 	case api.CreateOnly:
@@ -191,9 +191,9 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal
 		return notCarried(can, v, refusal)
 	}
 	switch {
-	case r.to != Kernel, p == Updating && k.Kept, p == Living && k.Stored:
+	case r.to != Kernel, p == Updating && k.KeptFromCopy, p == Running && k.Stored:
 		return ""
-	case p == Living:
+	case p == Running:
 		return can.Refuses(runtimes.Push, v)
 	}
 	return refusal

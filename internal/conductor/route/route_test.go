@@ -32,7 +32,7 @@ func attachment(less func(*Capabilities)) *Capabilities {
 }
 
 func refuses(can *Capabilities) {
-	can.Takes = func(c runtimes.Call, _ lifecycle.Value) string { return "refused by " + c.String() }
+	can.WhyNotAccepted = func(c runtimes.Call, _ lifecycle.Value) string { return "refused by " + c.String() }
 }
 
 func nothing(can *Capabilities) { can.Create, can.Update, can.Copy = 0, 0, 0 }
@@ -58,66 +58,66 @@ func TestRoute(t *testing.T) {
 		in   Phase
 		less func(*Capabilities)
 		v    lifecycle.Value
-		k    Known
+		k    Inputs
 		want Route
 	}{
-		{"carried", Creating, nil, cpus, Known{}, Route{To: Answer}},
-		{"carried, without a cgroup", Creating, nil, cpus, Known{NoCgroup: errPath}, Route{To: Answer}},
-		{"contested", Creating, nil, cpus, Known{Contest: "ceded"}, Route{To: Kernel}},
-		{"contested and not in the kernel", Creating, nil, env, Known{Contest: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
-		{"refused", Creating, refuses, cpus, Known{}, Route{To: Kernel, Why: refusedCreate}},
-		{"refused, and nothing else brings it", Creating, refuses, env, Known{}, Route{Unapplied, api.NotCarried, refusedCreate}},
-		{"not carried", Creating, nothing, rdt, Known{}, Route{To: Kernel}},
-		{"not carried, without a cgroup", Creating, nothing, rdt, Known{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"not carried, and nothing else brings it", Creating, nothing, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"not carried by an old runtime", Creating, old, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
-		{"disabled", Creating, disabled, cpus, Known{}, Route{To: Kernel}},
-		{"disabled, and nothing else brings it", Creating, disabled, env, Known{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
-		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Known{}, Route{To: Answer}},
-		{"cannot be taken away", Creating, nil, removed, Known{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
+		{"carried", Creating, nil, cpus, Inputs{}, Route{To: Answer}},
+		{"carried, without a cgroup", Creating, nil, cpus, Inputs{NoCgroup: errPath}, Route{To: Answer}},
+		{"contested", Creating, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{To: Kernel}},
+		{"contested and not in the kernel", Creating, nil, env, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"refused", Creating, refuses, cpus, Inputs{}, Route{To: Kernel, Why: refusedCreate}},
+		{"refused, and nothing else brings it", Creating, refuses, env, Inputs{}, Route{Unapplied, api.NotCarried, refusedCreate}},
+		{"not carried", Creating, nothing, rdt, Inputs{}, Route{To: Kernel}},
+		{"not carried, without a cgroup", Creating, nothing, rdt, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"not carried, and nothing else brings it", Creating, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
+		{"not carried by an old runtime", Creating, old, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
+		{"disabled", Creating, disabled, cpus, Inputs{}, Route{To: Kernel}},
+		{"disabled, and nothing else brings it", Creating, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Inputs{}, Route{To: Answer}},
+		{"cannot be taken away", Creating, nil, removed, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
 
-		{"has it already", Named, nil, cpus, Known{InForce: true}, Route{}},
-		{"changed meanwhile", Named, nil, cpus, Known{}, Route{To: Runtime}},
-		{"contested", Named, nil, cpus, Known{Contest: "ceded"}, Route{To: Kernel}},
-		{"refused", Named, refuses, cpus, Known{}, Route{To: Kernel, Why: refusedPush}},
-		{"without a cgroup", Named, nil, cpus, Known{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"of the creation alone", Named, nil, env, Known{}, Route{}},
+		{"has it already", Named, nil, cpus, Inputs{InForce: true}, Route{}},
+		{"changed meanwhile", Named, nil, cpus, Inputs{}, Route{To: Runtime}},
+		{"contested", Named, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{To: Kernel}},
+		{"refused", Named, refuses, cpus, Inputs{}, Route{To: Kernel, Why: refusedPush}},
+		{"without a cgroup", Named, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"of the creation alone", Named, nil, env, Inputs{}, Route{}},
 
-		{"disabled at its creation", Starting, disabled, cpus, Known{}, Route{To: Runtime}},
-		{"changed meanwhile", Starting, nil, cpus, Known{}, Route{To: Runtime}},
-		{"the runtime has it", Starting, nil, cpus, Known{Stored: true}, Route{}},
-		{"kept from the runtime", Starting, nil, cpus, Known{Kept: true}, Route{}},
-		{"refused", Starting, refuses, cpus, Known{}, Route{}},
-		{"not stored by runtimes", Starting, nil, rdt, Known{}, Route{}},
+		{"disabled at its creation", Starting, disabled, cpus, Inputs{}, Route{To: Runtime}},
+		{"changed meanwhile", Starting, nil, cpus, Inputs{}, Route{To: Runtime}},
+		{"the runtime has it", Starting, nil, cpus, Inputs{Stored: true}, Route{}},
+		{"kept from the runtime", Starting, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
+		{"refused", Starting, refuses, cpus, Inputs{}, Route{}},
+		{"not stored by runtimes", Starting, nil, rdt, Inputs{}, Route{}},
 
-		{"carried", Updating, nil, cpus, Known{InForce: true, Stored: true}, Route{To: Answer}},
-		{"kept from the runtime", Updating, refuses, cpus, Known{Kept: true}, Route{To: Kernel}},
-		{"refused", Updating, refuses, cpus, Known{}, Route{To: Kernel, Why: refusedUpdate}},
-		{"not carried", Updating, nothing, cpus, Known{}, Route{To: Kernel}},
-		{"disabled", Updating, disabled, cpus, Known{}, Route{To: Kernel}},
-		{"lowers a limit", Updating, nil, memory, Known{Lowers: true}, Route{To: Kernel, Why: lowering}},
-		{"of the creation alone", Updating, nil, env, Known{}, Route{}},
+		{"carried", Updating, nil, cpus, Inputs{InForce: true, Stored: true}, Route{To: Answer}},
+		{"kept from the runtime", Updating, refuses, cpus, Inputs{KeptFromCopy: true}, Route{To: Kernel}},
+		{"refused", Updating, refuses, cpus, Inputs{}, Route{To: Kernel, Why: refusedUpdate}},
+		{"not carried", Updating, nothing, cpus, Inputs{}, Route{To: Kernel}},
+		{"disabled", Updating, disabled, cpus, Inputs{}, Route{To: Kernel}},
+		{"lowers a limit", Updating, nil, memory, Inputs{LowersLimit: true}, Route{To: Kernel, Why: lowering}},
+		{"of the creation alone", Updating, nil, env, Inputs{}, Route{}},
 
-		{"in the kernel", Living, nil, cpus, Known{}, Route{To: Kernel}},
-		{"in the kernel, in force", Living, nil, cpus, Known{InForce: true}, Route{To: Kernel}},
-		{"the runtime's copy cannot have it", Living, refuses, cpus, Known{}, Route{To: Kernel, Why: refusedPush}},
-		{"the runtime's copy has it", Living, refuses, cpus, Known{Stored: true}, Route{To: Kernel}},
-		{"without a cgroup", Living, nil, cpus, Known{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"delivered", Living, nil, env, Known{InForce: true}, Route{}},
-		{"created with it", Living, nil, env, Known{Given: true}, Route{To: Given}},
-		{"created without it", Living, nil, env, Known{}, Route{Unapplied, api.CreateOnly, createOnly}},
-		{"never carried", Living, nothing, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"created while its stage is disabled", Living, disabled, env, Known{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
-		{"of no attachment's event", Living, nothing, env, Known{Unasked: true}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"in the kernel", Running, nil, cpus, Inputs{}, Route{To: Kernel}},
+		{"in the kernel, in force", Running, nil, cpus, Inputs{InForce: true}, Route{To: Kernel}},
+		{"the runtime's copy cannot have it", Running, refuses, cpus, Inputs{}, Route{To: Kernel, Why: refusedPush}},
+		{"the runtime's copy has it", Running, refuses, cpus, Inputs{Stored: true}, Route{To: Kernel}},
+		{"without a cgroup", Running, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"delivered", Running, nil, env, Inputs{InForce: true}, Route{}},
+		{"created with it", Running, nil, env, Inputs{CreatedWith: true}, Route{To: CreatedWith}},
+		{"created without it", Running, nil, env, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"never carried", Running, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
+		{"created while its stage is disabled", Running, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"of no attachment's event", Running, nothing, env, Inputs{NoAttachment: true}, Route{Unapplied, api.CreateOnly, createOnly}},
 
-		{"carried", Losing, nil, cpus, Known{Stored: true}, Route{To: Runtime}},
-		{"not carried", Losing, nothing, cpus, Known{}, Route{}},
-		{"outdated", Copying, nil, cpus, Known{Contest: "ceded"}, Route{To: Runtime}},
-		{"the runtime has it", Copying, nil, cpus, Known{Stored: true}, Route{}},
-		{"kept from the runtime", Copying, nil, cpus, Known{Kept: true}, Route{}},
-		{"refused", Copying, refuses, cpus, Known{}, Route{}},
-		{"outdated", Piggyback, nil, cpus, Known{}, Route{To: Runtime}},
-		{"another plugin may set it in the same answer", Piggyback, nil, cpus, Known{Contest: "ceded"}, Route{}},
+		{"carried", LosingCPUs, nil, cpus, Inputs{Stored: true}, Route{To: Runtime}},
+		{"not carried", LosingCPUs, nothing, cpus, Inputs{}, Route{}},
+		{"outdated", Copying, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{To: Runtime}},
+		{"the runtime has it", Copying, nil, cpus, Inputs{Stored: true}, Route{}},
+		{"kept from the runtime", Copying, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
+		{"refused", Copying, refuses, cpus, Inputs{}, Route{}},
+		{"outdated", Piggyback, nil, cpus, Inputs{}, Route{To: Runtime}},
+		{"another plugin may set it in the same answer", Piggyback, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{}},
 	} {
 		if got := Of(tc.in, attachment(tc.less), tc.v, tc.k); got != tc.want {
 			t.Errorf("phase %d, %s: %+v, not %+v", tc.in, tc.name, got, tc.want)

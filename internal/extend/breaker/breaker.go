@@ -26,7 +26,7 @@ type Result int
 
 // The results.
 const (
-	Uncounted Result = iota // the caller ended the call
+	NotCounted Result = iota // the caller ended the call
 	Answered
 	Missing // there was no answer
 )
@@ -47,7 +47,7 @@ func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 func (b *Breaker) End(r Result, now time.Time) {
 	b.probing = false
 	switch r {
-	case Uncounted:
+	case NotCounted:
 	case Answered:
 		b.failures, b.pause = 0, 0
 	case Missing:

@@ -121,7 +121,7 @@ func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) 
 	return out, nil
 }
 
-// newer are the entries that another map lacks or has differently; nil for none.
+// newer returns the entries that another map lacks or has with another value; nil if there are none.
 func newer(was, is map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range is {

@@ -98,7 +98,7 @@ func TestWhatServersSee(t *testing.T) {
 	}
 }
 
-// TestFailingServers shows Fail and Ignore for each way to fail.
+// TestFailingServers tests the policies Fail and Ignore with each kind of failure.
 func TestFailingServers(t *testing.T) {
 	hang := serve(t)
 	hang.container = func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
@@ -115,7 +115,7 @@ func TestFailingServers(t *testing.T) {
 	}
 	panics := serve(t)
 	panics.server.Stop()
-	silent := filepath.Join(t.TempDir(), "s") // accepts and never answers
+	silent := filepath.Join(t.TempDir(), "s") // the server accepts and never answers
 	l, err := net.Listen("unix", silent)
 	if err != nil {
 		t.Fatal(err)
@@ -161,8 +161,8 @@ func TestFailingServers(t *testing.T) {
 	}
 }
 
-// TestCircuit: a server that fails in a row is left alone for a while, which
-// costs nobody time, and is asked again when that is over.
+// TestCircuit: a server that failed several times in a row is not called for a while, so that no event
+// waits for it, and is called again afterwards.
 func TestCircuit(t *testing.T) {
 	f := serve(t)
 	f.server.Stop()
@@ -188,7 +188,7 @@ func TestCircuit(t *testing.T) {
 	now = now.Add(breaker.MinPause)
 	f.start(t)
 	deadline := time.Now().Add(10 * time.Second)
-	for counted[Done] == 0 && time.Now().Before(deadline) { // gRPC has a back-off of its own
+	for counted[Done] == 0 && time.Now().Before(deadline) { // gRPC has its own back-off
 		now = now.Add(breaker.MaxPause)
 		if _, err := s.Ask(t.Context(), sample()); err != nil {
 			t.Fatal(err)
@@ -199,12 +199,11 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a kubelet that gives its call up, and servers that are left no time by
-// those before them, say nothing of the server; an answer that says "deadline
-// exceeded" or "canceled" is an answer.
+// TestGivenUp: neither a kubelet that cancels its call, nor earlier servers that use up the time, count as
+// a failure of the server; an answer with the code "deadline exceeded" or "canceled" counts as an answer.
 func TestGivenUp(t *testing.T) {
 	f := serve(t)
-	var answers atomic.Uint32 // a code; 0 hangs
+	var answers atomic.Uint32 // a code; 0 does not answer
 	f.container = func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 		if code := answers.Load(); code != 0 {
 			return nil, status.Error(codes.Code(code), "of something else")
@@ -226,7 +225,7 @@ func TestGivenUp(t *testing.T) {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}
-	// Those before it took the time of the event, or what was waited for before did.
+	// Earlier servers or waits used up the time of the event.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	out, err := s.Ask(ctx, sample())
 	if cancel(); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
@@ -265,8 +264,7 @@ func stageAt(t *testing.T, at Stage) StageInfo {
 	return StageInfo{}
 }
 
-// TestCircuitThroughSteps steps the wall clock while a server is left alone: the
-// rest is as long as it would be.
+// TestCircuitThroughSteps steps the wall clock while a server is not called: the duration stays the same.
 func TestCircuitThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
@@ -322,7 +320,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestSkipped: a pod may opt out of hook servers.
+// TestSkipped: a pod can opt out of hook servers.
 func TestSkipped(t *testing.T) {
 	for value, asked := range map[string]int{"true": 0, "false": 1} {
 		f := serve(t)

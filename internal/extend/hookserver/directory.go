@@ -89,7 +89,7 @@ func (s *Servers) Run(ctx context.Context) error {
 		defer close(ended)
 		s.notifyAll(ctx)
 	}()
-	err := follow.Follower{Settle: quietTime, Patience: maxQuietWait, Recheck: recheck, Dirs: s.dirs, Look: s.Reload}.Run(ctx)
+	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: s.dirs, Read: s.Reload}.Run(ctx)
 	<-ended
 	s.Close()
 	return err
@@ -184,7 +184,7 @@ func untrusted(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && !trustedGroup(st.Gid) {
 		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's; run chmod g-w", st.Gid, mode)
 	}
-	if err := trust.Owner(info); err != nil {
+	if err := trust.CheckOwner(info); err != nil {
 		return err.Error()
 	}
 	return ""

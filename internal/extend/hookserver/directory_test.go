@@ -29,7 +29,7 @@ func state(s *Servers, name string) State {
 	return State{}
 }
 
-// TestFollowed: files made, changed, renamed and deleted count within a second.
+// TestFollowed: created, changed, renamed and deleted files take effect within a second.
 func TestFollowed(t *testing.T) {
 	base := t.TempDir()
 	s, dir := servers(t, func(o *Options) { o.Directory = filepath.Join(base, "hookserver.d") })
@@ -154,7 +154,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfOthers: who may add files to the directory decides about every pod.
+// TestDirectoryOfOthers: a directory to which other users can add files is refused, because a file's author
+// decides about every pod.
 func TestDirectoryOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  os.FileMode
@@ -190,7 +191,7 @@ func TestDirectoryUnread(t *testing.T) {
 	}
 	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
 	register(t, dir, "b.json", Registration{Endpoint: "/run/b.sock", Stages: create})
-	put(t, filepath.Join(dir, "c.json"), "{") // one file that cannot be read is no other's fault
+	put(t, filepath.Join(dir, "c.json"), "{") // one unreadable file does not affect the others
 	s.Reload()
 	if st, _ := s.States(); len(st) != 3 || !st[0].InForce || !st[1].InForce || st[2].InForce {
 		t.Fatalf("%+v", st)
@@ -229,7 +230,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 }
 
-// TestOwnFile: the file the agent wrote for proxies does not have it ask itself.
+// TestOwnFile: the agent does not call itself because of the file that it wrote for proxies.
 func TestOwnFile(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, func(o *Options) { o.Own = f.socket })
@@ -240,8 +241,8 @@ func TestOwnFile(t *testing.T) {
 	}
 }
 
-// TestConnectionKept: a file that says the same server otherwise keeps what is
-// known of it; one that names another does not.
+// TestConnectionKept: a file that describes the same server with other text keeps its state; one that names
+// another server does not.
 func TestConnectionKept(t *testing.T) {
 	f := serve(t)
 	s, dir := servers(t, nil)
@@ -286,7 +287,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// chgrp gives a file to a group; 0 leaves it.
+// chgrp changes a file's group; 0 keeps it.
 func chgrp(path string, group int) error {
 	if group == 0 {
 		return nil

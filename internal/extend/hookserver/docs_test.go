@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestDocs: the page for authors has the tables of the code, row by row and
-// nothing else.
+// TestDocs: the page for authors of hook servers has exactly the rows of the tables in the code.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/hook-servers.md")
 	if err != nil {
@@ -32,7 +31,7 @@ func TestDocs(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", s.Stage, call, s.Kind, answer)
 	}
-	// words is text without the places of its line breaks.
+	// words is the text without line breaks.
 	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	for what, want := range map[string]string{"rules": rules + "\n", "stages": table + "\n"} {
 		_, have, _ := strings.Cut(string(page), "<!-- "+what+": a test compares this with the code -->\n")

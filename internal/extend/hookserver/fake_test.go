@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// fake is a hook server on a socket of its own.
+// fake is a hook server on its own socket.
 type fake struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 
@@ -45,7 +45,7 @@ func (f *fake) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer() // f.server may be another by the time this one ends
+	server := grpc.NewServer() // f.server may be another one when this one ends
 	f.server = server
 	hooks.RegisterRuntimeHookServiceServer(server, f)
 	done := make(chan struct{})
@@ -153,7 +153,7 @@ func servers(t *testing.T, change func(*Options)) (*Servers, string) {
 	return s, o.Directory
 }
 
-// sample is a creation with something of everything.
+// sample is a creation with a value in every field.
 func sample() *lifecycle.Event {
 	return &lifecycle.Event{
 		Kind: lifecycle.CreateContainer,

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Rule is one row of the merge table: how a field of the answer changes the request.
-// The docs print it, and a test checks that merge follows it.
+// Rule is one row of the merge table: how a field of the answer changes the request. The docs print the
+// table, and a test checks that merge uses the same rules.
 type Rule struct{ Field, Rule string }
 
 // Rules is the merge table. It equals that of koordinator's runtime proxy 1.8, except

@@ -34,11 +34,10 @@ func asked() *pAsk {
 	}
 }
 
-// TestMergeTable shows each row of the table: what an answer does to what was
-// asked.
+// TestMergeTable tests each row of the table: how an answer changes the request.
 func TestMergeTable(t *testing.T) {
 	resources := func(change func(*pRes)) *pAns {
-		r := &pRes{OomScoreAdj: 900} // as every server must
+		r := &pRes{OomScoreAdj: 900} // which every server must return
 		change(r)
 		return &pAns{ContainerResources: r}
 	}
@@ -114,8 +113,7 @@ func TestMergePod(t *testing.T) {
 	}
 }
 
-// TestRulesAreTested: the table that the docs print names every field an answer
-// has.
+// TestRulesAreTested: the table in the docs has every field of an answer.
 func TestRulesNameEveryField(t *testing.T) {
 	var rules strings.Builder
 	for _, r := range Rules() {
@@ -150,7 +148,7 @@ func drawResources(t *rapid.T, label string) *pRes {
 	}
 }
 
-// checkMerged holds what must be so whatever a server answers.
+// checkMerged checks what must hold for every answer.
 func checkMerged(fail func(string, ...any), before, after *pAsk, answer *pAns) {
 	a, n := before.GetContainerResources(), after.GetContainerResources()
 	switch {
@@ -182,8 +180,8 @@ func checkMerged(fail func(string, ...any), before, after *pAsk, answer *pAns) {
 	}
 }
 
-// TestMergeProperties: whatever is answered, nothing is lost that may not be,
-// and an echo changes nothing.
+// TestMergeProperties: no answer removes what must stay, and an answer that repeats the request changes
+// nothing.
 func TestMergeProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := asked()
@@ -199,8 +197,7 @@ func TestMergeProperties(t *testing.T) {
 		if d := cmp.Diff(after, again, protocmp.Transform()); d != "" {
 			t.Fatalf("not the same twice: %s", d)
 		}
-		// A server that sends back what it was asked with changes nothing, and
-		// nothing is wrong with that.
+		// A server that returns the request changes nothing, and that is not a problem.
 		echo, problems := mergeContainer("b", after, &pAns{
 			ContainerAnnotations: maps.Clone(after.ContainerAnnotations), ContainerEnvs: maps.Clone(after.ContainerEnvs),
 			PodCgroupParent: after.PodCgroupParent, ContainerResources: proto.CloneOf(after.ContainerResources),
@@ -208,7 +205,7 @@ func TestMergeProperties(t *testing.T) {
 		if len(changes(after, echo)) > 0 || len(problems) > 0 {
 			t.Fatalf("an echo of %v: changes %v, problems %v", after, changes(after, echo), problems)
 		}
-		// Its changes say what became of it.
+		// The changes describe the result.
 		for _, v := range changes(before, after) {
 			if v.Text == "" && !v.Field.Numeric() && v.Key == "" {
 				t.Fatalf("an empty %s", v.Field)
@@ -217,7 +214,7 @@ func TestMergeProperties(t *testing.T) {
 	})
 }
 
-// FuzzMerge takes an answer's bytes as they come.
+// FuzzMerge merges arbitrary bytes as an answer.
 func FuzzMerge(f *testing.F) {
 	long := strings.Repeat("0-4095,", 20_000) + "1"
 	many := map[string]string{}

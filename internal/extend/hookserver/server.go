@@ -96,7 +96,7 @@ type circuitOpenError struct {
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), breaker.MaxFailures, r.last)
+	return fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %v", r.until.Round(time.Millisecond), breaker.MaxFailures, r.last)
 }
 
 // call makes one call. It ends after the server's timeout, or at end if that comes first.
@@ -228,7 +228,7 @@ func (l *link) end(err error, now time.Time) {
 	defer l.mu.Unlock()
 	l.inFlight--
 	if errors.Is(err, errEventEnded) {
-		l.breaker.End(breaker.Uncounted, now)
+		l.breaker.End(breaker.NotCounted, now)
 		return
 	}
 	l.calls++

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// book stores what plugins know of pods and containers.
-type book struct {
+// objectStore stores what plugins know of pods and containers.
+type objectStore struct {
 	mu   sync.Mutex // guards all below
 	pods map[string]*pod
 	ctrs map[string]*ctr
@@ -31,35 +31,37 @@ type ctr struct {
 	removed bool
 }
 
-func newBook() *book { return &book{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
+func newObjectStore() *objectStore {
+	return &objectStore{pods: map[string]*pod{}, ctrs: map[string]*ctr{}}
+}
 
-func (b *book) reset() {
+func (b *objectStore) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.pods)
 	clear(b.ctrs)
 }
 
-func (b *book) addPod(p *api.PodSandbox, stopped bool) {
+func (b *objectStore) addPod(p *api.PodSandbox, stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pods[p.GetId()] = &pod{msg: p, stopped: stopped}
 }
 
-func (b *book) addContainer(c *api.Container) {
+func (b *objectStore) addContainer(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ctrs[c.GetId()] = &ctr{msg: c}
 }
 
-func (b *book) has(id string) bool {
+func (b *objectStore) has(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pods[id] != nil || b.ctrs[id] != nil
 }
 
-// pod returns a copy of a pod for plugins, or nil if the book does not have it.
-func (b *book) pod(id string) *api.PodSandbox {
+// pod returns a copy of a pod for plugins, or nil if the store does not have it.
+func (b *objectStore) pod(id string) *api.PodSandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.pods[id]; p != nil {
@@ -68,8 +70,8 @@ func (b *book) pod(id string) *api.PodSandbox {
 	return nil
 }
 
-// container returns copies of a container and its pod, or nil if the book does not have both.
-func (b *book) container(id string) (*api.Container, *api.PodSandbox) {
+// container returns copies of a container and its pod, or nil if the store does not have both.
+func (b *objectStore) container(id string) (*api.Container, *api.PodSandbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.ctrs[id]
@@ -84,7 +86,7 @@ func (b *book) container(id string) (*api.Container, *api.PodSandbox) {
 }
 
 // containersOf lists a pod's containers.
-func (b *book) containersOf(pod string) (ids []string) {
+func (b *objectStore) containersOf(pod string) (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, c := range b.ctrs {
@@ -96,8 +98,8 @@ func (b *book) containersOf(pod string) (ids []string) {
 	return ids
 }
 
-// containers lists all.
-func (b *book) containers() (ids []string) {
+// containers lists the ids of all containers.
+func (b *objectStore) containers() (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id := range b.ctrs {
@@ -107,8 +109,8 @@ func (b *book) containers() (ids []string) {
 	return ids
 }
 
-// running returns those of the containers whose stop was not reported to plugins yet.
-func (b *book) running(ids []string) []string {
+// running returns the containers whose stop was not reported to plugins yet.
+func (b *objectStore) running(ids []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(ids, func(id string) bool {
@@ -118,7 +120,7 @@ func (b *book) running(ids []string) []string {
 }
 
 // changeContainer replaces a container by a changed copy.
-func (b *book) changeContainer(id string, change func(c *api.Container)) {
+func (b *objectStore) changeContainer(id string, change func(c *api.Container)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.ctrs[id]; c != nil {
@@ -128,7 +130,7 @@ func (b *book) changeContainer(id string, change func(c *api.Container)) {
 	}
 }
 
-func (b *book) changePod(id string, change func(p *api.PodSandbox)) {
+func (b *objectStore) changePod(id string, change func(p *api.PodSandbox)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.pods[id]; p != nil {
@@ -139,7 +141,7 @@ func (b *book) changePod(id string, change func(p *api.PodSandbox)) {
 }
 
 // end notes that a caller stops or removes a pod.
-func (b *book) end(id string) {
+func (b *objectStore) end(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.pods[id]; p != nil {
@@ -148,15 +150,15 @@ func (b *book) end(id string) {
 }
 
 // ends reports whether a pod has stopped, or is about to.
-func (b *book) ends(id string) bool {
+func (b *objectStore) ends(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pods[id]
 	return p != nil && (p.ending || p.stopped)
 }
 
-// once reports whether an end still has to be reported to plugins, and notes that the caller reports it now.
-func (b *book) once(id string, flag func(c *ctr, p *pod) *bool) bool {
+// markReported reports whether an end still has to be reported to plugins, and notes that the caller reports it now.
+func (b *objectStore) markReported(id string, flag func(c *ctr, p *pod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, p := b.ctrs[id], b.pods[id]
@@ -169,14 +171,14 @@ func (b *book) once(id string, flag func(c *ctr, p *pod) *bool) bool {
 	return first
 }
 
-func stoppedFlag(c *ctr, p *pod) *bool {
+func stoppedField(c *ctr, p *pod) *bool {
 	if c != nil {
 		return &c.stopped
 	}
 	return &p.stopped
 }
 
-func removedFlag(c *ctr, p *pod) *bool {
+func removedField(c *ctr, p *pod) *bool {
 	if c != nil {
 		return &c.removed
 	}
@@ -184,7 +186,7 @@ func removedFlag(c *ctr, p *pod) *bool {
 }
 
 // drop forgets a container, or a pod with its containers.
-func (b *book) drop(id string) {
+func (b *objectStore) drop(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.ctrs, id)
@@ -201,7 +203,7 @@ func (b *book) drop(id string) {
 
 // listed returns what Synchronize sends to a plugin: pods that have not stopped, and their containers that have
 // neither ended nor been removed, by id. Plugins that are told of an end later must have seen the object.
-func (b *book) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
+func (b *objectStore) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.pods {

@@ -9,8 +9,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ofConfig is a container that is to be created, from its request. It lacks what the image and the runtime add.
-func ofConfig(c *cri.ContainerConfig, pod string) *api.Container {
+// containerOfConfig makes the message of a container that will be created, from the request. It lacks what
+// the image and the runtime add.
+func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	out := &api.Container{
 		PodSandboxId: pod, Name: c.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
 		Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: slices.Concat(c.GetCommand(), c.GetArgs()),
@@ -129,7 +130,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 			c.Devices = append(c.Devices, &cri.Device{ContainerPath: at, HostPath: at, Permissions: "rw"})
 		}
 	}
-	carried, rest, left := split(l.GetResources())
+	carried, rest, left := splitForCRI(l.GetResources())
 	if rest != nil {
 		if carried == nil {
 			carried = &cri.LinuxContainerResources{}
@@ -140,7 +141,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 		carried.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
 		left = append(left, namesOf(rest)...)
 	}
-	c.Linux.Resources = lay(carried, c.Linux.Resources)
+	c.Linux.Resources = mergeResources(carried, c.Linux.Resources)
 	if o := l.GetOomScoreAdj(); o != nil {
 		if c.Linux.Resources == nil {
 			c.Linux.Resources = &cri.LinuxContainerResources{}

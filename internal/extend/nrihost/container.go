@@ -13,14 +13,14 @@ import (
 
 func (h *Host) startContainer(ctx context.Context, method string, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	id := req.GetContainerId()
-	if h.veil.hides(id) {
-		return nil, status.Errorf(codes.NotFound, "container %q is not ready: NRI plugins have not answered yet", id)
+	if h.hidden.hides(id) {
+		return nil, status.Errorf(codes.NotFound, "container %q is not ready: the agent waits for the answers of NRI plugins", id)
 	}
-	c, p := h.book.container(id)
+	c, p := h.objects.container(id)
 	if c == nil {
 		return invoke[cri.StartContainerResponse](ctx, h, method, req)
 	}
-	err := h.ask("StartContainer", func() error {
+	err := h.askPlugins("StartContainer", func() error {
 		return h.nri.StartContainer(ctx, &api.StartContainerRequest{Pod: p, Container: c})
 	})
 	if err != nil {
@@ -30,16 +30,16 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	pid := uint32(0)
 	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
 		v, _ := verboseIn(s.GetInfo()) // some runtimes do not report it
 		pid = v.PID
 	}
-	h.book.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
-	if c, p = h.book.container(id); c != nil {
-		h.tell("PostStartContainer", id, func() error {
+	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
+	if c, p = h.objects.container(id); c != nil {
+		h.notify("PostStartContainer", id, func() error {
 			return h.nri.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: p, Container: c})
 		})
 	}
@@ -49,7 +49,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 // updateContainer asks plugins what to change in an update from the kubelet.
 func (h *Host) updateContainer(ctx context.Context, method string, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	id := req.GetContainerId()
-	c, p := h.book.container(id)
+	c, p := h.objects.container(id)
 	if c == nil {
 		return invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
 	}
@@ -58,7 +58,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 		asked = &api.LinuxResources{}
 	}
 	var answer *api.UpdateContainerResponse
-	err := h.ask("UpdateContainer", func() (err error) {
+	err := h.askPlugins("UpdateContainer", func() (err error) {
 		answer, err = h.nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: clone(asked)})
 		return err
 	})
@@ -79,10 +79,10 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	if err != nil {
 		return nil, err
 	}
-	h.book.changeContainer(id, func(c *api.Container) { note(c, req.GetLinux()) })
+	h.objects.changeContainer(id, func(c *api.Container) { addResources(c, req.GetLinux()) })
 	h.applyUpdates(ctx, others)
-	if c, p = h.book.container(id); c != nil {
-		h.tell("PostUpdateContainer", id, func() error {
+	if c, p = h.objects.container(id); c != nil {
+		h.notify("PostUpdateContainer", id, func() error {
 			return h.nri.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: p, Container: c})
 		})
 	}
@@ -91,18 +91,18 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 
 // takeUpdate merges the resources of plugins' answers over those of a request.
 func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
-	carried, rest, left := split(u.GetLinux().GetResources())
+	carried, rest, left := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
-		req.Linux = lay(carried, req.GetLinux())
+		req.Linux = mergeResources(carried, req.GetLinux())
 	}
-	_, same, _ := split(asked)
-	if left = append(left, missing(rest, same)...); len(left) > 0 {
+	_, same, _ := splitForCRI(asked)
+	if left = append(left, resourcesNotRequested(rest, same)...); len(left) > 0 {
 		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, u.GetContainerId(), logkey.Values, left)
 	}
 }
 
-// missing names the resources that rest has in addition to those of the request.
-func missing(rest, asked *api.LinuxResources) (names []string) {
+// resourcesNotRequested names the resources that rest has in addition to those of the request.
+func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
 	if rest == nil {
 		return nil
 	}
@@ -121,26 +121,26 @@ func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopCo
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
-	h.endedContainer(ctx, req.GetContainerId())
+	h.notifyContainerStopped(ctx, req.GetContainerId())
 	return resp, nil
 }
 
 func (h *Host) removeContainer(ctx context.Context, method string, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	id := req.GetContainerId()
-	h.veil.await(ctx, id)
-	if h.book.has(id) {
-		if len(h.book.running([]string{id})) > 0 { // the runtime would end the container with this call
+	h.hidden.await(ctx, id)
+	if h.objects.has(id) {
+		if len(h.objects.running([]string{id})) > 0 { // the runtime would end the container with this call
 			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id}); err == nil {
-				h.endedContainer(ctx, id)
+				h.notifyContainerStopped(ctx, id)
 			}
 		}
-		h.removedContainer(ctx, id)
+		h.notifyContainerRemoved(ctx, id)
 	}
 	resp, err := invoke[cri.RemoveContainerResponse](ctx, h, method, req)
 	if err == nil {
-		h.book.drop(id)
+		h.objects.drop(id)
 	}
 	return resp, err
 }

@@ -116,7 +116,7 @@ func (l *ledger) is() (events, faults []string, known map[string]bool) {
 func (g *rig) ledger(name, index string, during func(event, id string) error) *ledger {
 	g.t.Helper()
 	eventually(g.t, func() error {
-		if !g.h.up.Load() {
+		if !g.h.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
@@ -296,7 +296,7 @@ func TestStopWaits(t *testing.T) {
 		stopped <- err
 	}()
 	eventually(t, func() error {
-		if !g.h.book.ends(pod) {
+		if !g.h.objects.ends(pod) {
 			return errors.New("the stop has not begun")
 		}
 		return nil

@@ -21,19 +21,19 @@ import (
 // creation depends on the runtime.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
-	if h.veil.hides(id) {
+	if h.hidden.hides(id) {
 		return nil, notReady(id)
 	}
-	p := h.book.pod(id)
+	p := h.objects.pod(id)
 	if p == nil || m == nil {
 		return invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	}
-	named, reveal, ok := h.veil.hide(containerKey(id, m))
+	named, reveal, ok := h.hidden.hide(containerKey(id, m))
 	if !ok {
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates container %s of pod sandbox %s is running already", m.GetName(), id)
 	}
 	defer reveal()
-	if h.book.ends(id) {
+	if h.objects.ends(id) {
 		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create it in another sandbox", m.GetName(), id)
 	}
 	if h.specs == nil {
@@ -46,7 +46,7 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 		return nil, err
 	}
 	named(resp.GetContainerId())
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	if err := h.adjustCreated(ctx, resp.GetContainerId(), p); err != nil {
 		h.removeUntilGone(ctx, resp.GetContainerId(), done)
@@ -65,7 +65,7 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	block := h.nri.BlockPluginSync()
 	var resp *api.CreateContainerResponse
 	req := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
-	err = h.ask("CreateContainer", func() (err error) {
+	err = h.askPlugins("CreateContainer", func() (err error) {
 		resp, err = h.nri.CreateContainer(ctx, req)
 		return err
 	})
@@ -74,15 +74,15 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 		return err
 	}
 	c, err = h.apply(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
-	h.book.addContainer(c)
+	h.objects.addContainer(c)
 	if err != nil {
 		block.Unblock()
-		h.endedContainer(ctx, id)
-		h.removedContainer(ctx, id)
-		h.book.drop(id)
+		h.notifyContainerStopped(ctx, id)
+		h.notifyContainerRemoved(ctx, id)
+		h.objects.drop(id)
 		return status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: %v", err)
 	}
-	h.tell("PostCreateContainer", id, func() error {
+	h.notify("PostCreateContainer", id, func() error {
 		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
 	})
 	block.Unblock()
@@ -93,14 +93,14 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 // apply adjusts a created container. It sends resources through the agent, and writes all other parts into the spec
 // that the runtime has stored. It returns the container that plugins see from then on.
 func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
-	if changesNothing(a) {
+	if isEmptyAdjustment(a) {
 		return c, nil // nothing in the stored spec changes
 	}
 	a = clone(a)
 	var left []string
 	var carried *cri.LinuxContainerResources
 	if l := a.GetLinux(); l != nil {
-		carried, l.Resources, left = split(l.Resources)
+		carried, l.Resources, left = splitForCRI(l.Resources)
 		if l.CgroupsPath != "" { // the kubelet and the agent expect the container's cgroup where the runtime puts it
 			l.CgroupsPath, left = "", append(left, "linux.cgroups_path")
 		}
@@ -113,7 +113,7 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	}
 	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
 		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.Report {
-			return fmt.Errorf("%s cannot be applied here", strings.Join(left, ", "))
+			return fmt.Errorf("the agent cannot apply %s here", strings.Join(left, ", "))
 		}
 		return nil
 	})
@@ -134,9 +134,9 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	return n, nil
 }
 
-// changesNothing reports whether an adjustment is empty. The library answers with empty parts if no plugin changed
+// isEmptyAdjustment reports whether an adjustment is empty. The library answers with empty parts if no plugin changed
 // anything.
-func changesNothing(a *api.ContainerAdjustment) bool {
+func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	if a == nil {
 		return true
 	}
@@ -172,7 +172,7 @@ func removes(a *api.ContainerAdjustment, key string) bool {
 // removeUntilGone removes a container that a plugin refused. It repeats a removal that fails. If none succeeds, the
 // next agent removes the container.
 func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
-	for range mostUndone {
+	for range maxUndoTries {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
 		if err == nil || status.Code(err) == codes.NotFound {
 			done()
@@ -188,13 +188,13 @@ func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 // adjustFirst asks plugins about a request, and then lets the runtime create the container with their changes.
 // Plugins see a provisional id, because the container has no id yet.
 func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
-	c := ofConfig(req.GetConfig(), p.GetId())
-	c.Id = fmt.Sprintf("creating-%d", h.made.Add(1))
+	c := containerOfConfig(req.GetConfig(), p.GetId())
+	c.Id = fmt.Sprintf("creating-%d", h.provisionalIDs.Add(1))
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
 	var answer *api.CreateContainerResponse
 	asked := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
-	err := h.ask("CreateContainer", func() (err error) {
+	err := h.askPlugins("CreateContainer", func() (err error) {
 		answer, err = h.nri.CreateContainer(ctx, asked)
 		return err
 	})
@@ -210,16 +210,16 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {
-		h.tell("RemoveContainer", c.GetId(), func() error {
+		h.notify("RemoveContainer", c.GetId(), func() error {
 			return h.nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: clone(p), Container: clone(c)})
 		})
 		return nil, err
 	}
 	named(resp.GetContainerId())
-	c = ofConfig(req.GetConfig(), p.GetId())
+	c = containerOfConfig(req.GetConfig(), p.GetId())
 	c.Id = resp.GetContainerId()
-	h.book.addContainer(c)
-	h.tell("PostCreateContainer", c.GetId(), func() error {
+	h.objects.addContainer(c)
+	h.notify("PostCreateContainer", c.GetId(), func() error {
 		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
 	})
 	h.applyUpdates(ctx, answer.GetUpdate())

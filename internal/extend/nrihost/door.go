@@ -19,35 +19,35 @@ import (
 )
 
 const (
-	// mostConnections is how many plugins may be connected at the same time.
-	mostConnections = 64
-	// mostFirst bounds a plugin's first message, in bytes.
-	mostFirst = 64 << 10
-	// firstWithin is how long a client may take for its first message.
-	firstWithin = 5 * time.Second
-	// plugSocket is the name of the library's own socket, in a directory that only root can enter.
-	plugSocket = "s"
+	// maxConnections is how many plugins may be connected at the same time.
+	maxConnections = 64
+	// maxFirstMessage bounds a plugin's first message, in bytes.
+	maxFirstMessage = 64 << 10
+	// firstMessageTimeout is how long a client may take for its first message.
+	firstMessageTimeout = 5 * time.Second
+	// innerSocket is the name of the library's own socket, in a directory that only root can enter.
+	innerSocket = "s"
 )
 
-// door is the listener to which plugins connect. The library's own socket is in a private directory, for three
+// pluginListener is the listener to which plugins connect. The library's own socket is in a private directory, for three
 // reasons: the library deletes any file at its path, the umask determines the mode of its file, and a client that
-// connects and sends nothing blocks all other clients. The door forwards a client only after its whole first
+// connects and sends nothing blocks all other clients. The listener forwards a client only after its whole first
 // message, which names the plugin.
-type door struct {
+type pluginListener struct {
 	o       Options
 	plugins *plugins
 	lock    *os.File
 	l       net.Listener
 	work    sync.WaitGroup
 
-	mu    sync.Mutex // guards all below
-	conns map[net.Conn]struct{}
-	shutd bool
+	mu       sync.Mutex // guards all below
+	conns    map[net.Conn]struct{}
+	shutDown bool
 }
 
-// newDoor takes the lock of a socket. It does not listen yet.
-func newDoor(o Options, p *plugins) (*door, error) {
-	d := &door{o: o, plugins: p, conns: map[net.Conn]struct{}{}}
+// newPluginListener takes the lock of a socket. It does not listen yet.
+func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
+	d := &pluginListener{o: o, plugins: p, conns: map[net.Conn]struct{}{}}
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // the socket itself is root's
 		return nil, fmt.Errorf("directory of the NRI socket: %w", err)
 	}
@@ -59,26 +59,26 @@ func newDoor(o Options, p *plugins) (*door, error) {
 		_ = d.lock.Close()
 		return nil, fmt.Errorf("lock %s.lock, which another process holds: %w", o.Socket, err)
 	}
-	if err := d.clear(); err != nil {
+	if err := d.removeLeftovers(); err != nil {
 		_ = d.lock.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// clear removes what an earlier host left behind. It does not remove a socket that a process serves.
-func (d *door) clear() error {
+// removeLeftovers removes what an earlier host left behind. It does not remove a socket that a process serves.
+func (d *pluginListener) removeLeftovers() error {
 	if d.o.DisableConnections {
 		return nil
 	}
 	if fi, err := os.Lstat(d.o.Socket); err == nil {
 		if fi.Mode().Type() != os.ModeSocket {
-			return fmt.Errorf("nriHost.socket %s exists and is no socket; name another or remove it", d.o.Socket)
+			return fmt.Errorf("nriHost.socket %s exists and is not a socket; remove it or set another path", d.o.Socket)
 		}
 		to := net.Dialer{Timeout: time.Second}
 		if c, err := to.DialContext(context.Background(), "unix", d.o.Socket); err == nil {
 			_ = c.Close()
-			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; name another socket or switch that NRI off", d.o.Socket)
+			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; set another socket or disable NRI in that process", d.o.Socket)
 		}
 		if err := os.Remove(d.o.Socket); err != nil {
 			return fmt.Errorf("remove the stale NRI socket: %w", err)
@@ -93,10 +93,12 @@ func (d *door) clear() error {
 	return nil
 }
 
-func (d *door) inner() string { return filepath.Join(directoryOf(d.o.Socket), plugSocket) }
+func (d *pluginListener) innerPath() string {
+	return filepath.Join(directoryOf(d.o.Socket), innerSocket)
+}
 
 // open lets plugins in.
-func (d *door) open() error {
+func (d *pluginListener) open() error {
 	if d.o.DisableConnections {
 		return nil
 	}
@@ -108,7 +110,7 @@ func (d *door) open() error {
 	return nil
 }
 
-func (d *door) accept() {
+func (d *pluginListener) accept() {
 	for {
 		c, err := d.l.Accept()
 		switch {
@@ -116,7 +118,7 @@ func (d *door) accept() {
 			return
 		case err != nil: // too many open files, for example
 			d.o.Log.Error("the agent cannot accept an NRI plugin's connection", logkey.Err, err)
-			sleep.For(context.Background(), acceptAgain)
+			sleep.For(context.Background(), acceptPause)
 			continue
 		}
 		if !d.enter(c) {
@@ -125,38 +127,38 @@ func (d *door) accept() {
 		}
 		d.work.Go(func() {
 			defer d.leave(c)
-			d.pass(c)
+			d.connectPlugin(c)
 		})
 	}
 }
 
-// acceptAgain is the pause after a connection that the door could not accept.
-const acceptAgain = 50 * time.Millisecond
+// acceptPause is the pause after a connection that the listener could not accept.
+const acceptPause = 50 * time.Millisecond
 
-func (d *door) enter(c net.Conn) bool {
+func (d *pluginListener) enter(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shutd || len(d.conns) >= mostConnections {
+	if d.shutDown || len(d.conns) >= maxConnections {
 		return false
 	}
 	d.conns[c] = struct{}{}
 	return true
 }
 
-func (d *door) leave(c net.Conn) {
+func (d *pluginListener) leave(c net.Conn) {
 	_ = c.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, c)
 }
 
-// pass connects one plugin, unless another plugin with the same name and index is connected: each of the two would
+// connectPlugin connects one plugin, unless another plugin with the same name and index is connected: each of the two would
 // refuse what the other one sets.
-func (d *door) pass(c net.Conn) {
-	_ = c.SetReadDeadline(time.Now().Add(firstWithin))
+func (d *pluginListener) connectPlugin(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(firstMessageTimeout))
 	first, name, err := readRegistration(c)
 	if err != nil {
-		d.plugins.strange(err)
+		d.plugins.noteNotPlugin(err)
 		d.o.Log.Warn("a client of the NRI socket did not register as a plugin", logkey.Err, err)
 		return
 	}
@@ -167,8 +169,8 @@ func (d *door) pass(c net.Conn) {
 		return
 	}
 	defer left()
-	to := net.Dialer{Timeout: firstWithin}
-	in, err := to.DialContext(context.Background(), "unix", d.inner())
+	to := net.Dialer{Timeout: firstMessageTimeout}
+	in, err := to.DialContext(context.Background(), "unix", d.innerPath())
 	if err != nil {
 		d.o.Log.Error("the NRI library does not accept a plugin", logkey.Hook, name, logkey.Err, err)
 		return
@@ -190,16 +192,16 @@ func (d *door) pass(c net.Conn) {
 	_, _ = io.Copy(in, c)
 	_ = in.Close()
 	back.Wait()
-	d.o.Log.Info("an NRI plugin left", logkey.Hook, name)
+	d.o.Log.Info("an NRI plugin disconnected", logkey.Hook, name)
 }
 
 // shut accepts no more clients, and ends their connections.
-func (d *door) shut() {
+func (d *pluginListener) shut() {
 	if d.l != nil {
 		_ = d.l.Close()
 	}
 	d.mu.Lock()
-	d.shutd = true
+	d.shutDown = true
 	for c := range d.conns {
 		_ = c.Close()
 	}
@@ -208,7 +210,7 @@ func (d *door) shut() {
 }
 
 // close removes the socket and releases its lock.
-func (d *door) close() {
+func (d *pluginListener) close() {
 	d.shut()
 	if !d.o.DisableConnections {
 		_ = os.RemoveAll(directoryOf(d.o.Socket))

@@ -12,77 +12,78 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// held are the calls that are NRI events.
-var held = map[string]*handler{
-	"RunPodSandbox":             opens(typed((*Host).runPod)),
+// nriCalls are the CRI calls that correspond to NRI events.
+var nriCalls = map[string]*handler{
+	"RunPodSandbox":             waitsForOpen(typed((*Host).runPod)),
 	"UpdatePodSandboxResources": typed((*Host).updatePod),
 	"StopPodSandbox":            typed((*Host).stopPod),
 	"RemovePodSandbox":          typed((*Host).removePodSandbox),
-	"CreateContainer":           opens(typed((*Host).createContainer)),
+	"CreateContainer":           waitsForOpen(typed((*Host).createContainer)),
 	"StartContainer":            typed((*Host).startContainer),
 	"UpdateContainerResources":  typed((*Host).updateContainer),
 	"StopContainer":             typed((*Host).stopContainer),
 	"RemoveContainer":           typed((*Host).removeContainer),
 }
 
-// opens makes a creation wait while the host opens, because until then the host does not know what runs.
-func opens(to *handler) *handler {
-	return &handler{opens: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
+// waitsForOpen makes a creation wait while the host opens, because until then the host does not know the
+// running containers.
+func waitsForOpen(to *handler) *handler {
+	return &handler{beforeOpen: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
 		h.opening.RLock()
 		defer h.opening.RUnlock()
 		switch {
-		case h.up.Load():
+		case h.serving.Load():
 			return to.serve(h, ctx, method, req)
 		case h.o.Fail:
-			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; failurePolicy.agent is fail, so nothing is created without them")
+			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; failurePolicy.agent is fail, so no container or pod is created without them")
 		}
 		return h.forward(ctx, method, req)
 	}}
 }
 
-// afterwards is the context for the work after a call that the runtime has done. That work goes on even if the
-// caller gives up.
-func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), mostHeld)
+// withoutCancel returns the context for the work after a call that the runtime has finished. The work
+// continues even if the caller cancels the call.
+func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), maxAfterwards)
 }
 
-// mostHeld bounds the time for the work after a call.
-const mostHeld = 2 * time.Minute
+// maxAfterwards bounds the time for the work after a call.
+const maxAfterwards = 2 * time.Minute
 
-// ask asks plugins about one event. An error names the plugin that returned it.
-func (h *Host) ask(event string, f func() error) error {
-	h.serial.Lock()
-	defer h.serial.Unlock()
+// askPlugins asks plugins about one event. An error names the plugin that returned it.
+func (h *Host) askPlugins(event string, f func() error) error {
+	h.eventMutex.Lock()
+	defer h.eventMutex.Unlock()
 	h.plugins.reset()
 	err := f()
 	if err == nil {
 		return nil
 	}
 	if name := h.plugins.lastFailed(); name != "" {
-		return status.Errorf(codes.FailedPrecondition, "NRI plugin %s failed %s: %v", name, event, err)
+		return status.Errorf(codes.FailedPrecondition, "NRI plugin %s failed at %s: %v", name, event, err)
 	}
-	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed %s: %v", event, err)
+	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed at %s: %v", event, err)
 }
 
-// tell reports a past event to plugins, and logs their errors.
-func (h *Host) tell(event, id string, f func() error) {
-	if err := h.ask(event, f); err != nil {
-		h.log.Warn("an NRI plugin failed an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)
+// notify reports a past event to plugins, and logs their errors.
+func (h *Host) notify(event, id string, f func() error) {
+	if err := h.askPlugins(event, f); err != nil {
+		h.log.Warn("an NRI plugin returned an error for an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)
 	}
 }
 
-// endedContainer reports to plugins once that a container has stopped, and applies their updates.
-func (h *Host) endedContainer(ctx context.Context, id string) {
+// notifyContainerStopped reports to plugins once that a container has stopped, and applies their updates.
+func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
-	if !h.book.once(id, stoppedFlag) {
+	if !h.objects.markReported(id, stoppedField) {
 		block.Unblock()
 		return
 	}
-	h.book.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_STOPPED, 0 })
-	c, p := h.book.container(id)
+	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_STOPPED, 0 })
+	c, p := h.objects.container(id)
 	var updates []*api.ContainerUpdate
 	if c != nil {
-		h.tell("StopContainer", id, func() error {
+		h.notify("StopContainer", id, func() error {
 			resp, err := h.nri.StopContainer(ctx, &api.StopContainerRequest{Pod: p, Container: c})
 			updates = resp.GetUpdate()
 			return err
@@ -92,43 +93,43 @@ func (h *Host) endedContainer(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// removedContainer reports to plugins once that a container was removed.
-func (h *Host) removedContainer(ctx context.Context, id string) {
+// notifyContainerRemoved reports to plugins once that a container was removed.
+func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
-	c, p := h.book.container(id)
-	if c == nil || !h.book.once(id, removedFlag) {
+	c, p := h.objects.container(id)
+	if c == nil || !h.objects.markReported(id, removedField) {
 		return
 	}
-	h.tell("RemoveContainer", id, func() error {
+	h.notify("RemoveContainer", id, func() error {
 		return h.nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: c})
 	})
 }
 
-// stoppedPod reports to plugins once that a pod stops.
-func (h *Host) stoppedPod(ctx context.Context, id string) {
+// notifyPodStopped reports to plugins once that a pod stops.
+func (h *Host) notifyPodStopped(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
-	p := h.book.pod(id)
-	if p == nil || !h.book.once(id, stoppedFlag) {
+	p := h.objects.pod(id)
+	if p == nil || !h.objects.markReported(id, stoppedField) {
 		return
 	}
-	h.tell("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}) })
+	h.notify("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}) })
 	h.journal.write(entry{Stopped: id})
 }
 
-// removedPod reports to plugins once that a pod was removed.
-func (h *Host) removedPod(ctx context.Context, id string) {
+// notifyPodRemoved reports to plugins once that a pod was removed.
+func (h *Host) notifyPodRemoved(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
-	p := h.book.pod(id)
-	if p == nil || !h.book.once(id, removedFlag) {
+	p := h.objects.pod(id)
+	if p == nil || !h.objects.markReported(id, removedField) {
 		return
 	}
-	h.tell("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}) })
+	h.notify("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}) })
 }
 
 // notReady is the error of a call about a pod for which plugins have not answered yet.
 func notReady(id string) error {
-	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: NRI plugins have not answered yet", id))
+	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: the agent waits for the answers of NRI plugins", id))
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // errNotPlugin is the error of a client that sends something else first.
-var errNotPlugin = errors.New("its first message is no registration")
+var errNotPlugin = errors.New("the first message is not a registration")
 
 // readRegistration reads the frames of a plugin's first message, and the name with which the plugin registers.
 // first has all bytes that were read.
@@ -34,7 +34,7 @@ func readRegistration(r io.Reader) (first []byte, name string, err error) {
 			return nil, "", fmt.Errorf("read the first message: %w", err)
 		}
 		n := binary.BigEndian.Uint32(head[4:])
-		if binary.BigEndian.Uint32(head) != runtimeService || n > mostFirst || len(body)+int(n) > mostFirst {
+		if binary.BigEndian.Uint32(head) != runtimeService || n > maxFirstMessage || len(body)+int(n) > maxFirstMessage {
 			return nil, "", errNotPlugin
 		}
 		frame := make([]byte, n)
@@ -42,7 +42,7 @@ func readRegistration(r io.Reader) (first []byte, name string, err error) {
 			return nil, "", fmt.Errorf("read the first message: %w", err)
 		}
 		first = append(append(first, head...), frame...)
-		if body = append(body, frame...); len(body) >= ttrpcHeader && binary.BigEndian.Uint32(body) > mostFirst {
+		if body = append(body, frame...); len(body) >= ttrpcHeader && binary.BigEndian.Uint32(body) > maxFirstMessage {
 			return nil, "", errNotPlugin
 		}
 	}

@@ -41,7 +41,7 @@ type Options struct {
 	Report bool
 	// Fail refuses creations while the host does not run (failurePolicy.agent).
 	Fail    bool
-	State   string // directory of the journal; "" keeps none
+	State   string // the directory of the journal; "" means no journal
 	Runtime string // the runtime's socket
 	Dial    socket.Dialer
 	Log     *slog.Logger
@@ -52,32 +52,32 @@ type Options struct {
 	Poll time.Duration
 }
 
-// Host serves NRI to plugins. It stands before a CRI proxy.
+// Host serves NRI to plugins. It is in front of a CRI proxy.
 type Host struct {
 	o       Options
 	log     *slog.Logger
-	book    *book
-	veil    *veil
+	objects *objectStore
+	hidden  *hiddenObjects
 	journal journal
 	plugins *plugins
 
-	up      atomic.Bool   // plugins are served
-	made    atomic.Uint64 // provisional ids
-	busy    atomic.Int64  // calls that are held
-	opening sync.RWMutex  // creations hold it for reading; the host holds it for writing while it opens
-	serial  sync.Mutex    // held during each event, so that a failure can be attributed to one plugin
+	serving        atomic.Bool   // plugins are served
+	provisionalIDs atomic.Uint64 // provisional ids of containers
+	heldCalls      atomic.Int64  // calls that are held
+	opening        sync.RWMutex  // creations hold it for reading; the host holds it for writing while it opens
+	eventMutex     sync.Mutex    // held during each event, so that a failure can be attributed to one plugin
 
 	mu     sync.Mutex // guards all below
 	server *grpc.Server
 	ended  bool
 	reason error // why it does not run
 
-	// From open on.
-	nri     *adaptation.Adaptation
-	door    *door
-	runtime cri.RuntimeServiceClient
-	raw     *grpc.ClientConn
-	specs   *specStore // nil if the host cannot change the runtime's stored specs
+	// The fields below are set by open.
+	nri            *adaptation.Adaptation
+	pluginListener *pluginListener
+	runtime        cri.RuntimeServiceClient
+	runtimeConn    *grpc.ClientConn
+	specs          *specStore // nil if the host cannot change the runtime's stored specs
 }
 
 // New returns a Host that does nothing until Serve.
@@ -87,7 +87,7 @@ func New(o Options) *Host {
 		o.Recorder = noRecorder{}
 	}
 	return &Host{
-		o: o, log: o.Log, book: newBook(), veil: newVeil(), plugins: newPlugins(o.Recorder),
+		o: o, log: o.Log, objects: newObjectStore(), hidden: newHiddenObjects(), plugins: newPlugins(o.Recorder),
 		journal: journal{dir: o.State, log: o.Log}, reason: errors.New("the host has not been started"),
 	}
 }
@@ -99,7 +99,7 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	if err != nil {
 		return fmt.Errorf("connect the NRI host to the CRI proxy: %w", err)
 	}
-	h.raw, h.runtime = conn, cri.NewRuntimeServiceClient(conn)
+	h.runtimeConn, h.runtime = conn, cri.NewRuntimeServiceClient(conn)
 	h.tryOpen(ctx)
 	server := grpc.NewServer(h.serverOptions()...)
 	h.mu.Lock()
@@ -111,7 +111,7 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { h.follow(ctx) })
+	beside.Go(func() { h.pollEnded(ctx) })
 	err = server.Serve(l)
 	cancel()
 	beside.Wait()
@@ -132,8 +132,8 @@ func (h *Host) Stop(grace, most time.Duration) {
 		h.drain(server, grace, most)
 	}
 	h.close(errors.New("the agent ends"))
-	if h.raw != nil {
-		_ = h.raw.Close()
+	if h.runtimeConn != nil {
+		_ = h.runtimeConn.Close()
 	}
 }
 
@@ -150,18 +150,18 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 		case <-done:
 			return
 		case <-look.C:
-			if waited := time.Since(begun); waited > most || waited > grace && h.busy.Load() == 0 {
+			if waited := time.Since(begun); waited > most || waited > grace && h.heldCalls.Load() == 0 {
 				server.Stop()
 			}
 		}
 	}
 }
 
-// follow opens the host if that has failed before. It then polls for containers that ended without a call, until
+// pollEnded opens the host if that has failed before. It then polls for containers that ended without a call, until
 // ctx ends.
-func (h *Host) follow(ctx context.Context) {
+func (h *Host) pollEnded(ctx context.Context) {
 	for sleep.For(ctx, h.o.Poll) {
-		if !h.up.Load() {
+		if !h.serving.Load() {
 			h.opening.Lock()
 			h.tryOpen(ctx)
 			h.opening.Unlock()
@@ -184,7 +184,7 @@ func (h *Host) tryOpen(ctx context.Context) {
 	case isNew:
 		h.log.Error("the agent does not serve NRI plugins", logkey.Socket, h.o.Socket, logkey.Err, err)
 	case err == nil:
-		h.log.Info("serving NRI plugins", logkey.Socket, h.o.Socket, logkey.Mode, h.flow())
+		h.log.Info("serving NRI plugins", logkey.Socket, h.o.Socket, logkey.Mode, h.creationOrder())
 	}
 }
 
@@ -193,12 +193,12 @@ func (h *Host) tryOpen(ctx context.Context) {
 func (h *Host) open(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if h.door, err = newDoor(h.o, h.plugins); err != nil {
+	if h.pluginListener, err = newPluginListener(h.o, h.plugins); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			h.door.close()
+			h.pluginListener.close()
 		}
 	}()
 	version, err := h.runtime.Version(ctx, &cri.VersionRequest{})
@@ -224,11 +224,11 @@ func (h *Host) open(ctx context.Context) (err error) {
 	if err := h.nri.Start(); err != nil {
 		return fmt.Errorf("start the NRI runtime: %w", err)
 	}
-	if err := h.door.open(); err != nil {
+	if err := h.pluginListener.open(); err != nil {
 		h.nri.Stop()
 		return err
 	}
-	h.up.Store(true)
+	h.serving.Store(true)
 	return nil
 }
 
@@ -238,7 +238,7 @@ const openTimeout = 20 * time.Second
 func (h *Host) options() []adaptation.Option {
 	o := []adaptation.Option{
 		adaptation.WithPluginPath(h.o.PluginPath), adaptation.WithPluginConfigPath(h.o.PluginConfigPath),
-		adaptation.WithSocketPath(h.door.inner()), adaptation.WithMetrics(h.plugins),
+		adaptation.WithSocketPath(h.pluginListener.innerPath()), adaptation.WithMetrics(h.plugins),
 		adaptation.WithDefaultValidator(h.o.Validator),
 	}
 	if h.o.DisableConnections {
@@ -247,24 +247,24 @@ func (h *Host) options() []adaptation.Option {
 	return o
 }
 
-// close ends plugins' connections. Containers keep what they have.
+// close ends plugins' connections. Containers keep their values.
 func (h *Host) close(why error) {
-	if !h.up.Swap(false) {
+	if !h.serving.Swap(false) {
 		return
 	}
 	h.mu.Lock()
 	h.reason = why
 	h.mu.Unlock()
-	h.door.shut()
+	h.pluginListener.shut()
 	h.nri.Stop()
-	h.door.close()
+	h.pluginListener.close()
 	if h.specs != nil {
 		h.specs.close()
 	}
 }
 
-// flow says when the host asks plugins about a creation.
-func (h *Host) flow() string {
+// creationOrder returns whether the host asks plugins before or after a creation.
+func (h *Host) creationOrder() string {
 	if h.specs != nil {
 		return "created, then adjusted"
 	}

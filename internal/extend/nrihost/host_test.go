@@ -14,8 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestAdjustFirst: where nobody can change the runtime's specs, plugins change the request,
-// by what the CRI can say.
+// TestAdjustFirst: if the host cannot change the runtime's specs, plugins change the request, as far as the
+// CRI can express it.
 func TestAdjustFirst(t *testing.T) {
 	g := newRig(t, nil)
 	p := &plugin{create: func(c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
@@ -39,7 +39,7 @@ func TestAdjustFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _ := g.h.book.container(id)
+	c, _ := g.h.objects.container(id)
 	if !slices.Contains(c.GetEnv(), "PLUGIN=1") || c.GetLinux().GetResources().GetCpu().GetShares().GetValue() != 77 {
 		t.Errorf("plugins know %v", c)
 	}
@@ -82,8 +82,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestSecondOfAName: the second plugin of a name is turned away, and let in when the first
-// has left.
+// TestSecondOfAName: the second plugin with a name is rejected, and accepted after the first one has
+// disconnected.
 func TestSecondOfAName(t *testing.T) {
 	g := newRig(t, nil)
 	first := &plugin{}
@@ -93,7 +93,7 @@ func TestSecondOfAName(t *testing.T) {
 	if err := g.plug(&plugin{}, "same"); err == nil {
 		t.Error("a second plugin of the name registered")
 	}
-	if s := g.h.State(); s.Turned != 1 {
+	if s := g.h.State(); s.Rejected != 1 {
 		t.Errorf("state %+v", s)
 	}
 	first.stub.Stop()
@@ -108,11 +108,11 @@ func TestSecondOfAName(t *testing.T) {
 	}
 }
 
-// TestStrangers: clients that say nothing, or nonsense, keep nobody out.
+// TestStrangers: clients that send nothing, or garbage, do not block plugins.
 func TestStrangers(t *testing.T) {
 	g := newRig(t, nil)
 	eventually(t, func() error {
-		if !g.h.up.Load() {
+		if !g.h.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
@@ -131,13 +131,12 @@ func TestStrangers(t *testing.T) {
 	if err := g.plug(&plugin{}, "after"); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begun); took > firstWithin/2 {
+	if took := time.Since(begun); took > firstMessageTimeout/2 {
 		t.Errorf("a plugin waited %v behind a silent client", took)
 	}
 }
 
-// TestServedSocket: a socket that somebody serves is not taken, and one that nobody serves
-// is.
+// TestServedSocket: a socket that a process serves is an error, and one that no process serves is replaced.
 func TestServedSocket(t *testing.T) {
 	var served net.Listener
 	g := newRig(t, func(o *Options) {
@@ -162,13 +161,14 @@ func TestServedSocket(t *testing.T) {
 	if fi, err := os.Stat(g.h.o.Socket); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("socket %v, %v", fi, err)
 	}
-	if other, err := newDoor(g.h.o, newPlugins(noRecorder{})); err == nil {
+	if other, err := newPluginListener(g.h.o, newPlugins(noRecorder{})); err == nil {
 		other.close()
 		t.Error("two hosts have one socket")
 	}
 }
 
-// TestHang: a plugin that hangs is left out after its time, and what it kept up goes on.
+// TestHang: a plugin that does not answer is skipped after its timeout, and the calls that waited for it
+// continue.
 func TestHang(t *testing.T) {
 	g := newRig(t, nil)
 	hang := make(chan struct{})
@@ -195,7 +195,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestFails: where the policy is to fail, nothing is created while no plugins are served.
+// TestFails: with the failure policy fail, nothing is created while plugins are not served.
 func TestFails(t *testing.T) {
 	g := newRig(t, func(o *Options) {
 		o.Fail = true
@@ -212,8 +212,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestPreInstalled: the host starts the plugins of its directory with their configuration.
-// External plugins can be kept out.
+// TestPreInstalled: the host starts the plugins in its directory with their configuration. External plugins
+// can be disabled.
 func TestPreInstalled(t *testing.T) {
 	g := newRig(t, func(o *Options) {
 		o.DisableConnections = true
@@ -231,7 +231,7 @@ func TestPreInstalled(t *testing.T) {
 		}
 	})
 	eventually(t, func() error {
-		if !g.h.up.Load() {
+		if !g.h.serving.Load() {
 			return errors.New(g.h.State().Err)
 		}
 		return nil
@@ -247,7 +247,7 @@ func TestPreInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, _ := g.h.book.container(id); !slices.Contains(c.GetEnv(), "CONFIGURED=by its file") {
+	if c, _ := g.h.objects.container(id); !slices.Contains(c.GetEnv(), "CONFIGURED=by its file") {
 		t.Errorf("environment %v", c.GetEnv())
 	}
 }

@@ -23,18 +23,18 @@ import (
 // not decided yet, and pods whose stop was reported to plugins. It does not sync files, because a machine that goes
 // down also loses its containers.
 type journal struct {
-	dir string // "" keeps nothing
+	dir string // "" means no journal
 	log *slog.Logger
 }
 
 // entry is a file of the journal.
 type entry struct {
-	Pod     string `json:"pod,omitempty"` // the sandbox, if the entry is a container
-	Name    string `json:"name,omitempty"`
-	Space   string `json:"namespace,omitempty"`
-	UID     string `json:"uid,omitempty"`
-	Attempt uint32 `json:"attempt,omitempty"`
-	Stopped string `json:"stopped,omitempty"` // a sandbox that stops
+	Pod       string `json:"pod,omitempty"` // the sandbox, if the entry is a container
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	Attempt   uint32 `json:"attempt,omitempty"`
+	Stopped   string `json:"stopped,omitempty"` // a sandbox that stops
 }
 
 const journalEnd = ".json"
@@ -71,12 +71,12 @@ func (j journal) write(e entry) (done func()) {
 		err = os.Rename(at+".new", at+journalEnd)
 	}
 	if err != nil {
-		j.log.Warn("the agent cannot write the NRI host's journal: if it is killed now, containers that plugins have not decided stay", logkey.Err, err)
+		j.log.Warn("the agent cannot write the NRI host's journal: if the agent is killed now, containers without the answers of all plugins stay", logkey.Err, err)
 	}
 	return func() { j.drop(e) }
 }
 
-// read returns the entries. drops has for each entry the function that removes it.
+// read returns the entries. drops has, for each entry, the function that removes it.
 func (j journal) read() (all []entry, drops []func(), err error) {
 	if j.dir == "" {
 		return nil, nil, nil
@@ -120,7 +120,7 @@ func (h *Host) undo(ctx context.Context) error {
 			err = h.undoPod(ctx, e)
 		}
 		if err != nil {
-			return fmt.Errorf("remove what NRI plugins have not decided: %w", err)
+			return fmt.Errorf("remove containers and pods without the answers of all NRI plugins: %w", err)
 		}
 		drops[i]()
 	}
@@ -134,7 +134,7 @@ func (h *Host) undoContainer(ctx context.Context, e entry) error {
 	}
 	for _, c := range l.GetContainers() {
 		if c.GetMetadata().GetName() == e.Name && c.GetMetadata().GetAttempt() == e.Attempt && c.GetState() == cri.ContainerState_CONTAINER_CREATED {
-			h.log.Info("the agent removes a container that NRI plugins have not decided", logkey.Container, c.GetId())
+			h.log.Info("the agent removes a container that has no answers of NRI plugins yet", logkey.Container, c.GetId())
 			if _, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && status.Code(err) != codes.NotFound {
 				return err
 			}
@@ -150,8 +150,8 @@ func (h *Host) undoPod(ctx context.Context, e entry) error {
 	}
 	for _, p := range l.GetItems() {
 		m := p.GetMetadata()
-		if m.GetName() == e.Name && m.GetNamespace() == e.Space && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
-			h.log.Info("the agent removes a pod that NRI plugins have not decided", logkey.Pod, e.Name, logkey.Namespace, e.Space)
+		if m.GetName() == e.Name && m.GetNamespace() == e.Namespace && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
+			h.log.Info("the agent removes a pod that has no answers of NRI plugins yet", logkey.Pod, e.Name, logkey.Namespace, e.Namespace)
 			if err := h.removePod(ctx, p.GetId()); err != nil {
 				return err
 			}

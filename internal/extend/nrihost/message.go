@@ -117,7 +117,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	return c, nil
 }
 
-// fromSpec adds what an OCI spec has of a container.
+// fromSpec adds the container's data from an OCI spec.
 func fromSpec(c *api.Container, s *specs.Spec) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

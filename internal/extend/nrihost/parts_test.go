@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// TestOverlay: what neither side of a change knows stays in a document.
+// TestOverlay: parts of a document that neither side of a change has stay in it.
 func TestOverlay(t *testing.T) {
 	for _, c := range []struct{ name, document, before, after, want string }{
 		{"nothing", `{"a":1,"x":2}`, `{"a":1}`, `{"a":1}`, `{"a":1,"x":2}`},
@@ -23,16 +23,16 @@ func TestOverlay(t *testing.T) {
 		{"removed", `{"a":1,"x":1}`, `{"a":1}`, `{}`, `{"x":1}`},
 		{"a list", `{"a":[1,2]}`, `{"a":[1,2]}`, `{"a":[2]}`, `{"a":[2]}`},
 	} {
-		got, err := overlay([]byte(c.document), []byte(c.before), []byte(c.after))
+		got, err := mergeSpec([]byte(c.document), []byte(c.before), []byte(c.after))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.name, got, err, c.want)
 		}
 	}
 }
 
-// TestSplit: what the CRI can say goes there, lists of CPUs always, and 0 never.
+// TestSplit: values that the CRI can express are carried by it: lists of CPUs always, and 0 never.
 func TestSplit(t *testing.T) {
-	carried, rest, left := split(&api.LinuxResources{
+	carried, rest, left := splitForCRI(&api.LinuxResources{
 		Cpu:    &api.LinuxCPU{Cpus: "0-1", Shares: api.UInt64(10), Quota: api.Int64(0)},
 		Memory: &api.LinuxMemory{Limit: api.Int64(5), Swap: api.Int64(6)},
 		Pids:   &api.LinuxPids{Limit: 7}, Unified: map[string]string{"cpuset.cpus": "3", "cpuset.cpus.partition": "root", "memory.high": "1"},
@@ -46,12 +46,12 @@ func TestSplit(t *testing.T) {
 	if want := []string{"linux.resources.unified[cpuset.cpus.partition]"}; !slices.Equal(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
-	if carried, rest, left = split(&api.LinuxResources{Cpu: &api.LinuxCPU{}, Memory: &api.LinuxMemory{}}); carried != nil || rest != nil || left != nil {
+	if carried, rest, left = splitForCRI(&api.LinuxResources{Cpu: &api.LinuxCPU{}, Memory: &api.LinuxMemory{}}); carried != nil || rest != nil || left != nil {
 		t.Errorf("nothing is %v, %v, %v", carried, rest, left)
 	}
 }
 
-// TestChangesNothing: empty parts are nothing, and a value of 0 is something.
+// TestChangesNothing: empty parts count as no change, and a value of 0 counts as a change.
 func TestChangesNothing(t *testing.T) {
 	linux := func(l *api.LinuxContainerAdjustment) *api.ContainerAdjustment {
 		return &api.ContainerAdjustment{Linux: l}
@@ -60,7 +60,7 @@ func TestChangesNothing(t *testing.T) {
 		nil, {}, {Hooks: &api.Hooks{}}, linux(&api.LinuxContainerAdjustment{}), linux(&api.LinuxContainerAdjustment{Rdt: &api.LinuxRdt{}}),
 		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Memory: &api.LinuxMemory{}, Cpu: &api.LinuxCPU{}}}),
 	} {
-		if !changesNothing(a) {
+		if !isEmptyAdjustment(a) {
 			t.Errorf("adjustment %d changes something: %v", i, a)
 		}
 	}
@@ -70,13 +70,13 @@ func TestChangesNothing(t *testing.T) {
 		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Memory: &api.LinuxMemory{Limit: &api.OptionalInt64{}}}}),
 		linux(&api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Unified: map[string]string{"a": ""}}}),
 	} {
-		if changesNothing(a) {
+		if isEmptyAdjustment(a) {
 			t.Errorf("adjustment %d changes nothing: %v", i, a)
 		}
 	}
 }
 
-// TestJournal: entries survive, half written ones do not.
+// TestJournal: entries survive a restart, and half-written ones do not.
 func TestJournal(t *testing.T) {
 	j := journal{dir: t.TempDir() + "/j", log: slog.New(slog.DiscardHandler)}
 	a, b := entry{Pod: "p", Name: "c", Attempt: 2}, entry{Stopped: "s"}
@@ -93,9 +93,9 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestVeil: hidden by name at first, by id later, and not after.
+// TestVeil: an object is hidden first by name, later by id, and at the end not at all.
 func TestVeil(t *testing.T) {
-	v := newVeil()
+	v := newHiddenObjects()
 	named, reveal, ok := v.hide("k")
 	if _, _, twice := v.hide("k"); !ok || twice {
 		t.Error("hidden twice")
@@ -104,64 +104,64 @@ func TestVeil(t *testing.T) {
 		t.Error("hidden by its name alone")
 	}
 	named("id")
-	if !v.hides("id") || !v.any() {
+	if !v.hides("id") || !v.hasHidden() {
 		t.Error("hidden by its id, too")
 	}
 	reveal()
 	reveal()
-	if v.hides("id", "k") || v.any() {
+	if v.hides("id", "k") || v.hasHidden() {
 		t.Error("still hidden")
 	}
 }
 
-// TestNote: a message has what was updated, and keeps the rest.
+// TestNote: a message gets the updated values, and keeps the others.
 func TestNote(t *testing.T) {
 	c := &api.Container{Linux: &api.LinuxContainer{Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "1", Shares: api.UInt64(1)}}}}
-	note(c, &cri.LinuxContainerResources{CpuShares: 9})
-	note(c, nil)
+	addResources(c, &cri.LinuxContainerResources{CpuShares: 9})
+	addResources(c, nil)
 	got := []any{c.Linux.Resources.Cpu.Cpus, c.Linux.Resources.Cpu.Shares.GetValue()}
 	if d := cmp.Diff([]any{"1", uint64(9)}, got); d != "" {
 		t.Error(d)
 	}
 }
 
-// FuzzFirst: whatever a client sends first, no more is kept of it than the bound.
+// FuzzFirst: of any first message of a client, no more than the bound is stored.
 func FuzzFirst(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x01\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		defer clock.Watch(t, len(b))()
 		first, name, err := readRegistration(bytes.NewReader(b))
-		if err == nil && (name == "" || !bytes.HasPrefix(b, first)) || len(first) > 2*mostFirst+len(b) {
+		if err == nil && (name == "" || !bytes.HasPrefix(b, first)) || len(first) > 2*maxFirstMessage+len(b) {
 			t.Errorf("%d bytes, name %q, %v", len(first), name, err)
 		}
 	})
 }
 
-// FuzzOverlay: a document of JSON stays one.
+// FuzzOverlay: a JSON document stays valid JSON.
 func FuzzOverlay(f *testing.F) {
 	f.Add([]byte(`{"a":1}`), []byte(`{"a":1}`), []byte(`{"a":2}`))
 	f.Fuzz(func(t *testing.T, d, b, a []byte) {
 		defer clock.Watch(t, len(d)+len(b)+len(a))()
-		if out, err := overlay(d, b, a); err == nil && !json.Valid(out) {
+		if out, err := mergeSpec(d, b, a); err == nil && !json.Valid(out) {
 			t.Errorf("%s", out)
 		}
 	})
 }
 
-// TestListed: what has stopped, or was removed and is still in the book, is not shown to new plugins.
+// TestListed: what has stopped, or was removed and is still stored, is not shown to new plugins.
 func TestListed(t *testing.T) {
-	b := newBook()
+	b := newObjectStore()
 	b.addPod(&api.PodSandbox{Id: "p"}, false)
 	for _, id := range []string{"stays", "stops", "goes"} {
 		b.addContainer(&api.Container{Id: id, PodSandboxId: "p"})
 	}
-	b.once("stops", stoppedFlag)
-	b.once("goes", removedFlag)
+	b.markReported("stops", stoppedField)
+	b.markReported("goes", removedField)
 	pods, ctrs := b.listed()
 	if len(pods) != 1 || len(ctrs) != 1 || ctrs[0].GetId() != "stays" {
 		t.Errorf("pods %v, containers %v", pods, ctrs)
 	}
-	b.once("p", removedFlag)
+	b.markReported("p", removedField)
 	if pods, ctrs = b.listed(); len(pods)+len(ctrs) > 0 {
 		t.Errorf("of a removed pod: %v, %v", pods, ctrs)
 	}

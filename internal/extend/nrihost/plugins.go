@@ -20,18 +20,18 @@ type noRecorder struct{}
 
 func (noRecorder) Called(string, string, bool, time.Duration) {}
 
-// mostNamed is how many plugins are counted under their own names. All further ones are counted as "other".
-const mostNamed = 64
+// maxPlugins is how many plugins are counted under their own names. All others are counted as "other".
+const maxPlugins = 64
 
 // Plugin is the state of one plugin, for users.
 type Plugin struct {
-	Name      string // with its index
-	Connected bool   // it is connected to the socket; pre-installed plugins have no connection there
-	Calls     uint64
-	Failed    uint64
-	Err       string // the last failure
-	Took      time.Duration
-	Most      time.Duration
+	Name        string // with its index
+	Connected   bool   // it is connected to the socket; pre-installed plugins have no connection there
+	Calls       uint64
+	Failed      uint64
+	Err         string // the last failure
+	TotalTime   time.Duration
+	LongestTime time.Duration
 
 	last time.Duration
 }
@@ -40,34 +40,34 @@ type Plugin struct {
 type plugins struct {
 	recorder Recorder
 
-	mu        sync.Mutex // guards all below
-	of        map[string]*Plugin
-	failed    string // the plugin whose request failed last, since the last reset
-	turned    uint64 // number of clients that the door rejected
-	strangers string
+	mu         sync.Mutex // guards all below
+	byName     map[string]*Plugin
+	failed     string // the plugin whose request failed last, since the last reset
+	rejected   uint64 // number of clients that the door rejected
+	notPlugins string
 }
 
 var _ adaptation.Metrics = (*plugins)(nil)
 
-func newPlugins(r Recorder) *plugins { return &plugins{recorder: r, of: map[string]*Plugin{}} }
+func newPlugins(r Recorder) *plugins { return &plugins{recorder: r, byName: map[string]*Plugin{}} }
 
 func (p *plugins) getLocked(name string) *Plugin {
-	if one := p.of[name]; one != nil {
+	if one := p.byName[name]; one != nil {
 		return one
 	}
-	if len(p.of) >= mostNamed {
-		for known, one := range p.of { // one that left makes room
+	if len(p.byName) >= maxPlugins {
+		for known, one := range p.byName { // a plugin that disconnected makes room
 			if !one.Connected {
-				delete(p.of, known)
+				delete(p.byName, known)
 				break
 			}
 		}
 	}
-	if len(p.of) >= mostNamed {
+	if len(p.byName) >= maxPlugins {
 		name = "other"
 	}
 	one := &Plugin{Name: name}
-	p.of[name] = one
+	p.byName[name] = one
 	return one
 }
 
@@ -77,7 +77,7 @@ func (p *plugins) connect(name string) (left func(), ok bool) {
 	defer p.mu.Unlock()
 	one := p.getLocked(name)
 	if one.Connected {
-		p.turned++
+		p.rejected++
 		return nil, false
 	}
 	one.Connected = true
@@ -88,12 +88,12 @@ func (p *plugins) connect(name string) (left func(), ok bool) {
 	}, true
 }
 
-// strange notes a client that is not a plugin.
-func (p *plugins) strange(err error) {
+// noteNotPlugin notes a client that is not a plugin.
+func (p *plugins) noteNotPlugin(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turned++
-	p.strangers = err.Error()
+	p.rejected++
+	p.notPlugins = err.Error()
 }
 
 // RecordPluginInvocation counts a request.
@@ -117,8 +117,8 @@ func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 	defer p.mu.Unlock()
 	one := p.getLocked(name)
 	one.last = took
-	one.Took += took
-	one.Most = max(one.Most, took)
+	one.TotalTime += took
+	one.LongestTime = max(one.LongestTime, took)
 }
 
 // RecordPluginAdjustments does nothing.
@@ -144,11 +144,11 @@ func (p *plugins) lastFailed() string {
 func (p *plugins) states() (all []Plugin, turned uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range p.of {
+	for _, one := range p.byName {
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
-	return all, p.turned
+	return all, p.rejected
 }
 
 // State is the state of a host, for users.
@@ -157,16 +157,16 @@ type State struct {
 	Flow    string // when the host asks plugins about a creation; empty while it does not run
 	Err     string // why it does not run
 	Plugins []Plugin
-	// Turned counts rejected clients: those that are not plugins, and second plugins with the same name.
-	Turned uint64
+	// Rejected counts rejected clients: those that are not plugins, and second plugins with the same name.
+	Rejected uint64
 }
 
 // State returns the state of the host and its plugins.
 func (h *Host) State() State {
 	s := State{Socket: h.o.Socket}
-	s.Plugins, s.Turned = h.plugins.states()
-	if h.up.Load() {
-		s.Flow = h.flow()
+	s.Plugins, s.Rejected = h.plugins.states()
+	if h.serving.Load() {
+		s.Flow = h.creationOrder()
 		return s
 	}
 	h.mu.Lock()

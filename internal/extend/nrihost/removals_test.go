@@ -7,7 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestWithRemovals: what is missing in the container after plugins were asked was removed, and what was set again was not.
+// TestWithRemovals: entries that are missing in the container after the plugins' answers were removed, and
+// entries that were set again were not.
 func TestWithRemovals(t *testing.T) {
 	before := &api.Container{Env: []string{"GONE=1", "SET=1", "KEPT=1"}, Linux: &api.LinuxContainer{
 		Devices: []*api.LinuxDevice{{Path: "/dev/gone"}, {Path: "/dev/kept"}},

@@ -35,11 +35,11 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// split splits the resources of a plugin's answer into those that an UpdateContainerResources of the CRI carries,
+// splitForCRI splits the resources of a plugin's answer into those that an UpdateContainerResources of the CRI carries,
 // and the rest. In the CRI, 0 means unset, so a 0 is in the rest. Lists of CPUs and memory nodes in unified keys
 // are carried as the CRI's own fields, because the agent uses these to keep containers off CPUs that others own.
 // left names what is in neither part.
-func split(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
+func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
 	if from == nil {
 		return nil, nil, nil
 	}
@@ -79,14 +79,14 @@ func split(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest
 	if proto.Equal(carried, &cri.LinuxContainerResources{}) {
 		carried = nil
 	}
-	if empty(rest) {
+	if hasNoValue(rest) {
 		rest = nil
 	}
 	return carried, rest, left
 }
 
-// empty reports whether resources contain no value: the library also sends empty sections.
-func empty(r *api.LinuxResources) bool {
+// hasNoValue reports whether resources contain no value: the library also sends empty sections.
+func hasNoValue(r *api.LinuxResources) bool {
 	n := proto.Clone(r).(*api.LinuxResources)
 	if proto.Equal(n.Cpu, &api.LinuxCPU{}) {
 		n.Cpu = nil
@@ -97,8 +97,8 @@ func empty(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// lay merges newer resources over older ones. It returns nil if both are nil.
-func lay(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
+// mergeResources merges newer resources over older ones. It returns nil if both are nil.
+func mergeResources(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	if under == nil || over == nil {
 		if over == nil {
 			return under
@@ -110,8 +110,8 @@ func lay(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources 
 	return n
 }
 
-// note adds updated resources to a container's message.
-func note(c *api.Container, r *cri.LinuxContainerResources) {
+// addResources adds updated resources to a container's message.
+func addResources(c *api.Container, r *cri.LinuxContainerResources) {
 	if r == nil {
 		return
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestMain is a pre-installed plugin where the host started it as one.
+// TestMain runs a pre-installed plugin if the host started this program as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("NRI_PLUGIN_NAME") != "" {
 		launched()
@@ -58,8 +58,8 @@ func launched() {
 	}
 }
 
-// rig is a host in front of the embedded runtime, whose stored specs nobody can change, and
-// a client of the host.
+// rig is a host in front of the embedded runtime, whose stored specs cannot be changed, and a client of the
+// host.
 type rig struct {
 	t       *testing.T
 	h       *Host
@@ -191,7 +191,7 @@ func (p *plugin) StopContainer(context.Context, *api.PodSandbox, *api.Container)
 func (g *rig) plug(p *plugin, name string) error {
 	g.t.Helper()
 	eventually(g.t, func() error {
-		if !g.h.up.Load() {
+		if !g.h.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
@@ -209,7 +209,7 @@ func (g *rig) plug(p *plugin, name string) error {
 	select {
 	case <-p.synced:
 		eventually(g.t, func() error { // the library counts a plugin after it has synchronised it
-			if g.h.nri.BlockPluginSync().Unblock(); g.h.plugins.of["10-"+name] == nil {
+			if g.h.nri.BlockPluginSync().Unblock(); g.h.plugins.byName["10-"+name] == nil {
 				return errors.New("not known")
 			}
 			return nil

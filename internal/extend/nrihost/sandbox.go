@@ -20,12 +20,12 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	if m == nil {
 		return invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
 	}
-	named, reveal, ok := h.veil.hide(podKey(m))
+	named, reveal, ok := h.hidden.hide(podKey(m))
 	if !ok {
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates pod sandbox %s/%s is running already", m.GetNamespace(), m.GetName())
 	}
 	defer reveal()
-	done := h.journal.write(entry{Name: m.GetName(), Space: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
+	done := h.journal.write(entry{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
 	resp, err := invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
 	if err != nil {
 		done()
@@ -33,9 +33,9 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	}
 	id := resp.GetPodSandboxId()
 	named(id)
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
-	if err := h.madePod(ctx, id); err != nil {
+	if err := h.askAboutPod(ctx, id); err != nil {
 		h.undoUntilGone(ctx, id, done)
 		return nil, err
 	}
@@ -43,28 +43,28 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	return resp, nil
 }
 
-// madePod asks plugins about a sandbox that the runtime has created.
-func (h *Host) madePod(ctx context.Context, id string) error {
+// askAboutPod asks plugins about a sandbox that the runtime has created.
+func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	p, _, err := h.podMessage(ctx, id)
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "report a new pod to NRI plugins: %v", err)
 	}
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
-	err = h.ask("RunPodSandbox", func() error { return h.nri.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: clone(p)}) })
+	err = h.askPlugins("RunPodSandbox", func() error { return h.nri.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: clone(p)}) })
 	if err == nil {
-		h.book.addPod(p, false)
+		h.objects.addPod(p, false)
 		return nil
 	}
-	h.tell("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: clone(p)}) })
-	h.tell("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: clone(p)}) })
+	h.notify("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: clone(p)}) })
+	h.notify("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: clone(p)}) })
 	return err
 }
 
 // undoUntilGone removes a sandbox that a plugin refused. It repeats a removal that fails. If none succeeds, the
 // next agent removes the sandbox.
 func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
-	for range mostUndone {
+	for range maxUndoTries {
 		err := h.removePod(ctx, id)
 		if err == nil {
 			done()
@@ -82,16 +82,16 @@ const mostCreating = 30 * time.Second
 
 // mostUndone and undoPause bound the attempts to remove what a plugin refused.
 const (
-	mostUndone = 5
-	undoPause  = 200 * time.Millisecond
+	maxUndoTries = 5
+	undoPause    = 200 * time.Millisecond
 )
 
 // stopPod first stops the pod's containers. The runtime would stop them together with the network, and NRI reports
 // a pod's stop between the two.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
-	h.veil.await(ctx, id)
-	if h.book.pod(id) != nil {
+	h.hidden.await(ctx, id)
+	if h.objects.pod(id) != nil {
 		h.endPod(ctx, id)
 	}
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
@@ -100,33 +100,33 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 // endPod stops a pod's containers and reports all to plugins. From then on no container can be created in the pod;
 // endPod waits for creations that have begun, so that plugins see their events before the pod's.
 func (h *Host) endPod(ctx context.Context, id string) {
-	h.book.end(id)
+	h.objects.end(id)
 	created, cancel := context.WithTimeout(ctx, mostCreating)
-	h.veil.awaitContainers(created, id)
+	h.hidden.awaitContainers(created, id)
 	cancel()
-	for _, c := range h.book.running(h.book.containersOf(id)) {
+	for _, c := range h.objects.running(h.objects.containersOf(id)) {
 		if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
 			h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
 			continue
 		}
-		h.endedContainer(ctx, c)
+		h.notifyContainerStopped(ctx, c)
 	}
-	h.stoppedPod(ctx, id)
+	h.notifyPodStopped(ctx, id)
 }
 
 func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
-	h.veil.await(ctx, id)
-	if h.book.pod(id) != nil {
+	h.hidden.await(ctx, id)
+	if h.objects.pod(id) != nil {
 		h.endPod(ctx, id)
-		for _, c := range h.book.containersOf(id) {
-			h.removedContainer(ctx, c)
+		for _, c := range h.objects.containersOf(id) {
+			h.notifyContainerRemoved(ctx, c)
 		}
-		h.removedPod(ctx, id)
+		h.notifyPodRemoved(ctx, id)
 	}
 	resp, err := invoke[cri.RemovePodSandboxResponse](ctx, h, method, req)
 	if err == nil {
-		h.book.drop(id)
+		h.objects.drop(id)
 		h.journal.drop(entry{Stopped: id})
 	}
 	return resp, err
@@ -134,12 +134,12 @@ func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.Rem
 
 func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	id := req.GetPodSandboxId()
-	p := h.book.pod(id)
+	p := h.objects.pod(id)
 	if p == nil {
 		return invoke[cri.UpdatePodSandboxResourcesResponse](ctx, h, method, req)
 	}
 	overhead, resources := fromCRI(req.GetOverhead()), fromCRI(req.GetResources())
-	err := h.ask("UpdatePodSandbox", func() error {
+	err := h.askPlugins("UpdatePodSandbox", func() error {
 		_, err := h.nri.UpdatePodSandbox(ctx, &api.UpdatePodSandboxRequest{Pod: p, OverheadLinuxResources: overhead, LinuxResources: resources})
 		return err
 	})
@@ -150,7 +150,7 @@ func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodS
 	if err != nil {
 		return nil, err
 	}
-	h.book.changePod(id, func(p *api.PodSandbox) {
+	h.objects.changePod(id, func(p *api.PodSandbox) {
 		if p.Linux == nil {
 			p.Linux = &api.LinuxPodSandbox{}
 		}
@@ -161,8 +161,8 @@ func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodS
 			p.Linux.PodResources = resources
 		}
 	})
-	p = h.book.pod(id)
-	h.tell("PostUpdatePodSandbox", id, func() error {
+	p = h.objects.pod(id)
+	h.notify("PostUpdatePodSandbox", id, func() error {
 		return h.nri.PostUpdatePodSandbox(ctx, &api.PostUpdatePodSandboxRequest{Pod: p})
 	})
 	return resp, nil

@@ -20,12 +20,13 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// specStore changes the OCI specs that containerd has stored of containers. containerd's CRI makes a container's
-// process from them when it starts (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask), and
-// its updates of resources change them there, too. So a change of ours has the same effect as one by the CRI.
+// specStore changes the OCI specs of containers that containerd has stored. containerd's CRI makes a
+// container's process from its stored spec when the container starts
+// (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask), and its updates of resources
+// also change that spec. So our change has the same effect as one by the CRI.
 //
-// API: api/services/containers/v1/containers.proto of containerd. We make two calls, with six fields, which have
-// not changed since 1.0.
+// API: api/services/containers/v1/containers.proto of containerd. We use two calls, with six fields, which
+// have not changed since 1.0.
 type specStore struct{ conn *grpc.ClientConn }
 
 const (
@@ -33,7 +34,7 @@ const (
 	containersUpdate = "/containerd.services.containers.v1.Containers/Update"
 	namespaceKey     = "containerd-namespace"
 	criNamespace     = "k8s.io" // the namespace of all containers of containerd's CRI
-	specWithin       = 5 * time.Second
+	specTimeout      = 5 * time.Second
 )
 
 // Fields of the messages of containers.proto, and of google.protobuf.Any and FieldMask.
@@ -68,7 +69,7 @@ func (h *Host) openSpecs(ctx context.Context) *specStore {
 func (s *specStore) close() { _ = s.conn.Close() }
 
 func (s *specStore) call(ctx context.Context, method string, req []byte) (resp []byte, err error) {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, namespaceKey, criNamespace), specWithin)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, namespaceKey, criNamespace), specTimeout)
 	defer cancel()
 	err = s.conn.Invoke(ctx, method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
 	return resp, err
@@ -81,7 +82,7 @@ type stored struct {
 }
 
 func (s *specStore) get(ctx context.Context, id string) (stored, error) {
-	resp, err := s.call(ctx, containersGet, text(id))
+	resp, err := s.call(ctx, containersGet, encodeText(id))
 	if err != nil {
 		return stored{}, err
 	}
@@ -117,22 +118,22 @@ func (s *specStore) change(ctx context.Context, id string, change func(*specs.Sp
 	if bytes.Equal(before, after) {
 		return spec, nil
 	}
-	document, err := overlay(old.text, before, after)
+	document, err := mergeSpec(old.text, before, after)
 	if err != nil {
 		return nil, fmt.Errorf("encode the changed spec of container %s: %w", id, err)
 	}
-	value := appendBytes(text(old.kind), anyValue, document)
-	c := appendBytes(text(id), containerSpec, value)
-	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, text("spec"))
+	value := appendBytes(encodeText(old.kind), anyValue, document)
+	c := appendBytes(encodeText(id), containerSpec, value)
+	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, encodeText("spec"))
 	if _, err := s.call(ctx, containersUpdate, req); err != nil {
 		return nil, fmt.Errorf("write the spec of container %s: %w", id, err)
 	}
 	return spec, nil
 }
 
-// overlay applies the differences between before and after to a document. It keeps the parts that neither of them
+// mergeSpec applies the differences between before and after to a document. It keeps the parts that neither of them
 // has, such as the fields of a newer OCI spec.
-func overlay(document, before, after []byte) ([]byte, error) {
+func mergeSpec(document, before, after []byte) ([]byte, error) {
 	var d, b, a any
 	for text, into := range map[*[]byte]*any{&document: &d, &before: &b, &after: &a} {
 		dec := json.NewDecoder(bytes.NewReader(*text))
@@ -141,10 +142,10 @@ func overlay(document, before, after []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return json.Marshal(overlaid(d, b, a))
+	return json.Marshal(mergeChanges(d, b, a))
 }
 
-func overlaid(d, b, a any) any {
+func mergeChanges(d, b, a any) any {
 	if reflect.DeepEqual(b, a) {
 		return d
 	}
@@ -160,13 +161,13 @@ func overlaid(d, b, a any) any {
 		}
 	}
 	for k, v := range am {
-		dm[k] = overlaid(dm[k], bm[k], v)
+		dm[k] = mergeChanges(dm[k], bm[k], v)
 	}
 	return dm
 }
 
-// text encodes a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
-func text(v string) []byte {
+// encodeText encodes a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
+func encodeText(v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }
 

@@ -17,7 +17,7 @@ import (
 // load reads the runtime's pods and containers. An object that the runtime cannot describe does not delay the
 // others.
 func (h *Host) load(ctx context.Context) error {
-	h.book.reset()
+	h.objects.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
@@ -36,7 +36,7 @@ func (h *Host) load(ctx context.Context) error {
 			h.log.Warn("the agent does not show NRI plugins a pod that the runtime cannot describe", logkey.Pod, p.GetId(), logkey.Err, err)
 			continue
 		}
-		h.book.addPod(msg, !ready || stopped[p.GetId()])
+		h.objects.addPod(msg, !ready || stopped[p.GetId()])
 	}
 	for _, c := range ctrs.GetContainers() {
 		if c.GetState() == cri.ContainerState_CONTAINER_EXITED || c.GetState() == cri.ContainerState_CONTAINER_UNKNOWN {
@@ -47,7 +47,7 @@ func (h *Host) load(ctx context.Context) error {
 			h.log.Warn("the agent does not show NRI plugins a container that the runtime cannot describe", logkey.Container, c.GetId(), logkey.Err, err)
 			continue
 		}
-		h.book.addContainer(msg)
+		h.objects.addContainer(msg)
 	}
 	return ctx.Err()
 }
@@ -78,8 +78,8 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 			err = fmt.Errorf("synchronise a plugin: %v", p)
 		}
 	}()
-	pods, ctrs := h.book.listed()
-	trim(ctrs)
+	pods, ctrs := h.objects.listed()
+	trimContainers(ctrs)
 	updates, err := tell(ctx, pods, ctrs)
 	if err != nil {
 		return err
@@ -89,24 +89,24 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 }
 
 const (
-	// mostOne is the size in bytes from which a container is trimmed when plugins are synchronised, if all
+	// trimContainerSize is the size in bytes from which a container is trimmed when plugins are synchronised, if all
 	// containers together have more than mostAll. The library cannot split a message that has a few containers of
 	// this size.
-	mostOne = 128 << 10
-	mostAll = 3 << 20
+	trimContainerSize = 128 << 10
+	trimTotalSize     = 3 << 20
 )
 
-// trim removes environment, arguments and annotations from very large containers.
-func trim(ctrs []*api.Container) {
+// trimContainers removes environment, arguments and annotations from very large containers.
+func trimContainers(ctrs []*api.Container) {
 	all := 0
 	for _, c := range ctrs {
 		all += c.SizeVT()
 	}
-	if all <= mostAll {
+	if all <= trimTotalSize {
 		return
 	}
 	for _, c := range ctrs {
-		if c.SizeVT() > mostOne {
+		if c.SizeVT() > trimContainerSize {
 			c.Env, c.Args, c.Annotations = nil, nil, nil
 		}
 	}
@@ -119,7 +119,7 @@ func (h *Host) unsolicited(ctx context.Context, updates []*api.ContainerUpdate) 
 
 // compare reports to plugins the containers that ended, or were removed, without a call.
 func (h *Host) compare(ctx context.Context) error {
-	before := h.book.containers()
+	before := h.objects.containers()
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
 		return err
@@ -130,12 +130,12 @@ func (h *Host) compare(ctx context.Context) error {
 	}
 	for _, id := range before {
 		state, listed := there[id]
-		if ran := len(h.book.running([]string{id})) > 0; ran && (!listed || state == cri.ContainerState_CONTAINER_EXITED) {
-			h.endedContainer(ctx, id)
+		if ran := len(h.objects.running([]string{id})) > 0; ran && (!listed || state == cri.ContainerState_CONTAINER_EXITED) {
+			h.notifyContainerStopped(ctx, id)
 		}
 		if !listed {
-			h.removedContainer(ctx, id)
-			h.book.drop(id)
+			h.notifyContainerRemoved(ctx, id)
+			h.objects.drop(id)
 		}
 	}
 	return nil
@@ -158,10 +158,10 @@ func (h *Host) applyUpdates(ctx context.Context, updates []*api.ContainerUpdate)
 }
 
 func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
-	if c, _ := h.book.container(u.GetContainerId()); c == nil {
+	if c, _ := h.objects.container(u.GetContainerId()); c == nil {
 		return status.Errorf(codes.NotFound, "there is no container %q", u.GetContainerId())
 	}
-	carried, rest, left := split(u.GetLinux().GetResources())
+	carried, rest, left := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
 		if err := h.updateResources(ctx, u.GetContainerId(), carried); err != nil {
 			return err
@@ -178,7 +178,7 @@ func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxConta
 	if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r}); err != nil {
 		return err
 	}
-	h.book.changeContainer(id, func(c *api.Container) { note(c, r) })
+	h.objects.changeContainer(id, func(c *api.Container) { addResources(c, r) })
 	h.reportNarrowed(ctx, id, r)
 	return nil
 }

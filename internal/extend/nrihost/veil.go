@@ -11,19 +11,19 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// veil hides pods and containers that exist in the runtime until plugins have answered. Before the runtime has
+// hiddenObjects hides pods and containers that exist in the runtime until plugins have answered. Before the runtime has
 // reported an id, veil identifies them by the names in the caller's request.
-type veil struct {
+type hiddenObjects struct {
 	mu     sync.Mutex // guards all below
-	hidden map[string]*hidden
+	hidden map[string]*hiddenObject
 }
 
-// hidden is one pod or container, by its name, and later also by its id.
-type hidden struct {
+// hiddenObject is one pod or container, by its name, and later also by its id.
+type hiddenObject struct {
 	done chan struct{} // closed when callers may see the object, or when it is gone
 }
 
-func newVeil() *veil { return &veil{hidden: map[string]*hidden{}} }
+func newHiddenObjects() *hiddenObjects { return &hiddenObjects{hidden: map[string]*hiddenObject{}} }
 
 func podKey(m *cri.PodSandboxMetadata) string {
 	return fmt.Sprintf("pod %s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
@@ -38,13 +38,13 @@ func containersOf(pod string) string { return "container " + pod + "/" }
 
 // hide hides the object with a key. named adds its id, and reveal ends the hiding. ok is false if the object is
 // hidden already: a caller has made the same call twice.
-func (v *veil) hide(key string) (named func(id string), reveal func(), ok bool) {
+func (v *hiddenObjects) hide(key string) (named func(id string), reveal func(), ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.hidden[key] != nil {
 		return nil, nil, false
 	}
-	one, keys := &hidden{done: make(chan struct{})}, []string{key}
+	one, keys := &hiddenObject{done: make(chan struct{})}, []string{key}
 	v.hidden[key] = one
 	named = func(id string) {
 		v.mu.Lock()
@@ -62,20 +62,20 @@ func (v *veil) hide(key string) (named func(id string), reveal func(), ok bool) 
 	}), true
 }
 
-func (v *veil) any() bool {
+func (v *hiddenObjects) hasHidden() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.hidden) > 0
 }
 
-func (v *veil) hides(keys ...string) bool {
+func (v *hiddenObjects) hides(keys ...string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
 }
 
 // await returns when the object with a key or id is no longer hidden.
-func (v *veil) await(ctx context.Context, key string) {
+func (v *hiddenObjects) await(ctx context.Context, key string) {
 	v.mu.Lock()
 	one := v.hidden[key]
 	v.mu.Unlock()
@@ -89,7 +89,7 @@ func (v *veil) await(ctx context.Context, key string) {
 }
 
 // awaitContainers returns when no container of a pod is hidden any more.
-func (v *veil) awaitContainers(ctx context.Context, pod string) {
+func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	v.mu.Lock()
 	var keys []string
 	for k := range v.hidden {
@@ -103,19 +103,19 @@ func (v *veil) awaitContainers(ctx context.Context, pod string) {
 	}
 }
 
-// nothing is a request about an id that no runtime assigns: container_id and pod_sandbox_id are field 1 of every
+// unknownIDRequest is a request about an id that no runtime assigns: container_id and pod_sandbox_id are field 1 of every
 // request.
-var nothing = must(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
+var unknownIDRequest = mustEncode(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
 
-func must(b []byte, err error) []byte {
+func mustEncode(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)
 	}
 	return b
 }
 
-// abouts are the passing calls about one pod or container, each with the function that reads the id.
-var abouts = map[string]func([]byte) string{
+// objectIDs are the passing calls about one pod or container, each with the function that reads the id.
+var objectIDs = map[string]func([]byte) string{
 	"PodSandboxStatus": firstText, "ContainerStatus": firstText, "ContainerStats": firstText, "PodSandboxStats": firstText,
 	"ExecSync": firstText, "Exec": firstText, "Attach": firstText, "PortForward": firstText, "ReopenContainerLog": firstText, "CheckpointContainer": firstText,
 }
@@ -131,18 +131,18 @@ func firstText(b []byte) string {
 
 // filters remove hidden objects from answers.
 var filters = map[string]func(*Host, []byte) []byte{
-	"ListPodSandbox": filter(func(v *veil, r *cri.ListPodSandboxResponse) {
+	"ListPodSandbox": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
 	}),
-	"StreamPodSandboxes": filter(func(v *veil, r *cri.ListPodSandboxResponse) {
+	"StreamPodSandboxes": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
 	}),
-	"ListContainers": filter(func(v *veil, r *cri.ListContainersResponse) {
+	"ListContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
 			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
 		})
 	}),
-	"StreamContainers": filter(func(v *veil, r *cri.ListContainersResponse) {
+	"StreamContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
 			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
 		})
@@ -154,11 +154,11 @@ var filters = map[string]func(*Host, []byte) []byte{
 	"GetContainerEvents":    hideEvent,
 }
 
-func hideContainerStats(v *veil, r *cri.ListContainerStatsResponse) {
+func hideContainerStats(v *hiddenObjects, r *cri.ListContainerStatsResponse) {
 	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.ContainerStats) bool { return v.hides(s.GetAttributes().GetId()) })
 }
 
-func hidePodStats(v *veil, r *cri.ListPodSandboxStatsResponse) {
+func hidePodStats(v *hiddenObjects, r *cri.ListPodSandboxStatsResponse) {
 	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.PodSandboxStats) bool {
 		return v.hides(s.GetAttributes().GetId(), podKey(s.GetAttributes().GetMetadata()))
 	})
@@ -167,13 +167,13 @@ func hidePodStats(v *veil, r *cri.ListPodSandboxStatsResponse) {
 func filter[A any, P interface {
 	*A
 	proto.Message
-}](hide func(v *veil, a P)) func(*Host, []byte) []byte {
+}](hide func(v *hiddenObjects, a P)) func(*Host, []byte) []byte {
 	return func(h *Host, b []byte) []byte {
 		a := P(new(A))
 		if proto.Unmarshal(b, a) != nil {
 			return b
 		}
-		hide(h.veil, a)
+		hide(h.hidden, a)
 		out, err := proto.Marshal(a)
 		if err != nil {
 			return b
@@ -182,8 +182,8 @@ func filter[A any, P interface {
 	}
 }
 
-// hideEvent holds an event back until its object is revealed. The events behind it keep their order. It drops an
-// event about a container that is gone by then.
+// hideEvent holds an event back until its object is revealed. Later events wait, so that the order stays.
+// It drops an event about a container that no longer exists.
 func hideEvent(h *Host, b []byte) []byte {
 	e := &cri.ContainerEventResponse{}
 	if proto.Unmarshal(b, e) != nil {
@@ -196,17 +196,17 @@ func hideEvent(h *Host, b []byte) []byte {
 			keys = append(keys, containerKey(pod.GetId(), c.GetMetadata()))
 		}
 	}
-	hidden := h.veil.hides(keys...)
-	ctx, cancel := context.WithTimeout(context.Background(), mostHeld)
+	hidden := h.hidden.hides(keys...)
+	ctx, cancel := context.WithTimeout(context.Background(), maxAfterwards)
 	defer cancel()
 	for _, k := range keys {
-		h.veil.await(ctx, k)
+		h.hidden.await(ctx, k)
 	}
-	if hidden && !h.book.has(e.GetContainerId()) {
+	if hidden && !h.objects.has(e.GetContainerId()) {
 		return nil
 	}
 	e.ContainersStatuses = slices.DeleteFunc(e.ContainersStatuses, func(c *cri.ContainerStatus) bool {
-		return h.veil.hides(c.GetId(), containerKey(pod.GetId(), c.GetMetadata()))
+		return h.hidden.hides(c.GetId(), containerKey(pod.GetId(), c.GetMetadata()))
 	})
 	out, err := proto.Marshal(e)
 	if err != nil {

@@ -70,22 +70,22 @@ func (h *Host) serve(_ any, s grpc.ServerStream) error {
 		if !ours {
 			continue
 		}
-		if handle := held[name]; handle != nil {
+		if handle := nriCalls[name]; handle != nil {
 			return c.unary(handle)
 		}
 		c.filter = filters[name]
-		c.about = abouts[name]
+		c.objectID = objectIDs[name]
 	}
 	return c.pass()
 }
 
 // call is one call of a caller.
 type call struct {
-	h      *Host
-	method string
-	stream grpc.ServerStream
-	filter func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
-	about  func([]byte) string        // returns the id that a request is about; nil if the call has none
+	h        *Host
+	method   string
+	stream   grpc.ServerStream
+	filter   func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
+	objectID func([]byte) string        // returns the id that a request is about; nil if the call has none
 }
 
 // outgoing passes the caller's metadata on.
@@ -105,14 +105,14 @@ func outgoing(ctx context.Context) context.Context {
 
 // forward makes a call to the CRI proxy with the bytes of a request.
 func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []byte, err error) {
-	err = h.raw.Invoke(outgoing(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
+	err = h.runtimeConn.Invoke(outgoing(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
 	return resp, err
 }
 
 // unary serves a call that is held.
 func (c call) unary(handle *handler) error {
-	c.h.busy.Add(1)
-	defer c.h.busy.Add(-1)
+	c.h.heldCalls.Add(1)
+	defer c.h.heldCalls.Add(-1)
 	var req []byte
 	if err := c.stream.RecvMsg(&req); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c call) unary(handle *handler) error {
 	ctx := c.stream.Context()
 	var resp []byte
 	var err error
-	if c.h.up.Load() || handle.opens {
+	if c.h.serving.Load() || handle.beforeOpen {
 		resp, err = handle.serve(c.h, ctx, c.method, req)
 	} else {
 		resp, err = c.h.forward(ctx, c.method, req)
@@ -135,7 +135,7 @@ func (c call) unary(handle *handler) error {
 func (c call) pass() error {
 	ctx, cancel := context.WithCancel(outgoing(c.stream.Context()))
 	defer cancel()
-	to, err := c.h.raw.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
+	to, err := c.h.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		return err
 	}
@@ -161,10 +161,10 @@ func (c call) passUp(to grpc.ClientStream) error {
 			}
 			return err
 		}
-		if c.about != nil && c.h.up.Load() && c.h.veil.hides(c.about(b)) {
+		if c.objectID != nil && c.h.serving.Load() && c.h.hidden.hides(c.objectID(b)) {
 			// A hidden object must look absent: we send an id that no runtime assigns, and the runtime answers with
 			// its own error.
-			b = nothing
+			b = unknownIDRequest
 		}
 		if err := to.SendMsg(&b); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (c call) passDown(to grpc.ClientStream) error {
 			}
 			return err
 		}
-		if c.filter != nil && c.h.up.Load() && c.h.veil.any() {
+		if c.filter != nil && c.h.serving.Load() && c.h.hidden.hasHidden() {
 			if b = c.filter(c.h, b); b == nil {
 				continue
 			}
@@ -197,10 +197,11 @@ func (c call) passDown(to grpc.ClientStream) error {
 	}
 }
 
-// handler says how a held call is served. opens means that the call is held also while the host does not run.
+// handler defines how a held call is served. beforeOpen means that the call is also held while the host
+// does not run.
 type handler struct {
-	serve func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
-	opens bool
+	serve      func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
+	beforeOpen bool
 }
 
 // typed makes a handler that decodes its request and encodes its answer. It passes a malformed request on, and the

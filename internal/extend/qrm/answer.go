@@ -19,13 +19,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Limits of one answer: the runtime's request has it all, and so has the container's record.
+// Limits of one answer, because the runtime's request and the container's record contain all of it.
 const (
-	maxEntries = 256      // of each kind
-	maxBytes   = 32 << 10 // of all texts
+	maxEntries = 256      // of each kind: variables, annotations, mounts, devices
+	maxBytes   = 32 << 10 // of all texts together
 )
 
-// reserved is the prefix of annotations that no answer may set: records are the agent's.
+// reserved is the prefix of annotations that no answer may set: only the agent writes records.
 const reserved = "trimtab.io/record"
 
 // answer collects the values of one plugin's answer.
@@ -36,23 +36,23 @@ type answer struct {
 	problems lifecycle.ProblemList
 }
 
-// valuesOf converts what a plugin allocated. What is not valid is left out and reported.
+// valuesOf converts a plugin's allocation into values. It reports invalid parts and leaves them out.
 func valuesOf(resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
 	a := answer{plugin: resource}
 	all := from.GetResourceAllocation()
 	if len(all) > maxPlugins {
-		a.complain("resource_allocation", resource, fmt.Sprintf("has %d resources: at most %d are read", len(all), maxPlugins))
+		a.complain("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
 		return nil, a.problems.List()
 	}
 	for _, name := range sortedKeys(all) {
 		info := all[name]
 		q := info.GetAllocatedQuantity()
 		switch {
-		case info == nil: // the original skips it
+		case info == nil: // Katalyst's own manager also skips it
 		case !isName(name):
-			a.complain("resource_allocation", name, "is no name of a resource")
+			a.complain("resource_allocation", name, "is not the name of a resource")
 		case math.IsNaN(q) || math.IsInf(q, 0) || q < 0:
-			a.complain(name+" allocated_quantity", fmt.Sprint(q), "is no amount of a resource")
+			a.complain(name+" allocated_quantity", fmt.Sprint(q), "is not an amount of a resource")
 		case max(len(info.GetEnvs()), len(info.GetAnnotations()), len(info.GetMounts()), len(info.GetDevices())) > maxEntries:
 			a.complain(name, resource, fmt.Sprintf("has more than %d variables, annotations, mounts or devices", maxEntries))
 		default:
@@ -64,7 +64,7 @@ func valuesOf(resource string, from *api.ResourceAllocation) ([]lifecycle.Value,
 
 func (a *answer) complain(field, value, reason string) {
 	a.problems.Add(lifecycle.Problem{
-		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + short(field), Value: short(value), Reason: reason, Then: "it is left out",
+		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + short(field), Value: short(value), Reason: reason, Then: "the agent ignores it",
 	})
 }
 
@@ -86,7 +86,7 @@ func (a *answer) add(resource string, info *api.ResourceAllocationInfo) {
 	for _, k := range slices.Sorted(maps.Keys(info.GetEnvs())) {
 		v := info.GetEnvs()[k]
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			a.complain(resource+" envs", k, "is no name or value of a variable")
+			a.complain(resource+" envs", k, "is not the name or value of a variable")
 			continue
 		}
 		a.put(lifecycle.Value{Field: lifecycle.Env, Key: k, Text: v}, resource)
@@ -95,7 +95,7 @@ func (a *answer) add(resource string, info *api.ResourceAllocationInfo) {
 		v := info.GetAnnotations()[k]
 		switch {
 		case k == "" || strings.IndexByte(k+v, 0) >= 0:
-			a.complain(resource+" annotations", k, "is no key or value of an annotation")
+			a.complain(resource+" annotations", k, "is not the key or value of an annotation")
 		case strings.HasPrefix(k, reserved):
 			a.complain(resource+" annotations", k, "is reserved for the agent")
 		default:
@@ -110,8 +110,8 @@ func (a *answer) add(resource string, info *api.ResourceAllocationInfo) {
 	}
 }
 
-// property adds the value of an OCI property. A name with a dot is a file of cgroup v2: Katalyst's
-// memory plugin has such control knobs.
+// property adds the value of an OCI property. A name with a dot is a file of cgroup v2: Katalyst's memory
+// plugin uses such names for settings of the kernel.
 func (a *answer) property(resource, name, text string) {
 	switch name {
 	case "":
@@ -124,13 +124,13 @@ func (a *answer) property(resource, name, text string) {
 		switch {
 		case err != nil:
 			a.complain(resource+" "+name, text, err.Error())
-		case len(ids) > 0: // none: nothing is decided yet, as for sidecars before their main container
+		case len(ids) > 0: // no value: nothing is decided yet, as for sidecars before their main container
 			a.put(lifecycle.Value{Field: field, Text: topology.FormatList(ids)}, resource)
 		}
 	case "MemoryLimitInBytes":
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n <= 0 {
-			a.complain(resource+" "+name, text, "is no limit in bytes")
+			a.complain(resource+" "+name, text, "is not a limit in bytes")
 			return
 		}
 		a.put(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: n}, resource)
@@ -143,9 +143,9 @@ func (a *answer) file(resource, name, text string) {
 	controller, _, isFile := strings.Cut(name, ".")
 	switch {
 	case !isFile || controller == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
-		a.complain(resource+" oci_property_name", name, "is no property that can be set")
+		a.complain(resource+" oci_property_name", name, "is not a property that a plugin can set")
 	case controller == "cpuset" || controller == "cgroup" || name == "cpu.max" || name == "cpu.weight" || name == "memory.max":
-		a.complain(resource+" oci_property_name", name, "would take what others have, or has a property of its own")
+		a.complain(resource+" oci_property_name", name, "would take resources of other containers, or has a property of its own")
 	case text == "" || len(text) > maxBytes/8 || strings.IndexByte(text, 0) >= 0:
 		a.complain(resource+" "+name, text, "is a value that no cgroup file accepts")
 	default:
@@ -153,7 +153,7 @@ func (a *answer) file(resource, name, text string) {
 	}
 }
 
-// mount adds a mount, made as the kubelet makes those of device plugins.
+// mount adds a mount with the options that the kubelet uses for device plugins.
 func (a *answer) mount(resource string, m *api.Mount) {
 	to, from := m.GetContainerPath(), m.GetHostPath()
 	if why := badPath(to, from); why != "" {
@@ -174,13 +174,13 @@ func (a *answer) mount(resource string, m *api.Mount) {
 	}, resource)
 }
 
-// badPath says why two paths cannot be those of a mount or device; "" if they can.
+// badPath returns why two paths cannot be those of a mount or device; "" if they can.
 func badPath(container, host string) string {
 	const longest = 4095 // PATH_MAX of Linux, without its NUL
 	for _, p := range []string{container, host} {
 		switch {
 		case !path.IsAbs(p) || len(p) > longest || strings.IndexByte(p, 0) >= 0:
-			return "is no absolute path"
+			return "is not an absolute path"
 		case slices.Contains(strings.Split(p, "/"), ".."):
 			return "has .. in it"
 		}
@@ -203,7 +203,7 @@ func (a *answer) device(resource string, d *api.DeviceSpec) {
 		return
 	}
 	if p := d.GetPermissions(); p != "" && (!strings.Contains(p, "r") || !strings.Contains(p, "w") || strings.Trim(p, "rwm") != "") {
-		a.complain(resource+" devices", from, fmt.Sprintf("permissions %q: devices are given to read and write (rw or rwm)", short(p)))
+		a.complain(resource+" devices", from, fmt.Sprintf("permissions %q: a device can only be given for reading and writing (rw or rwm)", short(p)))
 		return
 	}
 	node, err := nodeAt(from)
@@ -225,7 +225,7 @@ func nodeAt(file string) (lifecycle.Device, error) {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode()&fs.ModeDevice == 0 {
-		return lifecycle.Device{}, fmt.Errorf("%s is no device node", file)
+		return lifecycle.Device{}, fmt.Errorf("%s is not a device node", file)
 	}
 	kind := "b"
 	if info.Mode()&fs.ModeCharDevice != 0 {

@@ -17,14 +17,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// node is a node with one plugin, whose pods come and go.
+// node is a node with one plugin. Its pods are created and removed.
 type node struct {
 	t      *testing.T
 	rt     *rapid.T
 	dir    string
 	f      *fake
 	r      *rig
-	stop   func() // of the plugin; nil while it is away
+	stop   func() // the plugin's server; nil while it is down
 	events map[string]int
 	story  []string
 
@@ -71,7 +71,7 @@ func (n *node) allocate(uid string) {
 	n.mu.Unlock()
 	p := &lifecycle.Pod{UID: uid, Namespace: "default", Name: uid}
 	if q := n.r.Question(p, app("app"), spec(lifecycle.Amounts{"nic": 1})); q != nil {
-		_, _ = q.Allocate(n.t.Context(), nil) // a plugin that is away cannot
+		_, _ = q.Allocate(n.t.Context(), nil) // a plugin that is down cannot answer
 	}
 }
 
@@ -91,8 +91,8 @@ func (n *node) remove(uid string) {
 	n.r.Remove(uid)
 }
 
-// restart starts another manager, with the state of the one before or without. One with its state
-// knows the same.
+// restart starts another manager, with the state of the previous one or without. With the state it knows
+// the same.
 func (n *node) restart(keep bool) {
 	n.r.stop()
 	values := func() map[string]any {
@@ -115,7 +115,7 @@ func (n *node) restart(keep bool) {
 	}
 }
 
-// given returns the pods that the plugin has allocated something for.
+// given returns the pods for which the plugin has allocated something.
 func (n *node) given() []string {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
@@ -131,8 +131,8 @@ func sorted[V any](m map[string]V) []string {
 	return out
 }
 
-// TestNoLeak: whatever is created, ended, restarted and away, in the end the plugin has something
-// for live pods alone, and the manager knows all of it.
+// TestNoLeak: after any sequence of creations, ends, restarts and failures, the plugin has allocations only
+// for live pods, and the manager knows all of them.
 func TestNoLeak(t *testing.T) {
 	events := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {

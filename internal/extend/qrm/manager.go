@@ -16,27 +16,27 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Options are the settings of a manager. Log is required, and Directory or Watch.
+// Options are the settings of a manager. Log and one of Directory and Watch are required.
 type Options struct {
-	// Directory is where plugins register: it has the manager's socket, kubelet.sock, and theirs;
-	// "" for none.
+	// Directory is where plugins register: it has the manager's socket, kubelet.sock, and the plugins'
+	// sockets; "" for none.
 	Directory string
 	// Watch are directories in which plugins put sockets that serve pluginregistration.v1.
 	Watch []string
 	// Timeout is how long one plugin may take for one call.
 	Timeout time.Duration
-	// Names are the resources whose requests other plugins serve, by the resource that pods request.
+	// Names maps a resource that pods request to the resource under which a plugin registered.
 	Names map[string]string
-	// Fail: a container is refused if a plugin cannot allocate what it requests.
+	// Fail refuses a container if a plugin cannot allocate what the container requests.
 	Fail bool
-	// Reconcile is how often plugins are asked what they have allocated.
+	// Reconcile is how often the manager asks plugins for their allocations.
 	Reconcile time.Duration
-	// Live returns the UIDs of the node's pods; nil if that is not known.
+	// Live returns the UIDs of the node's pods; nil if they are unknown.
 	Live func() map[string]bool
 	// Changed is called with pods whose allocations plugins have changed; nil for never.
 	Changed func(podUIDs []string)
-	// Saved is the state that an earlier manager saved; nil for none. Save replaces it; nil if
-	// nothing is kept.
+	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; nil if
+	// no state is saved.
 	Saved []byte
 	Save  func([]byte) error
 	// Recorder counts calls; nil for none.
@@ -62,24 +62,24 @@ const (
 	version = "v1alpha1"
 	// maxPlugins limits the registered plugins.
 	maxPlugins = 64
-	// reopen is the pause before the socket is opened again.
+	// reopen is the pause before the manager opens its socket again.
 	reopen = time.Second
 )
 
 // Manager is the manager of a node's plugins.
 type Manager struct {
 	o       Options
-	changed chan struct{} // has an element if there is something to save or to remove
+	changed chan struct{} // has an element if the state must be saved or a pod released
 
-	mu       sync.Mutex // guards all below; never held during a call
-	plugins  map[string]*plugin
-	pods     map[string]*pod            // what plugins have allocated, by pod UID
-	removals map[string]map[string]bool // pods to be released, by resource and UID
-	removing map[removal]chan struct{}  // releases under way
-	synced   bool                       // the node's pods are known
-	orphans  map[removal]bool           // pods of plugins that the node does not have, once seen
-	err      string                     // why the socket is not served
-	refusals []Refused                  // registrations that were refused, the last ones
+	mu        sync.Mutex // guards all below; never held during a call
+	plugins   map[string]*plugin
+	pods      map[string]*pod            // the allocations of plugins, by pod UID
+	removals  map[string]map[string]bool // pods that must be released, by resource and UID
+	removing  map[removal]chan struct{}  // releases that are in progress
+	synced    bool                       // the node's pods are known
+	unclaimed map[removal]bool           // pods that a plugin has and the node lacks, seen once
+	err       string                     // why the socket cannot be served
+	refusals  []Refused                  // the last registrations that were refused
 }
 
 // Refused is a registration that was refused.
@@ -91,7 +91,7 @@ type Refused struct {
 // maxRefused limits the refused registrations that are kept.
 const maxRefused = 8
 
-// New makes a manager. It knows what the saved state has, and calls nobody before Run.
+// New makes a manager with the saved state. It calls no plugin before Run.
 func New(o Options) *Manager {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -101,14 +101,13 @@ func New(o Options) *Manager {
 	}
 	m := &Manager{
 		o: o, changed: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
-		removals: map[string]map[string]bool{}, removing: map[removal]chan struct{}{}, orphans: map[removal]bool{},
+		removals: map[string]map[string]bool{}, removing: map[removal]chan struct{}{}, unclaimed: map[removal]bool{},
 	}
 	m.restore(o.Saved)
 	return m
 }
 
-// Run serves registrations, watches directories, releases what pods had and reconciles, until ctx
-// ends.
+// Run serves registrations, watches directories, releases pods and reconciles allocations, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if m.o.Directory != "" {
@@ -131,19 +130,20 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// registration is what a plugin says about itself.
+// registration is the data that a plugin sends about itself.
 type registration struct {
 	resource, socket, version string
-	// watched: it was found in a directory, and ends with its socket.
+	// watched means that the plugin was found in a directory. Its registration ends when its socket
+	// disappears.
 	watched bool
 	options options
-	known   bool // options are known
+	known   bool // whether the options were read
 }
 
-var errLimit = fmt.Errorf("there are %d plugins, which is the limit", maxPlugins)
+var errLimit = fmt.Errorf("there are %d plugins already, which is the limit", maxPlugins)
 
-// register puts a plugin into force. The newest registration of a resource replaces the one before,
-// as in the kubelet.
+// register makes a plugin the one for its resource. The newest registration replaces the previous one, as
+// in the kubelet.
 func (m *Manager) register(ctx context.Context, r registration) error {
 	err := m.admit(ctx, &r)
 	if err != nil {
@@ -154,7 +154,7 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 	if !r.known {
 		if p.options, err = p.askOptions(ctx); err != nil {
 			p.close()
-			err = fmt.Errorf("ask its options: %w", err)
+			err = fmt.Errorf("ask the plugin for its options: %w", err)
 			m.refuse(r, err)
 			return err
 		}
@@ -183,9 +183,9 @@ func (m *Manager) admit(_ context.Context, r *registration) error {
 	case r.version != "" && r.version != version:
 		return fmt.Errorf("version %q is not supported: want %s", short(r.version), version)
 	case !isName(r.resource):
-		return fmt.Errorf("%q is no name of a resource", short(r.resource))
+		return fmt.Errorf("%q is not the name of a resource", short(r.resource))
 	case !filepath.IsAbs(r.socket) || len(r.socket) > maxSocket:
-		return errors.New("its endpoint is no path of a socket")
+		return errors.New("its endpoint is not the path of a socket")
 	case len(r.options.associated) > maxPlugins:
 		return errors.New("it names too many associated devices")
 	}
@@ -194,7 +194,7 @@ func (m *Manager) admit(_ context.Context, r *registration) error {
 
 // refuse notes a refused registration.
 func (m *Manager) refuse(r registration, err error) {
-	m.o.Log.Warn("a resource plugin was refused", logkey.Key, short(r.resource), logkey.Socket, short(r.socket), logkey.Err, err)
+	m.o.Log.Warn("the agent refused a resource plugin", logkey.Key, short(r.resource), logkey.Socket, short(r.socket), logkey.Err, err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refusals = append(m.refusals, Refused{m.o.Now(), short(r.resource), short(r.socket), err.Error()})
@@ -203,7 +203,7 @@ func (m *Manager) refuse(r registration, err error) {
 	}
 }
 
-// drop ends the registration of a socket that is gone. What the plugin allocated stays known.
+// drop ends the registration of a socket that has disappeared. The plugin's allocations stay known.
 func (m *Manager) drop(socket string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +225,7 @@ func (m *Manager) all() []*plugin {
 	return out
 }
 
-// wake has the state saved, and pending releases tried.
+// wake makes work save the state and try pending releases.
 func (m *Manager) wake() {
 	select {
 	case m.changed <- struct{}{}:

@@ -38,7 +38,7 @@ const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // the plugin answered with an error
 	TimedOut    Result = "timeout"     // it did not answer in time
-	Unreachable Result = "unreachable" // nobody serves its socket, or another user
+	Unreachable Result = "unreachable" // no process serves its socket, or a process of another user does
 	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
 	Ahead       Result = "ahead"       // it was not called, because it had answered ahead of the creation
 )
@@ -46,7 +46,7 @@ const (
 // Results lists the results of calls.
 func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ahead} }
 
-// options are what a plugin wants of its manager.
+// options are the options that a plugin sent.
 type options struct {
 	preStart, aligned, reconcile bool
 	associated                   []string
@@ -72,10 +72,11 @@ type plugin struct {
 	lastErr string
 	gone    bool // its socket was removed
 	breaker breaker.Breaker
-	listed  bool // it was asked what it had allocated
+	listed  bool // the manager has asked for its allocations
 }
 
-// unlisted reports whether a plugin was never asked what it had allocated, and notes that it is.
+// unlisted reports whether the manager never asked the plugin for its allocations, and notes that it asks
+// now.
 func (p *plugin) unlisted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +108,7 @@ func (p *plugin) noteGone() {
 	p.gone, p.lastErr = true, "its socket was removed"
 }
 
-// checkSocket says why a path is no socket of root or the agent's user; nil if it is one.
+// checkSocket returns why a path is not a socket of root or of the agent's user; nil if it is one.
 func checkSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -136,8 +137,8 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-// call makes one call within the plugin's time limit. raw is the answer as it was sent, if it is
-// wanted. Errors are *callError.
+// call makes one call within the plugin's time limit. raw is the answer as it was sent, if the caller wants
+// it. Errors are *callError.
 func (p *plugin) call(ctx context.Context, method string, req, resp proto.Message, raw *[]byte) error {
 	now := p.o.Now()
 	if err := p.begin(now); err != nil {
@@ -177,19 +178,19 @@ func (p *plugin) begin(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{Skipped, fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %s",
+		return &callError{Skipped, fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %s",
 			wait.Round(time.Millisecond), breaker.MaxFailures, p.lastErr)}
 	}
 	return nil
 }
 
-// end notes the result of a call. A plugin that answers with an error works. A call that its caller
-// ended is no failure.
+// end notes the result of a call. An error in an answer does not count as a failure of the plugin, and
+// neither does a call that its caller ended.
 func (p *plugin) end(err error, now time.Time, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cancelled && err != nil {
-		p.breaker.End(breaker.Uncounted, now)
+		p.breaker.End(breaker.NotCounted, now)
 		return
 	}
 	p.calls++

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a plugin that gives what it is told to.
+// fake is a plugin with prepared answers.
 type fake struct {
 	api.UnimplementedResourcePluginServer
 
@@ -41,7 +41,7 @@ type fake struct {
 	asked   []*api.ResourceRequest
 	removed []string
 	have    map[string]*api.ContainerResources
-	forgets bool // RemovePod changes have
+	forgets bool // guards have, which RemovePod changes
 }
 
 func (f *fake) GetResourcePluginOptions(context.Context, *api.Empty) (*api.ResourcePluginOptions, error) {
@@ -90,7 +90,7 @@ func (f *fake) serve(t *testing.T, path string) (stop func()) {
 	return stop
 }
 
-// gives answers with one variable.
+// gives returns an answer with one variable.
 func gives(resource, text string) func(context.Context, *api.ResourceRequest) (*api.ResourceAllocation, error) {
 	return func(context.Context, *api.ResourceRequest) (*api.ResourceAllocation, error) {
 		return allocation(resource, &api.ResourceAllocationInfo{AllocatedQuantity: 1, Envs: map[string]string{"GIVEN": text}}), nil
@@ -101,7 +101,7 @@ func allocation(resource string, info *api.ResourceAllocationInfo) *api.Resource
 	return &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{resource: info}}
 }
 
-// rig is a manager that runs, with its directory.
+// rig is a running manager with its directory.
 type rig struct {
 	*qrm.Manager
 
@@ -191,7 +191,7 @@ func TestRequest(t *testing.T) {
 		o.Names = map[string]string{"resource.katalyst.kubewharf.io/reclaimed_millicpu": "cpu"}
 	})
 	f.serve(t, filepath.Join(r.dir, "cpu.sock"))
-	r.mustRegister("cpu", "cpu.sock") // without options, which are asked for
+	r.mustRegister("cpu", "cpu.sock") // without options, so the manager asks for them
 	for _, requests := range []lifecycle.Amounts{{"cpu": 1500}, {"resource.katalyst.kubewharf.io/reclaimed_millicpu": 2000}} {
 		if _, err := r.Question(pod, app("log"), spec(requests)).Allocate(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestRefusedRegistrations: what cannot be a plugin is named, and changes nothing.
+// TestRefusedRegistrations: an invalid registration is reported, and changes nothing.
 func TestRefusedRegistrations(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	if err := os.WriteFile(filepath.Join(r.dir, "file.sock"), nil, 0o600); err != nil {
@@ -248,7 +248,7 @@ func TestRefusedRegistrations(t *testing.T) {
 	}
 }
 
-// TestReplaced: the newest registration of a resource counts, and that is shown.
+// TestReplaced: the newest registration of a resource is used, and status shows that.
 func TestReplaced(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	for _, name := range []string{"old", "new"} {
@@ -265,7 +265,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestAnswers: what an answer may not have is left out and named; the rest is applied.
+// TestAnswers: invalid parts of an answer are reported and ignored; the rest is applied.
 func TestAnswers(t *testing.T) {
 	dir := t.TempDir()
 	many := map[string]string{}
@@ -275,8 +275,8 @@ func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		info *api.ResourceAllocationInfo
-		want []string // values
-		why  string   // the problem; "" for none
+		want []string // the expected values
+		why  string   // the expected problem; "" for none
 	}{
 		{"all", &api.ResourceAllocationInfo{
 			OciPropertyName: "CpusetCpus", AllocationResult: "1-2", Envs: map[string]string{"A": "b"}, Annotations: map[string]string{"k": "v"},
@@ -324,7 +324,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHints: a key without a list has no preference, in each form that plugins send.
+// TestHints: a key without a list means no preference, in each form that plugins send.
 func TestHints(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -351,8 +351,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestHung: a plugin that hangs costs its time limit; the others answer, and what it said last
-// counts. What pods had of it is released when it is back.
+// TestHung: a plugin that does not answer delays a creation by its time limit. The other plugins answer,
+// and the plugin's last answer is used. Allocations of ended pods are released when it answers again.
 func TestHung(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	hang := make(chan struct{})
@@ -409,7 +409,7 @@ func TestHung(t *testing.T) {
 	}
 }
 
-// TestHugeAnswer: an answer beyond the limit is an error, and no memory.
+// TestHugeAnswer: an answer above the limit is an error, and is not stored.
 func TestHugeAnswer(t *testing.T) {
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("nic", strings.Repeat("x", 100<<20))}
 	r := start(t, t.TempDir(), nil)
@@ -421,8 +421,7 @@ func TestHugeAnswer(t *testing.T) {
 	}
 }
 
-// TestState: what was allocated, and what must be released, survives a restart; a damaged state
-// counts for nothing.
+// TestState: allocations and pending releases survive a restart; a damaged state is ignored.
 func TestState(t *testing.T) {
 	dir := t.TempDir()
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("nic", "1")}
@@ -466,8 +465,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestReconcile: what a plugin changes is reported once; what it has for pods that the node does
-// not have is released; what an earlier agent asked for is taken over.
+// TestReconcile: changes by a plugin are reported once; its allocations for pods that the node does not
+// have are released; and allocations of an earlier agent are adopted.
 func TestReconcile(t *testing.T) {
 	f := &fake{options: &api.ResourcePluginOptions{NeedReconcile: true}, allocate: gives("nic", "1")}
 	give := func(uid, text string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keys of pods that requests have in fields of their own.
+// Keys of pods that have fields of their own in requests.
 const (
 	mainContainer = "kubernetes.io/main-container-name" // annotation
 	podRole       = "katalyst.kubewharf.io/pod_role"    // label
@@ -61,9 +61,8 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 	return q
 }
 
-// amounts returns the requested resources by the names of plugins, in base units: CPUs, bytes and
-// pieces. Where a pod requests both a resource and one that is served by the same plugin, neither
-// counts.
+// amounts returns the requested resources by the plugins' resource names, in base units: CPUs, bytes and
+// pieces. If a pod requests two resources that the same plugin serves, neither counts.
 func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 	const milli = 1000
 	out := map[string]float64{}
@@ -83,7 +82,7 @@ func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 		if first, twice := from[served]; twice {
 			q.problems = append(q.problems, lifecycle.Problem{
 				Hook: lifecycle.ResourcePluginName, Key: served, Value: first + " and " + name,
-				Reason: "the container requests both, and one plugin serves them (resourcePlugins.names)", Then: "the plugin is not asked",
+				Reason: "the container requests both resources, and one plugin serves both (resourcePlugins.names)", Then: "the plugin is not asked",
 			})
 			delete(out, served)
 			continue
@@ -93,7 +92,7 @@ func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 	return out
 }
 
-// requestOf makes the request for one resource, as the kubelet makes it.
+// requestOf makes the request for one resource in the same form as the kubelet.
 func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec, resource string, amount float64) *api.ResourceRequest {
 	kind, index := roleOf(pod, spec, ctr)
 	return &api.ResourceRequest{
@@ -103,8 +102,8 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// roleOf returns the type of a container, and its index among those of its list in the pod's spec.
-// The protocol has no type for init containers that run beside the others: they are sidecars.
+// roleOf returns the type of a container, and its index in its list of the pod's spec. The protocol has no
+// type for init containers that run beside the others; they count as sidecars.
 func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
@@ -134,7 +133,7 @@ func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Container
 	return api.ContainerType_SIDECAR, index
 }
 
-// each calls a function for all items of a question at once, and waits.
+// each calls a function for all items of a question in parallel, and waits for all.
 func (q *Question) each(do func(i int, it item)) {
 	var all sync.WaitGroup
 	for i, it := range q.items {
@@ -148,7 +147,7 @@ func failure(p *plugin, method string, err error, then string) lifecycle.Problem
 	return lifecycle.Problem{Hook: lifecycle.ResourcePluginName, Key: p.resource, Value: method, Reason: err.Error(), Then: then, Warning: true}
 }
 
-// Hints returns where the resources can be had, by the plugins that have hints.
+// Hints returns the hints of the plugins: on which NUMA nodes the resources are available.
 func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	problems = slices.Clone(q.problems)
 	answers := make([][]lifecycle.ResourceHints, len(q.items))
@@ -164,8 +163,8 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 	return out, problems
 }
 
-// hintsOf asks one plugin. What it has allocated already stays where it is. A plugin that answers
-// with an error cannot give the resource; one that does not answer has no hints.
+// hintsOf asks one plugin. An existing allocation stays on its NUMA nodes. If the plugin answers with an
+// error, it cannot allocate the resource; if it does not answer, there are no hints.
 func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
 	if a, known := q.m.answeredAhead(it.request); known {
 		return a.hints(), nil
@@ -178,7 +177,7 @@ func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHi
 	err := it.p.call(ctx, "GetTopologyHints", it.request, &resp, &raw)
 	switch {
 	case resultOf(err) == Failed:
-		p := failure(it.p, "GetTopologyHints", err, "the resource cannot be had on any NUMA node")
+		p := failure(it.p, "GetTopologyHints", err, "no NUMA node has the resource")
 		return []lifecycle.ResourceHints{{Resource: it.p.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
 		return nil, []lifecycle.Problem{failure(it.p, "GetTopologyHints", err, "the resource has no hints")}
@@ -187,10 +186,11 @@ func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHi
 	return hintsFrom(it.p.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
 }
 
-// maxHints limits the hints of one resource: 64 NUMA nodes have more sets than anybody can list.
+// maxHints limits the hints of one resource, because 64 NUMA nodes have too many sets to list.
 const maxHints = 1024
 
-// hintsFrom converts the hints of an answer. Accompanying resources count like the requested one.
+// hintsFrom converts the hints of an answer. Hints of accompanying resources count like those of the
+// requested one.
 func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	complain := func(name, reason string) {
 		problems = append(problems, lifecycle.Problem{
@@ -205,9 +205,9 @@ func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free m
 		switch list := from[name].GetHints(); {
 		case free[name]:
 		case !isName(name):
-			complain(name, "is no name of a resource")
+			complain(name, "is not the name of a resource")
 		case len(list) > maxHints:
-			complain(name, fmt.Sprintf("has %d hints: at most %d are used", len(list), maxHints))
+			complain(name, fmt.Sprintf("has %d hints: the agent uses at most %d", len(list), maxHints))
 		default:
 			out = append(out, lifecycle.ResourceHints{Resource: name, Hints: converted(list)})
 			if n := len(out[len(out)-1].Hints); n < len(list) {
@@ -218,7 +218,7 @@ func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free m
 	return out, problems
 }
 
-// converted converts hints, without those of nodes that cannot exist.
+// converted converts hints, and leaves out those with nodes that cannot exist.
 func converted(list []*api.TopologyHint) []lifecycle.NUMAHint {
 	out := []lifecycle.NUMAHint{}
 	for _, h := range list {
@@ -238,10 +238,10 @@ func converted(list []*api.TopologyHint) []lifecycle.NUMAHint {
 	return out
 }
 
-// maxNodes is the most NUMA nodes of a hint.
+// maxNodes is the highest number of NUMA nodes in a hint.
 const maxNodes = 1024
 
-// Refusal is why a container cannot have a resource.
+// Refusal says why a container cannot get a resource.
 type Refusal struct {
 	Resource string
 	Err      error
@@ -252,20 +252,20 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("resource plugin %s: %v (resourcePlugins.failurePolicy: fail)", r.Resource, r.Err)
 }
 
-// Unwrap returns what was wrong with the call.
+// Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Allocate allocates the resources at the chosen NUMA nodes; nil if none were chosen. If a plugin
-// does not answer, its last answer for the container counts.
+// Allocate allocates the resources on the chosen NUMA nodes; nil if none were chosen. If a plugin does not
+// answer, its last answer for the container is used.
 func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
 	answers := make([]*api.ResourceAllocation, len(q.items))
 	failed := make([]error, len(q.items))
 	q.each(func(i int, it item) { answers[i], failed[i] = q.allocate(ctx, it, at) })
 	for i, it := range q.items {
 		if failed[i] != nil {
-			then := "the container goes without it"
+			then := "the container does not get the resource"
 			if last := q.m.lastAnswer(it.request); last != nil {
-				answers[i], then = last, "the plugin's last answer for the container counts"
+				answers[i], then = last, "the agent uses the plugin's last answer for the container"
 			}
 			out.Problems = append(out.Problems, failure(it.p, "Allocate", failed[i], then))
 			if answers[i] == nil && q.m.o.Fail && err == nil {
@@ -280,7 +280,7 @@ func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out li
 	return out, err
 }
 
-// allocate asks one plugin, and notes its answer.
+// allocate asks one plugin, and stores its answer.
 func (q *Question) allocate(ctx context.Context, it item, at *lifecycle.Affinity) (*api.ResourceAllocation, error) {
 	if it.p.options.aligned && at != nil {
 		h := at.Of(it.p.resource)
@@ -306,8 +306,8 @@ func (q *Question) allocate(ctx context.Context, it item, at *lifecycle.Affinity
 	return resp.GetAllocationResult(), nil
 }
 
-// PreStart notifies the plugins that require it, and have allocated something for the container, of
-// its start.
+// PreStart notifies plugins of the start of a container: those that require it and have allocated something
+// for the container.
 func (m *Manager) PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) (problems []lifecycle.Problem) {
 	for _, p := range m.all() {
 		if !p.options.preStart || !m.has(pod.UID, ctr.Name, p.resource) {

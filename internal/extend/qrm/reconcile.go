@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reconcileAll asks plugins what they have allocated, until ctx ends. All are asked at once: one
+// reconcileAll asks all plugins for their allocations until ctx ends. It asks them in parallel, so a plugin
 // that hangs does not delay the others.
 func (m *Manager) reconcileAll(ctx context.Context) {
 	tick := time.NewTicker(m.o.Reconcile)
@@ -34,13 +34,13 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 	}
 }
 
-// reconcile takes over what one plugin has allocated, where that differs from its last answers.
-// What it has forgotten is allocated again.
+// reconcile reads the allocations of one plugin, and stores them if they differ from its last answers. It
+// allocates again what the plugin no longer has.
 func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	var resp api.GetResourcesAllocationResponse
 	before := m.held(p.resource)
 	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
-		return // its state says why
+		return // the state of the plugin has the error
 	}
 	pods := m.adopt(p.resource, resp.GetPodResources())
 	for _, at := range before {
@@ -60,10 +60,9 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 }
 
-// adopt takes over what a plugin allocated for pods of the node that this agent does not know, since
-// an earlier one asked for it and its state is lost. What it has for other pods is released, if it
-// still has it the next time.
-// It returns the pods that it took over.
+// adopt stores the allocations of a plugin for pods of the node that this agent does not know: an earlier
+// agent asked for them, and its state is lost. Allocations for other pods are released if the plugin still
+// has them at the next call. It returns the adopted pods.
 func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
@@ -90,19 +89,19 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 		case live[uid]:
 			m.take(resource, uid, pods[uid])
 			taken = append(taken, uid)
-			delete(m.orphans, at)
-		case m.orphans[at]:
-			delete(m.orphans, at)
+			delete(m.unclaimed, at)
+		case m.unclaimed[at]:
+			delete(m.unclaimed, at)
 			m.releaseLater(resource, uid)
-		case len(m.orphans) < maxRemovals:
-			m.orphans[at] = true
+		case len(m.unclaimed) < maxRemovals:
+			m.unclaimed[at] = true
 		}
 	}
 	return taken
 }
 
-// knows reports whether the answers have all containers that a plugin has for the pod; p is nil for
-// a pod that is not known.
+// knows reports whether the stored answers have all containers that a plugin has for the pod; p is nil for
+// an unknown pod.
 func (p *pod) knows(resource string, of *api.ContainerResources) bool {
 	if p == nil || !p.asked[resource] {
 		return false
@@ -115,7 +114,7 @@ func (p *pod) knows(resource string, of *api.ContainerResources) bool {
 	return true
 }
 
-// take notes what a plugin has for a pod, where no answer is known. The caller holds mu.
+// take stores a plugin's allocations for a pod without stored answers. The caller holds mu.
 func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
 	p := m.pods[uid]
 	if p == nil {
@@ -141,7 +140,7 @@ type place struct {
 	stored
 }
 
-// held returns the containers that a plugin has allocated something for, in order.
+// held returns the containers for which a plugin has allocated something, in order.
 func (m *Manager) held(resource string) (out []place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,22 +154,22 @@ func (m *Manager) held(resource string) (out []place) {
 	return out
 }
 
-// again allocates what a plugin has forgotten, at the same NUMA nodes; nil if it does not, and for
-// init containers, which have ended.
+// again repeats an allocation that the plugin no longer has, on the same NUMA nodes. It returns nil if the
+// plugin refuses, and for init containers, which have ended.
 func (m *Manager) again(ctx context.Context, p *plugin, at place) *api.ResourceAllocation {
 	if at.adopted || at.request.GetContainerType() == api.ContainerType_INIT {
 		return nil
 	}
 	var resp api.ResourceAllocationResponse
 	if err := p.call(ctx, "Allocate", at.request, &resp, nil); err != nil {
-		m.o.Log.Warn("a resource plugin has forgotten a container, and does not allocate its resource again",
+		m.o.Log.Warn("a resource plugin does not know a container any more, and does not allocate its resource again",
 			logkey.Key, p.resource, logkey.Pod, at.request.GetPodName(), logkey.Container, at.container, logkey.Err, err)
 		return nil
 	}
 	return resp.GetAllocationResult()
 }
 
-// replace takes over an answer; false if it is the last one, or the pod has ended.
+// replace stores an answer. It returns false if the answer is the last one, or if the pod has ended.
 func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,20 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// removal is one release under way.
+// removal is one release in progress.
 type removal struct{ resource, uid string }
 
 const (
-	// retryRemovals is how often releases are tried again that a plugin has not confirmed.
+	// retryRemovals is how often the manager tries releases again that a plugin has not confirmed.
 	retryRemovals = 2 * time.Second
-	// maxRemovals limits the pods that one plugin must still release; the plugin of Katalyst
-	// releases pods itself that it does not see any more.
+	// maxRemovals limits the pods that one plugin must still release. Katalyst's plugins also release pods
+	// themselves that no longer exist.
 	maxRemovals = 4096
 )
 
-// Remove releases what plugins allocated for a pod. It does not wait: a plugin that is away
-// releases it when it is back. If nothing is known of the pod, all plugins are asked: an earlier
-// agent may have allocated something.
+// Remove releases a pod's allocations. It does not wait: a plugin that does not answer gets the release
+// later. For an unknown pod it asks all plugins, because an earlier agent may have allocated something.
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,14 +49,14 @@ func (m *Manager) releaseLater(resource, uid string) {
 		m.removals[resource] = map[string]bool{}
 	}
 	if len(m.removals[resource]) >= maxRemovals {
-		m.o.Log.Warn("a resource plugin does not release pods, and too many are pending: one is forgotten", logkey.Key, resource)
+		m.o.Log.Warn("a resource plugin does not release pods, and too many releases are pending: the agent drops one", logkey.Key, resource)
 		return
 	}
 	m.removals[resource][uid] = true
 	m.wake()
 }
 
-// Synchronized reports the pods of the runtime: what plugins allocated for others is released.
+// Synchronized reports the runtime's pods. Allocations for other pods are released.
 func (m *Manager) Synchronized(live map[string]bool) {
 	for _, uid := range m.uids() {
 		if !live[uid] {
@@ -69,7 +68,7 @@ func (m *Manager) Synchronized(live map[string]bool) {
 	m.mu.Unlock()
 }
 
-// keepPod takes back the release of a pod that gets a new sandbox, and waits for one under way.
+// keepPod cancels the release of a pod that gets a new sandbox, and waits for a release in progress.
 func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 	for {
 		m.mu.Lock()
@@ -82,7 +81,7 @@ func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return &callError{TimedOut, "its release of the pod's earlier sandbox did not end in time"}
+			return &callError{TimedOut, "the plugin did not release the pod's earlier sandbox in time"}
 		}
 	}
 }
@@ -109,8 +108,8 @@ func (m *Manager) work(ctx context.Context) {
 	}
 }
 
-// release has one plugin release its pending pods, until one fails. It reports whether any was
-// released.
+// release makes one plugin release its pending pods, and stops at the first failure. It reports whether it
+// released any pod.
 func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 	for ctx.Err() == nil {
 		r, done := m.nextRemoval(p.resource)
@@ -128,14 +127,14 @@ func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 		m.mu.Unlock()
 		close(done)
 		if err != nil {
-			m.o.Log.Debug("a resource plugin has not released a pod; it is asked again", logkey.Key, p.resource, logkey.Pod, r.uid, logkey.Err, err)
+			m.o.Log.Debug("a resource plugin has not released a pod; the agent asks it again", logkey.Key, p.resource, logkey.Pod, r.uid, logkey.Err, err)
 			return any
 		}
 	}
 	return any
 }
 
-// nextRemoval takes a pod that a plugin must release; done is nil if there is none.
+// nextRemoval returns a pod that a plugin must release; done is nil if there is none.
 func (m *Manager) nextRemoval(resource string) (r removal, done chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

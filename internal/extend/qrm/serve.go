@@ -24,8 +24,7 @@ const maxRequest = 64 << 10
 // registerWithin is how long a registration may take, as in the kubelet.
 const registerWithin = 10 * time.Second
 
-// serve serves registrations until ctx ends. If the socket cannot be opened, it is opened again
-// later.
+// serve serves registrations until ctx ends. If it cannot open the socket, it tries again later.
 func (m *Manager) serve(ctx context.Context) {
 	path := filepath.Join(m.o.Directory, socketName)
 	for {
@@ -40,7 +39,7 @@ func (m *Manager) serve(ctx context.Context) {
 		}
 		m.mu.Unlock()
 		if news {
-			m.o.Log.Error("resource plugins cannot register; the socket is opened again", logkey.Socket, path, logkey.Err, err)
+			m.o.Log.Error("resource plugins cannot register; the agent opens the socket again", logkey.Socket, path, logkey.Err, err)
 		}
 		if !sleep.For(ctx, reopen) {
 			return
@@ -65,7 +64,7 @@ func (m *Manager) serveOnce(ctx context.Context, path string) error {
 	go func() {
 		for sleep.For(watched, reopen) {
 			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-				m.o.Log.Warn("the socket for resource plugins was removed; it is opened again", logkey.Socket, path)
+				m.o.Log.Warn("the socket for resource plugins was removed; the agent opens it again", logkey.Socket, path)
 				s.Stop()
 				return
 			}
@@ -95,7 +94,7 @@ func (r registrar) Register(ctx context.Context, req *api.RegisterRequest) (*api
 	name := req.GetEndpoint()
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." || name == socketName {
 		reg.socket = name
-		err := fmt.Errorf("endpoint %q is no name of a socket in the directory of plugins", short(name))
+		err := fmt.Errorf("endpoint %q is not the name of a socket in the directory of plugins", short(name))
 		r.m.refuse(reg, err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

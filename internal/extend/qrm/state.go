@@ -14,21 +14,21 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// pod is what plugins have allocated for a pod.
+// pod has the allocations of plugins for one pod.
 type pod struct {
-	// asked are the resources whose plugins were asked to allocate: they must release the pod.
+	// asked are the resources whose plugins were asked to allocate. These plugins must release the pod.
 	asked map[string]bool
-	// answers are by container and resource of the plugin.
+	// answers has the answers by container and plugin resource.
 	answers map[string]map[string]stored
 	// ahead: no container of it was created yet.
 	ahead bool
 }
 
-// stored is what is needed to ask for an allocation again, and the last answer.
+// stored is one allocation: the request, so that it can be repeated, and the last answer.
 type stored struct {
 	request *api.ResourceRequest
 	answer  *api.ResourceAllocation
-	// adopted: an earlier agent asked, and the request has only names.
+	// adopted means that an earlier agent asked, so the request has only names.
 	adopted bool
 	// ahead: it was asked before the container was created.
 	ahead bool
@@ -36,7 +36,7 @@ type stored struct {
 
 func newPod() *pod { return &pod{asked: map[string]bool{}, answers: map[string]map[string]stored{}} }
 
-// begun notes that a plugin is asked to allocate.
+// begun notes that a plugin is being asked to allocate.
 func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,7 +50,7 @@ func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
 	p.asked[req.GetResourceName()] = true
 }
 
-// allocated notes an answer.
+// allocated stores an answer.
 func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,8 +85,8 @@ func (m *Manager) has(uid, container, resource string) bool {
 	return p != nil && p.answers[container][resource].answer != nil
 }
 
-// allocatedHints returns the hints of what a container has already, so that it is not moved when it
-// is created again.
+// allocatedHints returns the hints of a container's existing allocation, so that a container that is
+// created again keeps its NUMA nodes.
 func (m *Manager) allocatedHints(req *api.ResourceRequest) (lifecycle.ResourceHints, bool) {
 	name := req.GetResourceName()
 	info := m.lastAnswer(req).GetResourceAllocation()[name]
@@ -116,7 +116,7 @@ type savedPlugin struct {
 
 type savedPod struct {
 	Asked []string `json:"asked"`
-	// Answers have requests and answers as messages of the protocol.
+	// Answers has requests and answers as messages of the protocol.
 	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
 }
 
@@ -139,7 +139,7 @@ func (m *Manager) save() {
 		err = m.o.Save(data)
 	}
 	if err != nil {
-		m.o.Log.Warn("what resource plugins allocated was not saved; it is saved again with the next change", logkey.Err, err)
+		m.o.Log.Warn("the agent could not save the allocations of resource plugins; it tries again at the next change", logkey.Err, err)
 	}
 }
 
@@ -172,8 +172,8 @@ func (m *Manager) snapshot() saved {
 	return out
 }
 
-// unreleased returns the pods that a plugin must still release, also while it is asked to. The
-// caller holds mu.
+// unreleased returns the pods that a plugin must still release, including releases in progress. The caller
+// holds mu.
 func (m *Manager) unreleased(resource string) []string {
 	uids := sortedKeys(m.removals[resource])
 	for r := range m.removing {
@@ -185,8 +185,8 @@ func (m *Manager) unreleased(resource string) []string {
 	return uids
 }
 
-// restore takes over a saved state. A state that cannot be read is reported, and nothing of it
-// counts: plugins know themselves what they allocated.
+// restore loads a saved state. If the state cannot be read, restore reports that and loads nothing: plugins
+// still know their allocations.
 func (m *Manager) restore(data []byte) {
 	if len(data) == 0 {
 		return
@@ -194,7 +194,7 @@ func (m *Manager) restore(data []byte) {
 	var s saved
 	err := json.Unmarshal(data, &s)
 	if err == nil && s.Version != savedVersion {
-		err = fmt.Errorf("version %d is not known", s.Version)
+		err = fmt.Errorf("version %d is unknown", s.Version)
 	}
 	pods := map[string]*pod{}
 	for uid, p := range s.Pods {
@@ -203,7 +203,7 @@ func (m *Manager) restore(data []byte) {
 		}
 	}
 	if err != nil {
-		m.o.Log.Warn("the saved state of resource plugins cannot be read; plugins must register again", logkey.Err, err)
+		m.o.Log.Warn("the agent cannot read the saved state of resource plugins; plugins must register again", logkey.Err, err)
 		return
 	}
 	m.pods = pods
@@ -246,17 +246,17 @@ func restored(p savedPod, err error) (*pod, error) {
 // State is one plugin, for status.
 type State struct {
 	Resource, Socket, Err string
-	// Answering: its last call was answered, and its socket is there.
+	// Answering means that the plugin answered its last call, and that its socket exists.
 	Answering bool
 	// Aligned, Reconciled and PreStart are its options.
 	Aligned, Reconciled, PreStart bool
 	Calls, Failed                 uint64
-	// Replaced counts earlier registrations of the resource. Pods have something of it; Removals are
-	// pods that it must still release.
+	// Replaced counts earlier registrations of the resource. Pods is the number of pods with an allocation;
+	// Removals is the number of pods that the plugin must still release.
 	Replaced, Pods, Removals int
 }
 
-// States returns the plugins, the last refused registrations, and why the socket is not served.
+// States returns the plugins, the last refused registrations, and why the socket cannot be served.
 func (m *Manager) States() (plugins []State, refused []Refused, err string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

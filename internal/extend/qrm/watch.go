@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// quietTime and maxQuietWait: a directory is read when it has not changed for a moment.
+	// quietTime and maxQuietWait: a directory is read when it has not changed for quietTime, at the latest
+	// after maxQuietWait.
 	quietTime    = 50 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is how often the directories are read without a notice of inotify.
+	// recheck is how often the directories are read without an event of inotify.
 	recheck = time.Second
-	// maxSockets limits the sockets of one directory that are called.
+	// maxSockets limits how many sockets of one directory are called.
 	maxSockets = 256
-	// pluginType is what the plugins of this protocol call themselves.
+	// pluginType is the type that plugins of this protocol report.
 	pluginType = "ResourcePlugin"
 )
 
@@ -38,7 +39,7 @@ type found struct {
 	made  int64 // of the inode's last change, in ns
 }
 
-// watcher knows which sockets of the watched directories were asked.
+// watcher knows which sockets of the watched directories were asked for their identity.
 type watcher struct {
 	m *Manager
 
@@ -50,11 +51,11 @@ type watcher struct {
 func (m *Manager) watch(ctx context.Context) error {
 	w := &watcher{m: m, asked: map[string]found{}}
 	f := follow.Follower{
-		Settle: quietTime, Patience: maxQuietWait, Recheck: recheck,
-		Dirs: func() []string { return m.o.Watch }, Look: func() { w.look(ctx) },
+		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck,
+		Dirs: func() []string { return m.o.Watch }, Read: func() { w.look(ctx) },
 	}
 	if err := f.Run(ctx); err != nil {
-		m.o.Log.Error("the directories of resource plugins are not watched", logkey.Err, err)
+		m.o.Log.Error("the agent cannot watch the directories of resource plugins", logkey.Err, err)
 	}
 	return nil
 }
@@ -80,7 +81,7 @@ func (w *watcher) present() map[string]found {
 	return out
 }
 
-// look asks new sockets what they are, and drops plugins whose sockets are gone.
+// look asks new sockets for their identity, and drops plugins whose sockets have disappeared.
 func (w *watcher) look(ctx context.Context) {
 	present := w.present()
 	w.mu.Lock()
@@ -100,11 +101,11 @@ func (w *watcher) look(ctx context.Context) {
 	w.mu.Unlock()
 	slices.Sort(news)
 	var all sync.WaitGroup
-	for _, path := range news { // one that hangs does not delay the others
+	for _, path := range news { // a socket that hangs must not delay the others
 		all.Go(func() {
 			if !w.ask(ctx, path) {
 				w.mu.Lock()
-				delete(w.asked, path) // it is asked again
+				delete(w.asked, path) // the next call asks it again
 				w.mu.Unlock()
 			}
 		})
@@ -112,7 +113,8 @@ func (w *watcher) look(ctx context.Context) {
 	all.Wait()
 }
 
-// ask asks a socket what it is, and registers a plugin. answered is false if it did not answer.
+// ask asks the process at a socket for its identity, and registers the plugin. answered is false if there
+// was no answer.
 func (w *watcher) ask(ctx context.Context, path string) (answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.m.o.Timeout)
 	defer cancel()
@@ -125,7 +127,7 @@ func (w *watcher) ask(ctx context.Context, path string) (answered bool) {
 	client := registry.NewRegistrationClient(conn)
 	info, err := client.GetInfo(ctx, &registry.InfoRequest{})
 	if err != nil {
-		w.m.o.Log.Debug("a socket did not say which plugin it is", logkey.Socket, path, logkey.Err, err)
+		w.m.o.Log.Debug("a plugin at a socket did not report its identity", logkey.Socket, path, logkey.Err, err)
 		return false
 	}
 	if info.GetType() != pluginType {
@@ -137,7 +139,7 @@ func (w *watcher) ask(ctx context.Context, path string) (answered bool) {
 		state.Error = err.Error()
 	}
 	if _, err := client.NotifyRegistrationStatus(ctx, state); err != nil {
-		w.m.o.Log.Debug("a plugin was not notified of its registration", logkey.Socket, path, logkey.Err, err)
+		w.m.o.Log.Debug("the agent could not notify a plugin of its registration", logkey.Socket, path, logkey.Err, err)
 	}
 	return true
 }

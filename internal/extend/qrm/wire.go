@@ -12,10 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec encodes messages as gRPC does, and keeps the bytes of an answer where they are wanted.
+// codec encodes messages as gRPC does, and keeps the bytes of an answer if the caller wants them.
 type codec struct{}
 
-// rawAnswer is an answer with its bytes; raw is nil where they are not wanted.
+// rawAnswer is an answer with its bytes; raw is nil if the caller does not want the bytes.
 type rawAnswer struct {
 	message proto.Message
 	raw     *[]byte
@@ -23,7 +23,7 @@ type rawAnswer struct {
 
 var _ encoding.CodecV2 = codec{}
 
-// Name is that of gRPC's own codec: the content type does not change.
+// Name returns the name of gRPC's own codec, so that the content type stays the same.
 func (codec) Name() string { return "proto" }
 
 // Marshal encodes a request.
@@ -49,9 +49,9 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(all, a.message)
 }
 
-// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's
-// plugins (gogo) write a nil message so: no preference. A decoded message cannot tell it from an
-// empty one, which means that the resource cannot be had.
+// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins
+// (gogo) encode a nil message so, which means no preference. After decoding, a nil message looks like an
+// empty one, which means that the resource is not available.
 func withoutValue(message []byte, field protowire.Number) map[string]bool {
 	out := map[string]bool{}
 	for len(message) > 0 {

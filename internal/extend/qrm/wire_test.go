@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// entry is a map entry of resource_hints on the wire; nil for no value.
+// entry returns a map entry of resource_hints in wire form; nil for no value.
 func entry(key string, value []byte) []byte {
 	in := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), key)
 	if value != nil {
@@ -21,7 +21,7 @@ func entry(key string, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, 10, protowire.BytesType), in)
 }
 
-// TestWithoutValue: an entry with a key alone is another than one with an empty message.
+// TestWithoutValue: an entry with only a key differs from one with an empty message.
 func TestWithoutValue(t *testing.T) {
 	list, err := proto.Marshal(&api.ListOfTopologyHints{Hints: []*api.TopologyHint{{Nodes: []uint64{1}}}})
 	if err != nil {

@@ -51,8 +51,8 @@ type Timing struct {
 	Heartbeat time.Duration
 }
 
-// Usual returns an agent's timing.
-func Usual() Timing {
+// DefaultTiming returns an agent's timing.
+func DefaultTiming() Timing {
 	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
 
@@ -108,7 +108,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		pause = 0
 	}
-	if k.wrote() && k.says() {
+	if k.wrote() && k.differs() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = k.write(end, func() State {
@@ -144,8 +144,8 @@ func (k *Keeper) wrote() bool {
 	return !k.at.IsZero()
 }
 
-// says reports whether the Node has the condition.
-func (k *Keeper) says() bool {
+// differs reports whether the Node already has the condition.
+func (k *Keeper) differs() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.written != State{}

@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNames: the names that a client writes are those an agent reads.
+// TestNames: a client writes the names that an agent reads.
 func TestNames(t *testing.T) {
 	text := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\nstrict: true\n"
 	var all []*unstructured.Unstructured

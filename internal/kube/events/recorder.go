@@ -181,7 +181,7 @@ type bucket struct {
 	size  int
 	every time.Duration
 	left  int
-	at    time.Time // when left was counted
+	at    time.Time // the time when left was counted
 }
 
 func (b *bucket) fill(now time.Time) {

@@ -44,7 +44,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestFull: the newest wait, and each that is left out is counted.
+// TestFull: the newest events stay in the queue, and each dropped event is counted.
 func TestFull(t *testing.T) {
 	now := time.Now()
 	r := recorder(&now)
@@ -54,7 +54,7 @@ func TestFull(t *testing.T) {
 	if r.next().about != pod(7) || r.Counts()[Full] != 7 || len(r.queue) != capacity {
 		t.Errorf("%d wait from %v on, counts %v", len(r.queue), r.next().about, r.Counts())
 	}
-	// One that was left out while it was written is not written twice.
+	// An event that was dropped while it was being written is not written twice.
 	p := r.next()
 	r.Warn(pod(capacity+7), HookFailed, "text")
 	r.done(p, Written)
@@ -63,7 +63,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestLimited: one object cannot take the place of all others.
+// TestLimited: one object cannot use up the place of all others.
 func TestLimited(t *testing.T) {
 	now := time.Now()
 	r := recorder(&now)
@@ -86,7 +86,7 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// TestObjectName: names are valid, differ by what an event is about, and stay the same over restarts.
+// TestObjectName: names are valid, differ for different events, and stay the same after a restart.
 func TestObjectName(t *testing.T) {
 	long := About{Kind: "Pod", Name: strings.Repeat("a", 253)}
 	names := map[string]bool{}
@@ -103,8 +103,8 @@ func TestObjectName(t *testing.T) {
 	}
 }
 
-// TestSharedName: all nodes that say the same of a version of an object have one event; another version, and another
-// message, has another.
+// TestSharedName: all nodes that report the same about a version of an object use one event; another
+// version and another message have other events.
 func TestSharedName(t *testing.T) {
 	about := About{Kind: "ConfigMap", Namespace: "kube-system", Name: "trimtab-cluster", UID: "u", Version: "7"}
 	name := func(node, version, message string) string {
@@ -120,7 +120,7 @@ func TestSharedName(t *testing.T) {
 	}
 }
 
-// TestShorten: a long message stays text, in the size that the API server takes.
+// TestShorten: a long message stays valid text, and fits the API server's limit.
 func TestShorten(t *testing.T) {
 	for _, text := range []string{"short", strings.Repeat("ä", 700), "a" + strings.Repeat("ä", 700)} {
 		if got := shorten(text); len(got) > message || !utf8.ValidString(got) || len(text) <= message && got != text {

@@ -42,8 +42,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}}`))
 }
 
-// TestShared: a hundred nodes that refuse one ConfigMap make one event, and none changes that of another. Of a pod each
-// node has its own.
+// TestShared: a hundred nodes that refuse one ConfigMap create one event, and none changes the event of
+// another. About a pod each node has its own event.
 func TestShared(t *testing.T) {
 	s := &server{events: map[string]any{}, asked: map[string]int{}}
 	web := httptest.NewServer(s)

@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 		name                string
 		labels, annotations map[string]string
 		reserved, system    string
-		ratio               string // "" for off
+		ratio               string // "" for disabled
 		unknown             int
 	}{
 		{"nothing", nil, nil, "", "", "", 0},

@@ -27,15 +27,15 @@ const (
 // reportsOf are annotations that configure nothing.
 var reportsOf = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
 
-// us is Trimtab's field manager.
-const us = "trimtab"
+// agentName is Trimtab's field manager.
+const agentName = "trimtab"
 
 // Foreign removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report. It finds
 // them in the object's managed fields.
 func Foreign(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	for _, m := range o.GetManagedFields() {
-		if m.Manager == us {
+		if m.Manager == agentName {
 			for key := range annotationsOf(m) {
 				delete(annotations, strings.TrimPrefix(key, "f:"))
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
-// TestTopology: annotations of a NodeResourceTopology configure pools, reports there configure nothing, and what is not
-// understood is named.
+// TestTopology: annotations of a NodeResourceTopology configure pools, its reports configure nothing, and
+// unknown parts are listed.
 func TestTopology(t *testing.T) {
 	const p = "node.koordinator.sh/"
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// TestForeign: what Trimtab reports is not read as configuration.
+// TestForeign: reports by Trimtab are not read as configuration.
 func TestForeign(t *testing.T) {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetAnnotations(map[string]string{"node.koordinator.sh/cpu-shared-pools": "[]", "node.koordinator.sh/system-qos-resource": "{}"})

@@ -18,7 +18,7 @@ func (s *said) Warn(about events.About, reason events.Reason, text string) {
 }
 func (*said) Lost(uint64) {}
 
-// TestSaidOnce: a pod has an event for each reason, and another one when there is more.
+// TestSaidOnce: a pod has one event for each reason, and another one when there is a new text.
 func TestSaidOnce(t *testing.T) {
 	var to said
 	s := NewTroubles(nil, &to)
@@ -35,7 +35,8 @@ func TestSaidOnce(t *testing.T) {
 	}
 }
 
-// TestReasons: each problem and each value that is not in force has its reason; what waits, or was ceded, has none.
+// TestReasons: each problem and each value that is not in force has its reason; a value that waits, or was
+// ceded, has none.
 func TestReasons(t *testing.T) {
 	f := found{}
 	stateTroubles(f, &nodeview.PodState{

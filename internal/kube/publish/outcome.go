@@ -39,13 +39,13 @@ func (p *Publisher) setState(state string, why error) {
 	switch now {
 	case before:
 	case "":
-		p.log.Info("a report works again", logkey.Kind, p.report.Kind)
+		p.log.Info("the agent writes a report again", logkey.Kind, p.report.Kind)
 	default:
 		p.log.Warn("the agent cannot bring a report up to date", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
 	}
 }
 
-// tellDone sets the state of an object that is up to date, and notes what the object still lacks.
+// notifyDone sets the state of an object that is up to date, and notes which fields the object still lacks.
 func (p *Publisher) tellDone(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
@@ -65,7 +65,7 @@ func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bo
 	}
 	why := fmt.Errorf("%s: %w", what, err)
 	if apierrors.IsForbidden(err) {
-		why = fmt.Errorf("%w; give the agent's account the chart's ClusterRole, or switch the report off", why)
+		why = fmt.Errorf("%w; give the agent's account the chart's ClusterRole, or disable the report", why)
 	}
 	p.setState("not written", why)
 	return jittered(next), false
@@ -80,9 +80,9 @@ func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool)
 	case err != nil:
 		return p.failed("find the versions of "+r.Group, err)
 	case len(versions) == 0:
-		p.setState("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or switch the report off", r.Resource, r.Group))
+		p.setState("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or disable the report", r.Resource, r.Group))
 	case slices.Contains(versions, r.Version):
-		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or switch the report off", r.GroupVersion(), r.Resource))
+		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or disable the report", r.GroupVersion(), r.Resource))
 	default:
 		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer one", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
 	}
@@ -124,7 +124,7 @@ func (p *Publisher) served(ctx context.Context) ([]string, error) {
 // ceded notes that another program writes the object.
 func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
 	p.seen, p.fails = nil, 0
-	const what = "it writes the object %s; to have the agent write it, end that program and delete the object"
+	const what = "it writes the object %s; if the agent should write it, stop that program and delete the object"
 	before := p.Row().LeftTo
 	p.setState("left to "+other, nil)
 	p.count(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })

@@ -99,8 +99,8 @@ type Publisher struct {
 
 	// Used only by Run's goroutine:
 	uid   string                     // of the Node; "" while it is unknown
-	seen  *lastObject                // nil for not known
-	fails int                        // in a row
+	seen  *lastObject                // nil if unknown
+	fails int                        // failures in a row
 	found *unstructured.Unstructured // from the last read; nil if there was no object
 	// lost says which field another program removed last, or is "".
 	lost string
@@ -111,9 +111,9 @@ type Publisher struct {
 
 // lastObject is the object as the publisher last read or wrote it.
 type lastObject struct {
-	wish string         // what it was to be
-	ours map[string]any // the values of our own fields at that time
-	at   time.Time
+	desired     string         // the desired object
+	lastWritten map[string]any // the values of our own fields at that time
+	at          time.Time
 	// live is the whole object. The next write uses it without another read, and the server refuses that write if
 	// the object has changed. nil means that the publisher must read the object first.
 	live *unstructured.Unstructured
@@ -172,7 +172,7 @@ func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) 
 		return p.failed("encode", err)
 	}
 	wish := string(text)
-	if s := p.seen; s != nil && s.wish == wish && !due {
+	if s := p.seen; s != nil && s.desired == wish && !due {
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		return min(time.Until(s.at.Add(p.pace.CheckInterval)), recompute), true
 	}
@@ -259,7 +259,7 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	}
 	want := p.part(object)
 	ours := part(live, want)
-	if same(ours, want.Object) || p.seen != nil && p.seen.wish == wish && same(ours, p.seen.ours) {
+	if same(ours, want.Object) || p.seen != nil && p.seen.desired == wish && same(ours, p.seen.lastWritten) {
 		p.keep(wish, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		p.tellDone("up to date" + p.lost)
@@ -376,5 +376,5 @@ func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstru
 
 func (p *Publisher) keep(wish string, ours map[string]any, live *unstructured.Unstructured) {
 	p.found = live
-	p.fails, p.seen = 0, &lastObject{wish: wish, ours: ours, at: time.Now(), live: live}
+	p.fails, p.seen = 0, &lastObject{desired: wish, lastWritten: ours, at: time.Now(), live: live}
 }

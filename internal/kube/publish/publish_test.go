@@ -17,8 +17,7 @@ import (
 
 var zonesOf = schema.GroupResource{Group: "g", Resource: "zones"}
 
-// TestPauses: pauses after failures grow up to the longest, and are not shorter than
-// the server asks for.
+// TestPauses: pauses after failures grow up to the longest, and are not shorter than the server requests.
 func TestPauses(t *testing.T) {
 	p := New(&kube.Client{Log: slog.New(slog.DiscardHandler)}, Report{Kind: "Zones"}, Pace{Retry: time.Second, CheckInterval: time.Minute})
 	near := func(got, want time.Duration) bool { return got >= want*9/10 && got <= want*11/10+1 }
@@ -28,7 +27,7 @@ func TestPauses(t *testing.T) {
 			t.Errorf("failure %d: %v, want %v", i, got, want)
 		}
 	}
-	for range 70 { // no shift is too far
+	for range 70 { // a large shift does not overflow
 		p.failed("write", errors.New("no route"))
 	}
 	p.fails = 0
@@ -40,7 +39,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestAnswers: what an error of the server means.
+// TestAnswers: the meaning of the server's errors.
 func TestAnswers(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, cause metav1.CauseType, message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Details: &metav1.StatusDetails{
@@ -77,7 +76,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPart: labels, annotations and fields of others are no difference.
+// TestPart: labels, annotations and fields of other programs do not count as differences.
 func TestPart(t *testing.T) {
 	object := func(annotations map[string]any, fields map[string]any) *unstructured.Unstructured {
 		o := map[string]any{"metadata": map[string]any{"name": "n1", "annotations": annotations}}
@@ -110,7 +109,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestBelow: of a status the fields of others are no difference, and its writer is who writes the field.
+// TestBelow: fields of other programs in a status do not count as differences, and the writer of the object
+// is the writer of the key field.
 func TestBelow(t *testing.T) {
 	wish := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"zones": []any{"a"}}}}
 	for _, tc := range []struct {
@@ -138,7 +138,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// TestWriter: an object belongs to who writes its key field.
+// TestWriter: an object belongs to the program that writes its key field.
 func TestWriter(t *testing.T) {
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: "g/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}

@@ -72,7 +72,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, s.object)
 }
 
-// store keeps an object as a new version. The lock is held.
+// store stores an object as a new version. The caller holds the lock.
 func (s *server) store(o map[string]any) {
 	s.version++
 	metadata := o["metadata"].(map[string]any)
@@ -80,7 +80,7 @@ func (s *server) store(o map[string]any) {
 	s.object = o
 }
 
-// requests are those for the object since the last call.
+// requests returns the requests for the object since the last call.
 func (s *server) requests() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *server) requests() string {
 	return out
 }
 
-// publisher is one whose report has a value, beside a server.
+// publisher returns a publisher whose report has a value, and its server.
 func publisher(t *testing.T, r Report) (*Publisher, *server, *string) {
 	t.Helper()
 	s, value := &server{}, new(string)
@@ -108,7 +108,7 @@ func publisher(t *testing.T, r Report) (*Publisher, *server, *string) {
 	return New(c, r, Pace{CheckInterval: time.Hour}), s, value
 }
 
-// TestOneRequest: an object that nobody else touches is read once, and written by one request each time.
+// TestOneRequest: an object that no other program changes is read once, and each write is one request.
 func TestOneRequest(t *testing.T) {
 	p, s, value := publisher(t, Report{})
 	for i, want := range []string{"GET PATCH", "PATCH", "PATCH"} {
@@ -127,8 +127,8 @@ func TestOneRequest(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: an object that another program wrote, or deleted, is read before it is written again. That is no
-// failure.
+// TestChangedMeanwhile: an object that another program wrote or deleted is read before it is written again.
+// That is not a failure.
 func TestChangedMeanwhile(t *testing.T) {
 	p, s, value := publisher(t, Report{})
 	p.round(t.Context())
@@ -146,7 +146,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	s.object = nil
 	s.mu.Unlock()
 	*value = "2"
-	p.round(t.Context()) // it went with its Node, or by hand: the Node is read again
+	p.round(t.Context()) // it was deleted with its Node, or by a user: the Node is read again
 	p.round(t.Context())
 	if got := s.requests(); got != "PATCH GET GET PATCH" {
 		t.Errorf("after it was deleted: %s", got)
@@ -159,8 +159,9 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestDueAfterWrites: a check that is due finds that another program changed our field, and writes it in the same round.
-// The version that the publisher kept is older than what it read: a write with it is refused for ever.
+// TestDueAfterWrites: a check finds that another program changed our field, and writes it in the same
+// round. The publisher's stored version is older than what it has just read: a write with it would always
+// be refused.
 func TestDueAfterWrites(t *testing.T) {
 	p, s, value := publisher(t, Report{})
 	*value = "ours"
@@ -183,8 +184,8 @@ func TestDueAfterWrites(t *testing.T) {
 	}
 }
 
-// TestNodeLabels: a report gets the Node's labels before its first object, its own labels are beside ours, and the status
-// says what it lacks.
+// TestNodeLabels: a report gets the Node's labels before its first object, its own labels are added, and
+// the status says what it lacks.
 func TestNodeLabels(t *testing.T) {
 	var labels map[string]string
 	r := Report{

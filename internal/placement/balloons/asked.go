@@ -28,7 +28,7 @@ func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from 
 		}
 		wrong = []lifecycle.Problem{{
 			Key: asked.Key, Value: intent.Printable(asked.V), Reason: "placement.balloons has no such type", Refused: true,
-			Then: "the balloon is that of a container without the annotation",
+			Then: "the container gets the balloon that it would get without the annotation",
 		}}
 	}
 	for i := range p.types {

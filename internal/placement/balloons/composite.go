@@ -162,11 +162,11 @@ func checkComponents(types []TypeOptions) (wrong []Wrong) {
 			where := fmt.Sprintf("%scomponents[%d].balloonType", at, n)
 			switch o := named(c.BalloonType); {
 			case o == nil:
-				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", which is no type"})
+				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", which is not a type"})
 			case circle(o, []string{t.Name}):
 				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", which contains itself"})
 			case len(o.Components) > 0 && o.ComponentCreation == balanced:
-				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", whose components are balanced: only a composite of its own can be"})
+				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", whose components are balanced: such a type cannot be a component"})
 			}
 		}
 		if len(t.Components) == 0 {
@@ -183,7 +183,7 @@ func checkComponents(types []TypeOptions) (wrong []Wrong) {
 			{"preferCoreType", t.PreferCoreType != ""},
 		} {
 			if k.set {
-				wrong = append(wrong, Wrong{at + k.key, "is for types without components: write it into these"})
+				wrong = append(wrong, Wrong{at + k.key, "is not allowed in a type with components: set it in the types of the components"})
 			}
 		}
 	}

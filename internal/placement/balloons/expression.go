@@ -139,7 +139,7 @@ func (e *ExpressionOptions) wrong() (key, what string) {
 	if strings.HasPrefix(e.Operator, "Match") {
 		for _, v := range e.Values {
 			if _, err := path.Match(v, ""); err != nil {
-				return "values", "is " + quote(v) + ", a pattern with a [ that nothing closes"
+				return "values", "is " + quote(v) + ", a pattern with a [ without ]"
 			}
 		}
 	}

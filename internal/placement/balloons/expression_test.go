@@ -52,7 +52,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestWrongExpressions: what cannot be meant is refused when the configuration is read.
+// TestWrongExpressions: invalid expressions are refused when the configuration is read.
 func TestWrongExpressions(t *testing.T) {
 	t.Parallel()
 	for _, e := range []ExpressionOptions{
@@ -88,7 +88,7 @@ func TestGroupBy(t *testing.T) {
 	}
 }
 
-// TestCheck: types that contradict themselves are refused with their key.
+// TestCheck: contradictory types are refused with their key.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for path, o := range map[string]TypeOptions{

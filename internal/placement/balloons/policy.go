@@ -66,7 +66,7 @@ func (p *Policy) Terms(*topology.Machine, placement.Subject) placement.Terms {
 
 // Choose chooses nothing. Containers that own CPUs because of an earlier policy keep them.
 func (p *Policy) Choose(_ placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
-	return placement.Assignment{CPUs: w.Have}, errors.New("the policy balloons lets no container own CPUs that no scheduler assigned")
+	return placement.Assignment{CPUs: w.Have}, errors.New("the policy balloons gives containers only CPUs that a scheduler assigned")
 }
 
 // errFull is the problem of a container that no balloon of its type can take.
@@ -80,7 +80,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	}
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS, Name: s.Name}
 	if a.From = p.preserved(s, who); a.From != "" {
-		a.Why, a.Memory.Keep = "no balloon takes it, so its CPUs are as requested", true
+		a.Why, a.Memory.Keep = "no balloon type matches it, so it keeps the CPUs of its request", true
 		return a
 	}
 	t, from, wrong := p.typeOf(s, who)
@@ -99,7 +99,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		})
 		f.t, f.group = p.named(defaultType), ""
 		if name, why = f.choose(); name == "" {
-			name, why = defaultType+"[0]", "the balloon of type default, for want of another"
+			name, why = defaultType+"[0]", "the balloon of type default, because no other type has room"
 		}
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, Which: placement.Which{Name: name}, Threads: threadsOf(s)}
@@ -143,7 +143,7 @@ type filling struct {
 func (f *filling) choose() (name, why string) {
 	f.all, f.idle = f.v.Layout.Balloons.OfType(f.t.Name), f.p.from(f.v.Layout, f.t).Len()
 	if f.s.Balloon != "" && f.all.Of(f.s.Balloon) != nil {
-		return f.s.Balloon, "it is in it"
+		return f.s.Balloon, "the container is already in this balloon"
 	}
 	for _, try := range f.attempts() {
 		if name, why := try(); name != "" {
@@ -211,7 +211,7 @@ func left(b *placement.BalloonCPUs) int64 { return int64(b.Own.Len())*milliOfCPU
 func (f *filling) sameGroup() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return f.fits(b) && f.in(placement.Mark{Balloon: b.Need.Which.Name, Group: f.group})
-	}), "containers of its group are in it"
+	}), "the balloon has containers of the same group"
 }
 
 func (f *filling) samePod() (string, string) {
@@ -220,13 +220,13 @@ func (f *filling) samePod() (string, string) {
 	}
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return slices.Contains(f.s.PodBalloons, b.Need.Which.Name) && f.fits(b)
-	}), "containers of its pod are in it"
+	}), "the balloon has containers of the same pod"
 }
 
 func (f *filling) sameNamespace() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return f.fits(b) && f.in(placement.Mark{Balloon: b.Need.Which.Name, Namespace: f.s.Pod.Namespace})
-	}), "containers of its namespace are in it"
+	}), "the balloon has containers of the same namespace"
 }
 
 func (f *filling) in(m placement.Mark) bool { return f.v.InBalloon != nil && f.v.InBalloon(m) > 0 }
@@ -234,23 +234,23 @@ func (f *filling) in(m placement.Mark) bool { return f.v.InBalloon != nil && f.v
 // fresh returns an empty balloon that can take the container, or a new one.
 func (f *filling) fresh() (string, string) {
 	if name := f.find(func(b *placement.BalloonCPUs) bool { return b.Need.Members == 0 && f.fits(b) }); name != "" {
-		return name, "it was empty"
+		return name, "the balloon was empty"
 	}
 	need := f.p.sizeOf(f.t, f.milli, true)
 	if f.t.MaxBalloons != 0 && len(f.all) >= f.t.MaxBalloons || f.idle < need || int64(need)*milliOfCPU < f.milli {
 		return "", ""
 	}
-	return f.t.balloon(free(f.all)), "it is new"
+	return f.t.balloon(free(f.all)), "the balloon is new"
 }
 
 // balanced returns the balloon with the most room among those that need not inflate.
 func (f *filling) balanced() (string, string) {
-	return f.most(f.fitsNow, left), "it has the most CPU time left"
+	return f.most(f.fitsNow, left), "the balloon has the most free CPU time"
 }
 
 // inflated returns the balloon that could have the most room.
 func (f *filling) inflated() (string, string) {
-	return f.most(f.fits, f.room), "it can inflate the most"
+	return f.most(f.fits, f.room), "the balloon can inflate the most"
 }
 
 // most returns the name of the balloon with the most room, and of these the one with the

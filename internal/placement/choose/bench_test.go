@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// How long a choice takes, by the size of the machine and how full it is. A full
-// machine is one where single cores are taken here and there.
+// Time of a choice, by the size of the machine and how full it is. On a full machine single cores are taken
+// everywhere.
 func BenchmarkChoose(b *testing.B) {
 	for _, shape := range []string{"2s x 1n x 16c x 2t", "2s x 4n x 16c x 2t", "4s x 4n x 32c x 2t", "8s x 8n x 8c x 2t"} {
 		m := machine(b, shape)
@@ -40,8 +40,8 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// How long it takes to choose NUMA nodes: for what one holds, for what two hold and, of every
-// eighth, for what four hold; a half of those who ask use memory, and every third node has little.
+// Time to choose NUMA nodes: for requests that one node can serve, that two can, and, every eighth, that
+// four can. Half of the requests use memory, and every third node has little.
 func BenchmarkBind(b *testing.B) {
 	for _, shape := range []string{"2s x 4n x 4l x 4c x 2t", "8s x 8n x 2l x 4c x 2t"} {
 		m := withDistances(b, shape)
@@ -75,7 +75,7 @@ func BenchmarkBind(b *testing.B) {
 	}
 }
 
-// memoryLeft is what is left of each NUMA node: every third has little.
+// memoryLeft returns the free memory of each NUMA node: every third node has little.
 func memoryLeft(m *topology.Machine) []uint64 {
 	left := make([]uint64, len(m.Nodes))
 	for i := range left {
@@ -84,8 +84,8 @@ func memoryLeft(m *topology.Machine) []uint64 {
 	return left
 }
 
-// withDistances is a machine whose firmware reports how far NUMA nodes are from each other
-// and whose cores have L2 caches of their own.
+// withDistances is a machine whose firmware reports the distances of NUMA nodes, and whose cores have their
+// own L2 caches.
 func withDistances(b *testing.B, shape string) *topology.Machine {
 	b.Helper()
 	m := machine(b, shape)
@@ -113,10 +113,9 @@ func withDistances(b *testing.B, shape string) *topology.Machine {
 	return m
 }
 
-// wantsOn are questions on a machine of which others own so many percent. On a machine
-// in use a shared pool runs on a half of what is free, pools that are bound need four CPUs of
-// every second NUMA node, a quarter of those who ask grow, and a quarter are to be
-// near a device.
+// wantsOn returns requests on a machine where others own a percentage of the CPUs. On a used machine a
+// shared pool runs on half of the free CPUs, bound pools need four CPUs of every second NUMA node, a
+// quarter of the requests grow, and a quarter should be near a device.
 func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
 	random := rand.New(rand.NewPCG(1, 2))
 	free, shared := m.Online(), topology.Set{}
@@ -152,8 +151,8 @@ func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
 	return wants
 }
 
-// benchmarkChoose reports quantiles of all answers, and how long the slowest of the
-// questions took when it was answered fastest: that is the same on a busy machine.
+// benchmarkChoose reports quantiles over all requests, and the best time of the slowest request, which
+// other load affects least.
 func benchmarkChoose(b *testing.B, tree *Tree, wants []Want) {
 	b.Helper()
 	took := make([]time.Duration, 0, 1<<16)

@@ -53,7 +53,7 @@ type BindError struct {
 // Error says what does not fit, with numbers.
 func (e *BindError) Error() string {
 	w := e.Want
-	how := "as few as it takes"
+	how := "as few as possible"
 	if w.Count > 0 {
 		how = "exactly " + count(w.Count, "node")
 	}
@@ -65,7 +65,7 @@ func (e *BindError) Error() string {
 			how += more.text
 		}
 	}
-	return fmt.Sprintf("no NUMA nodes hold %s (%s): there are %d on %s to choose from, at most %d on one",
+	return fmt.Sprintf("no NUMA nodes have %s (%s): %d are available on %s, at most %d on one node",
 		count(w.N, "CPU"), how, e.Have, count(e.Nodes, "NUMA node"), e.Largest)
 }
 

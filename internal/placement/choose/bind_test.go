@@ -13,8 +13,8 @@ import (
 
 const gib = 1 << 30
 
-// TestBind are the hints that Katalyst's unit tests prefer (katalyst-core,
-// 2026-04, cpu dynamicpolicy hints), of which the agent takes one.
+// TestBind has the hints that Katalyst's unit tests prefer (katalyst-core, 2026-04, cpu dynamicpolicy
+// hints). The agent chooses one of them.
 func TestBind(t *testing.T) {
 	for _, c := range []struct {
 		name, machine, from string
@@ -34,7 +34,7 @@ func TestBind(t *testing.T) {
 		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindWant{N: 4, Count: 2, Whole: true}, nodes: "[0 1]", why: "the least left over"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
-		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},
+		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes, at most 4 on one"},
 		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: BindWant{N: 6}, nodes: "[0 1]"},
 		{name: "near a device", machine: t16, from: "1,3-15", want: BindWant{N: 2, Near: topology.SetOf(6), NearName: "its devices"}, nodes: "[3]"},
 		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindWant{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
@@ -80,8 +80,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestBindAgainstOracle: on small machines no set of nodes is better, by a slow
-// count that shares nothing with the search.
+// TestBindAgainstOracle: on small machines no set of nodes is better, according to a slow search that
+// shares no code with the real one.
 func TestBindAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := oddMachine(t, 24)
@@ -105,9 +105,9 @@ func TestBindAgainstOracle(t *testing.T) {
 			}
 		}
 		ids, why, err := NewTree(m).Bind(w)
-		var best []int // nodes, those far from what is to be near, packages, memory elsewhere, the way between them
+		var best []int // nodes, nodes far from the preferred CPUs, packages, memory elsewhere, distance between the nodes
 		var of []int
-		hold := map[int]int{} // how many sets of as many nodes do
+		hold := map[int]int{} // the number of sets with equally many nodes
 		for mask := 1; mask < 1<<len(m.Nodes); mask++ {
 			cost, ok := nodeCost(m, w, mask)
 			if !ok {
@@ -145,7 +145,7 @@ func TestBindAgainstOracle(t *testing.T) {
 	})
 }
 
-// distant is a machine whose firmware says how far its NUMA nodes are from each other.
+// distant is a machine whose firmware reports the distances of its NUMA nodes.
 func distant(t *rapid.T, m *topology.Machine) *topology.Machine {
 	l := topology.Layout{CPUs: m.CPUs, Nodes: slices.Clone(m.Nodes)}
 	for i := range l.Nodes {
@@ -163,8 +163,8 @@ func distant(t *rapid.T, m *topology.Machine) *topology.Machine {
 	return m
 }
 
-// memoryAway is how many GiB are not on some nodes, times how much farther they are, taken one
-// by one from the nearest node that has one.
+// memoryAway returns how many GiB are not on the given nodes, times the additional distance; each GiB is
+// taken from the nearest node that has one.
 func memoryAway(m *topology.Machine, w BindWant, mask int) (away int) {
 	left := slices.Clone(w.MemoryLeft)
 	for range w.Memory >> 30 {

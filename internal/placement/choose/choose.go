@@ -24,7 +24,7 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 	free = p.narrow(free)
 	p.weighMemory()
 	if !p.leaving(free) && !p.spread(free, w.N, w.Spread) {
-		return Chosen{}, &ShapeError{w.N, "cannot be put together from the whole cores there are"}
+		return Chosen{}, &ShapeError{w.N, "not possible with the whole cores that are available"}
 	}
 	c := Chosen{CPUs: p.out, Why: p.why}
 	if w.Cores == OneThread {
@@ -87,7 +87,7 @@ func (p *picker) check(free topology.Set) error {
 	parts := p.tree.divide(free, w.Spread[0])
 	// A group without free CPUs still counts as a group that must give its share.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
-		return &ShortError{w.N, free.Len(), "to choose from, in fewer groups than were to share them"}
+		return &ShortError{w.N, free.Len(), "available, in fewer groups than the containers that share them"}
 	}
 	each := w.N / len(parts)
 	if each*len(parts) != w.N || each%p.unit() != 0 {
@@ -160,7 +160,7 @@ func (p *picker) leaving(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
 	}
-	if p.leaves(free); len(p.leave) == 0 {
+	if p.leaves(free); len(p.leaveFree) == 0 {
 		return false
 	}
 	p.from(free)
@@ -172,7 +172,7 @@ func (p *picker) leaving(free topology.Set) bool {
 		return true
 	}
 	p.why[said].Kept = false
-	p.why, p.out, p.leave = p.why[:said+1], topology.Set{}, nil
+	p.why, p.out, p.leaveFree = p.why[:said+1], topology.Set{}, nil
 	return false
 }
 
@@ -182,14 +182,14 @@ func (p *picker) leaves(free topology.Set) {
 	for _, l := range p.want.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
 			at, _ := p.tree.machine.NodeIndex(l.Node)
-			p.leave = append(p.leave, leave{at, n})
+			p.leaveFree = append(p.leaveFree, leaveLimit{at, n})
 		}
 	}
 }
 
 // reduced returns how many of n CPUs of a NUMA node may be taken. node is its index.
 func (p *picker) reduced(node, n int) int {
-	for _, l := range p.leave {
+	for _, l := range p.leaveFree {
 		if l.node == node {
 			n = max(0, n-l.n)
 			n -= n % p.unit()

@@ -159,16 +159,16 @@ func TestWhy(t *testing.T) {
 	for _, r := range got.Why {
 		lines = append(lines, r.String())
 	}
-	want := `near gpu0: not possible, it would leave 2 of 15 CPUs
+	want := `near gpu0: not possible, because it would leave only 2 of 15 CPUs
 away from isolated CPUs: 14 of 15 CPUs are left
-package: of 2 that hold all, the one with the fewest whole cores broken
-no one NUMA node holds all: as few as possible of 2 NUMA nodes`
+package: of 2 with enough CPUs, the one with the fewest whole cores broken
+no single NUMA node has enough CPUs: as few as possible of 2 NUMA nodes`
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
 		t.Errorf("why (-want +got):\n%s", diff)
 	}
 }
 
-// Of equally large nodes the two nearest to each other are filled, not the first.
+// Of equally large nodes the two that are nearest to each other are used, not the first two.
 func TestNearestNodesTogether(t *testing.T) {
 	t.Parallel()
 	var all []topology.CPU

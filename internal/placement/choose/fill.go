@@ -18,7 +18,7 @@ type filling struct {
 }
 
 func (f *filling) add(p *picker, s share, c cost) {
-	f.far += p.far(s.group, f.shares)
+	f.far += p.distanceOf(s.group, f.shares)
 	f.nodes |= p.nodesIn(s.group, s.n)
 	f.shares, f.cost, f.left = append(f.shares, s), f.cost.plus(c), f.left+int(p.have[s.group])
 	if n := p.besides(s.group); n > 0 {
@@ -244,7 +244,7 @@ func (p *picker) largest(parts []int, used []share) int {
 		if have == 0 || best >= 0 && have < p.have[best] || isUsed(used, part) {
 			continue
 		}
-		far := p.far(part, used)
+		far := p.distanceOf(part, used)
 		if best < 0 || have > p.have[best] || cmp.Or(far-near, p.sharing(part)-p.sharing(best)) < 0 {
 			best, near = part, far
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestCoresOfHybrids: an owner shares no core with others where cores of one thread are
-// left, and performance cores come first where that costs nothing.
+// TestCoresOfHybrids: an owner shares no core with others while cores with one thread are free, and
+// performance cores are preferred if that has no cost.
 func TestCoresOfHybrids(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -32,7 +32,7 @@ type MemoryError struct {
 
 // Error has both amounts.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%d bytes of memory are wanted, and %d are left on %s", e.Want, e.Have, count(e.Nodes, "NUMA node"))
+	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.Want, e.Have, count(e.Nodes, "NUMA node"))
 }
 
 // Nodes returns the ids of the chosen memory nodes, ascending. They are the nodes of the CPUs.

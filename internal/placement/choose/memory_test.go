@@ -56,12 +56,12 @@ func TestNodes(t *testing.T) {
 		{"nothing asked", Memory{}, "5", "[1]"},
 		{"nothing is left there", Memory{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
 		{"nor at the next", Memory{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
-		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are wanted, and 0 are left on 2 NUMA nodes"},
+		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are left on 2 NUMA nodes"},
 		{"further kinds where it does not fit", Memory{Bytes: 150, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
 		{"no further kinds where it does", Memory{Bytes: 130, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
 		{"further kinds by distance", Memory{Bytes: 45, Further: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
-		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are wanted, and 200 are left on 2 NUMA nodes"},
-		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are wanted, and 0 are left on 0 NUMA nodes"},
+		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are left on 2 NUMA nodes"},
+		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are left on 0 NUMA nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Whatever is asked: what is answered holds it, or all together do not.
+// For every request, the answer has enough memory, or all nodes together do not.
 func TestNodesHoldWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	m := memoryMachine(t)
@@ -113,7 +113,8 @@ func TestNodesHoldWhatIsAsked(t *testing.T) {
 	})
 }
 
-// twoPackages are packages of two nodes each: 10 to itself, 12 beside, and across 21 or 31.
+// twoPackages has two packages of two nodes each: distance 10 to itself, 12 within the package, and 21 or
+// 31 across.
 func twoPackages(t testing.TB) *topology.Machine {
 	t.Helper()
 	l := topology.Layout{}
@@ -130,8 +131,8 @@ func twoPackages(t testing.TB) *topology.Machine {
 	return m
 }
 
-// TestSpillsToTheNearest: first within the package, then to the nearest node of the other,
-// wherever more is left.
+// TestSpillsToTheNearest: memory is taken first within the package, then from the nearest node of the other
+// one, wherever more is free.
 func TestSpillsToTheNearest(t *testing.T) {
 	t.Parallel()
 	m := twoPackages(t)
@@ -156,7 +157,7 @@ func TestSpillsToTheNearest(t *testing.T) {
 	}
 }
 
-// TestCharge: memory is used as near as there is room.
+// TestCharge: memory is used on the nearest nodes with free memory.
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	m := twoPackages(t)

@@ -34,8 +34,8 @@ var nodeCriteria = [...]string{
 	mostNodesNear:   "the most nodes near ", // followed by NearName
 	fewestPackages:  "the fewest packages",
 	nearestMemory:   "the nearest memory",
-	shortestBetween: "the shortest way between them",
-	mostPreferred:   "the most that is preferred",
+	shortestBetween: "the shortest distance between them",
+	mostPreferred:   "the most preferred CPUs",
 }
 
 // nodeRank is a number for each criterion; less is better.
@@ -49,7 +49,7 @@ func (s *nodeSearch) rule(by nodeCriterion) string {
 	case by < ofCPUs:
 		return nodeCriteria[by]
 	case by == lowestNodes:
-		return "the lowest nodes"
+		return "the lowest node ids"
 	}
 	return s.picker.name(criterion(by-ofCPUs) + fewestKinds)
 }

@@ -13,8 +13,8 @@ type picker struct {
 	// near are CPUs that are preferred as far as possible.
 	near     topology.Set
 	nearName string
-	// leave is the number of CPUs that must stay free on NUMA nodes.
-	leave []leave
+	// leaveFree is the number of CPUs that must stay free on NUMA nodes.
+	leaveFree []leaveLimit
 	// memory has the distances of memory; nil if they are the same everywhere.
 	memory *weighed
 
@@ -30,8 +30,8 @@ type picker struct {
 	besideNodes []int
 }
 
-// leave is how many CPUs of a NUMA node, by its index, must stay free.
-type leave struct{ node, n int }
+// leaveLimit is how many CPUs of a NUMA node, by its index, must stay free.
+type leaveLimit struct{ node, n int }
 
 // share is how many CPUs a group gives.
 type share struct{ group, n int }
@@ -41,7 +41,7 @@ func (p *picker) from(free topology.Set) {
 	p.free = free
 	p.known.reset(len(p.tree.groups) + p.tree.shapes)
 	p.have = p.count(haveTally, &free)
-	if len(p.leave) > 0 {
+	if len(p.leaveFree) > 0 {
 		p.hold()
 	}
 	near, shared := p.near.And(free), p.want.Shared.And(free)
@@ -132,7 +132,7 @@ func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 		if r.Of < 2 || part == best.group || int(p.have[part]) < n {
 			continue
 		}
-		c := candidate{group: part, far: p.far(part, nil), beside: p.besides(part), left: int(p.have[part])}
+		c := candidate{group: part, far: p.distanceOf(part, nil), beside: p.besides(part), left: int(p.have[part])}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
@@ -247,7 +247,7 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, by crit
 		if int(p.have[part]) < n || isUsed(used, part) {
 			continue
 		}
-		c := candidate{group: part, far: p.far(part, used), beside: p.besides(part), left: int(p.have[part])}
+		c := candidate{group: part, far: p.distanceOf(part, used), beside: p.besides(part), left: int(p.have[part])}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
@@ -272,9 +272,9 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, by crit
 	return best, by, of
 }
 
-// far returns the distance of a group from others and from UsedWith, as the sum over their NUMA
+// distanceOf returns the distance of a group from others and from UsedWith, as the sum over their NUMA
 // nodes.
-func (p *picker) far(part int, others []share) int {
+func (p *picker) distanceOf(part int, others []share) int {
 	sum, at := 0, p.tree.groups[part].node
 	if at >= 0 {
 		for _, node := range p.besideNodes {

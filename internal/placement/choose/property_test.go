@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oddMachine draws a machine of up to limit CPUs with sparse ids, cores of
-// different sizes, and caches and dies that need not divide each other.
+// oddMachine draws a machine of up to limit CPUs with sparse ids, cores of different sizes, and caches and
+// dies that need not divide each other.
 func oddMachine(t *rapid.T, limit int) *topology.Machine {
 	packages := rapid.IntRange(1, 3).Draw(t, "packages")
 	nodes := rapid.IntRange(1, 3).Draw(t, "nodes a package")
@@ -45,7 +45,7 @@ func someOf(t *rapid.T, m *topology.Machine, label string) topology.Set {
 	return s
 }
 
-// What every answer must be, whatever was preferred.
+// What must hold for every answer, whatever was preferred.
 func TestAnswersKeepTheirWord(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -114,27 +114,26 @@ func keepsCores(t *rapid.T, m *topology.Machine, w Want, got Chosen) {
 	}
 }
 
-// coresOfGroup returns on how many cores n CPUs could be, in the innermost group
-// that holds the chosen ones.
+// coresOfGroup returns the smallest number of cores for n CPUs in the innermost group that contains the
+// chosen ones.
 func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
 	best := m.Count(topology.CoreLevel, from)
 	for _, l := range topology.Levels() {
 		if m.Count(l, chosen) == 1 {
 			best = min(best, m.Count(topology.CoreLevel, from.And(m.Groups(l)[m.GroupOf(l, chosen.First())])))
 		} else {
-			return 0 // several groups are filled one by one
+			return 0 // several groups are filled one after another
 		}
 	}
 	return min(best, n)
 }
 
-// A second, slow way to the same answer: all subsets of the CPUs that others left are looked
-// at, on machines with several kinds of cores and shared pools, too. They are compared by the
-// criteria in the order of docs/choosing.md: as few groups as possible are used at the
-// outermost level that divides the machine; where one is enough, as few as possible at the
-// next, and so on; and where one innermost group is enough, as few cores as possible, no more
-// whole ones broken than must be, and the fewest CPUs of shared pools. Over several packages as
-// few dies are used as possible, or, where packages are one die each, NUMA nodes.
+// A second, slow way to the same answer: it tries all subsets of the free CPUs, also on machines with
+// several kinds of cores and shared pools. It compares them by the criteria in the order of
+// docs/choosing.md: as few groups as possible at the outermost level that divides the machine; if one is
+// enough, as few as possible at the next level, and so on; and if one innermost group is enough, as few
+// cores as possible, no more whole cores split than necessary, and the fewest CPUs of shared pools. Over
+// several packages it uses as few dies as possible or, if each package is one die, NUMA nodes.
 func TestNoSubsetIsBetter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -145,7 +144,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 		}
 		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), PreferEmptiest: rapid.Bool().Draw(t, "roomy")}
 		tree := NewTree(m)
-		if tree.uniform && rapid.Bool().Draw(t, "pools") { // of cores of different sizes whole ones come first
+		if tree.uniform && rapid.Bool().Draw(t, "pools") { // among cores of different sizes, whole ones come first
 			w.Shared = someOf(t, m, "shared").And(w.From)
 		}
 		if rapid.Bool().Draw(t, "memory") {
@@ -172,7 +171,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 	})
 }
 
-// hybridOf has cores of one thread be efficient ones.
+// hybridOf makes the cores with one thread efficient ones.
 func hybridOf(t *rapid.T, m *topology.Machine) *topology.Machine {
 	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
 	for i := range l.CPUs {
@@ -187,10 +186,9 @@ func hybridOf(t *rapid.T, m *topology.Machine) *topology.Machine {
 	return m
 }
 
-// price counts, level by level, how many groups some CPUs are in, nested as the
-// levels are, up to the first with more than one; then the cores, those broken, and CPUs of
-// shared pools. Inside of a NUMA node kinds of cores come first. Of one NUMA node it says how
-// far the memory is.
+// price counts, level by level, in how many groups some CPUs are, down to the first level with more than
+// one; then the cores, the split cores, and CPUs of shared pools. Inside a NUMA node kinds of cores come
+// first. For a single NUMA node it includes the distance of the memory.
 func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 	var out []int
 	for _, l := range []topology.Level{
@@ -230,8 +228,8 @@ func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 	return append(out, broken, s.And(w.Shared).Len())
 }
 
-// farMemory is how much of the memory asked for is not on the NUMA node of some CPUs, in MiB
-// times how far the nearest nodes are that have it.
+// farMemory returns how much of the requested memory is not on the NUMA node of some CPUs, in MiB times the
+// distance of the nearest nodes that have it.
 func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
 	if w.MemoryLeft == nil {
 		return 0
@@ -256,8 +254,7 @@ func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
 	return far + int(short>>20)*(unreachable-localDistance)
 }
 
-// ofKinds counts of how many kinds the cores of some CPUs are, and how many of them are taken
-// in part.
+// ofKinds returns of how many kinds the cores of some CPUs are, and how many cores are used in part.
 func ofKinds(m *topology.Machine, s topology.Set) (kinds, split int) {
 	for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
 		if !s.And(m.Of(k)).Empty() {

@@ -67,12 +67,12 @@ const (
 
 // criteria are the names of the criteria for users.
 var criteria = [...]string{
-	mostBeside:      "the most CPUs beside those it works with",
+	mostBeside:      "the most CPUs near those that it already uses",
 	fewestDies:      "the fewest dies",
 	fewestNodes:     "the fewest NUMA nodes",
 	mostCPUsNear:    "the most CPUs near ", // followed by the request's NearName
 	leastFarMemory:  "the nearest memory",
-	shortestWay:     "the shortest way to the others chosen",
+	shortestWay:     "the shortest distance to the other chosen CPUs",
 	fewestKinds:     "the fewest kinds of cores",
 	fewestSplit:     "the fewest cores shared with others",
 	fewestEfficient: "the fewest efficient cores",
@@ -81,10 +81,10 @@ var criteria = [...]string{
 	fewestL2:        "the fewest L2 caches",
 	mostCores:       "the most cores",
 	fewestCores:     "the fewest cores",
-	fewestBroken:    "the fewest whole cores broken",
+	fewestBroken:    "the fewest whole cores split",
 	fewestShared:    "the fewest CPUs of shared pools",
-	mostLeft:        "the most left over",
-	leastLeft:       "the least left over",
+	mostLeft:        "the most CPUs left",
+	leastLeft:       "the fewest CPUs left",
 	lowest:          "the lowest CPU",
 }
 

@@ -79,24 +79,24 @@ func (r Reason) String() string {
 			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Left, r.Of)
 		}
 		if r.Partly {
-			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, of %d in all", verb, r.Rule, r.Left, r.Of)
+			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, from %d CPUs", verb, r.Rule, r.Left, r.Of)
 		}
-		return fmt.Sprintf("%s%s: not possible, it would leave %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
+		return fmt.Sprintf("%s%s: not possible, because it would leave only %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
 	case Entered:
 		if r.Of == 1 {
-			return fmt.Sprintf("%s: the only one that holds all", r.what())
+			return fmt.Sprintf("%s: the only one that has enough CPUs", r.what())
 		}
-		return fmt.Sprintf("%s: of %d that hold all, the one with %s", r.what(), r.Of, r.rules())
+		return fmt.Sprintf("%s: of %d with enough CPUs, the one with %s", r.what(), r.Of, r.rules())
 	case Bound:
 		if r.Of == 1 {
-			return fmt.Sprintf("%s: the only choice that holds all", count(r.Left, "NUMA node"))
+			return fmt.Sprintf("%s: the only choice with enough CPUs", count(r.Left, "NUMA node"))
 		}
-		return fmt.Sprintf("%s: of %d choices that hold all, the one with %s", count(r.Left, "NUMA node"), r.Of, r.rules())
+		return fmt.Sprintf("%s: of %d choices with enough CPUs, the one with %s", count(r.Left, "NUMA node"), r.Of, r.rules())
 	case Filled:
 		if r.Rule != "" {
 			return fmt.Sprintf("%s: several of %d, with %s", r.what(), r.Of, r.Rule)
 		}
-		return "no one " + r.what() + " holds all: as few as possible of " + count(r.Of, r.what())
+		return "no single " + r.what() + " has enough CPUs: as few as possible of " + count(r.Of, r.what())
 	default:
 		return "divided over " + count(r.Of, r.what())
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestUsedMachine: where others own a part of everything, what is left is chosen by
-// where it sits, not by how little of it there is.
+// TestUsedMachine: if others own a part of everything, the place of the free CPUs decides, not their
+// number.
 func TestUsedMachine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -58,8 +58,8 @@ func TestUsedMachine(t *testing.T) {
 	}
 }
 
-// hybrid is a machine of eight performance cores of two threads and two clusters of
-// four efficient ones, which share an L3 cache, on each of some NUMA nodes.
+// hybrid is a machine with eight performance cores of two threads and two clusters of four efficient cores,
+// which share an L3 cache, on each of some NUMA nodes.
 func hybrid(t *testing.T, nodes int) *topology.Machine {
 	t.Helper()
 	var all []topology.CPU
@@ -79,8 +79,8 @@ func hybrid(t *testing.T, nodes int) *topology.Machine {
 	return m
 }
 
-// TestOneKindOfCores: threads of an owner are equally fast where one kind of cores
-// holds them, and none of it costs a NUMA node.
+// TestOneKindOfCores: an owner's threads are equally fast if one kind of cores is enough, without using
+// more NUMA nodes for it.
 func TestOneKindOfCores(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -89,10 +89,10 @@ func TestOneKindOfCores(t *testing.T) {
 		want       Want
 		cpus, why  string
 	}{
-		{name: "ten of fifteen threads", nodes: 1, from: "1-23", want: Want{N: 10}, cpus: "2-11", why: "core kind: the only one that holds all"},
-		{name: "eight", nodes: 1, from: "1-23", want: Want{N: 8}, cpus: "2-9", why: "core kind: of 2 that hold all, the one with the fewest efficient cores"},
+		{name: "ten of fifteen threads", nodes: 1, from: "1-23", want: Want{N: 10}, cpus: "2-11", why: "core kind: the only one that has enough CPUs"},
+		{name: "eight", nodes: 1, from: "1-23", want: Want{N: 8}, cpus: "2-9", why: "core kind: of 2 with enough CPUs, the one with the fewest efficient cores"},
 		{name: "eight, with seven threads left", nodes: 1, from: "1,3-8,16-23", want: Want{N: 8}, cpus: "16-23"},
-		{name: "more than one kind has", nodes: 1, from: "1-23", want: Want{N: 17}, cpus: "2-15,16-18", why: "no one core kind holds all: as few as possible of 2 core kinds"},
+		{name: "more than one kind has", nodes: 1, from: "1-23", want: Want{N: 17}, cpus: "2-15,16-18", why: "no single core kind has enough CPUs: as few as possible of 2 core kinds"},
 		{name: "the node where one kind holds it", nodes: 2, from: "0-7,16-23,24-39", want: Want{N: 10}, cpus: "24-33"},
 		{name: "both kinds rather than two nodes", nodes: 2, from: "0-7,16-23,24-31", want: Want{N: 10}, cpus: "0-7,16-17"},
 		{name: "whole cores of one kind", nodes: 1, from: "0-23", want: Want{N: 10, Cores: WholeCores}, cpus: "0-9"},

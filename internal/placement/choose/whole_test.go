@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestWholeCoresOfCaches: where no L3 cache of a hybrid processor holds all, whole cores of
-// several come before the rest of cores that others have a thread of.
+// TestWholeCoresOfCaches: if no L3 cache of a hybrid processor is enough, whole cores of several caches are
+// preferred over the rest of cores of which others have a thread.
 func TestWholeCoresOfCaches(t *testing.T) {
 	t.Parallel()
 	var all []topology.CPU // six performance cores, two caches, and an efficient core
@@ -43,8 +43,8 @@ func TestWholeCoresOfCaches(t *testing.T) {
 	}
 }
 
-// TestFewestDiesOfPackages: dies of packages are counted where NUMA nodes are inside of them,
-// too: what is on fewer nodes is not taken for it where it is on more dies.
+// TestFewestDiesOfPackages: the dies of packages are also counted if NUMA nodes are inside them: fewer
+// nodes do not mean fewer dies.
 func TestFewestDiesOfPackages(t *testing.T) {
 	t.Parallel()
 	var all []topology.CPU

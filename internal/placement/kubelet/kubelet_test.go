@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestGiven: what the PodResources API says counts, else what the runtime was asked for
-// tells, and what does not fit together is told.
+// TestGiven: the report of the PodResources API has priority, otherwise the request to the runtime counts,
+// and contradictions are reported.
 func TestGiven(t *testing.T) {
 	m, err := describe.Parse("1s x 2n x 4c")
 	if err != nil {
@@ -24,7 +24,7 @@ func TestGiven(t *testing.T) {
 		qos           intent.QoS
 		asked, mems   string
 		shares        uint64
-		says          string // "" for nothing
+		says          string // "" for no CPUs
 		cpus, problem string
 		nodes         string
 	}{
@@ -56,14 +56,14 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// whole is a policy that gives whole CPUs to whoever asks for them.
+// whole is a policy that gives whole CPUs to every container that requests them.
 type whole struct{ none.Policy }
 
 func (whole) Terms(*topology.Machine, placement.Subject) placement.Terms {
 	return placement.Terms{Chooses: true, Pays: placement.WholeCPUs, Key: "key", NearDevices: true}
 }
 
-// TestNobodyElse: what the policy of the rest would give for whole CPUs, the kubelet gives.
+// TestNobodyElse: only the kubelet gives the whole CPUs that the other policy would give.
 func TestNobodyElse(t *testing.T) {
 	got := Policy{Policy: whole{}}.Terms(nil, placement.Subject{Intent: &intent.Pod{}})
 	if got.Pays != placement.Nothing || !got.Chooses || got.DecidedElsewhere == nil {

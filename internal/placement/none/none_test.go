@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestNone: nothing is chosen, nobody's CPUs are taken, and pools are as configured.
+// TestNone: the policy chooses nothing and takes no CPUs, and pools are as configured.
 func TestNone(t *testing.T) {
 	pools := &placement.Pools{Online: topology.SetOf(0, 1, 2, 3), Shared: topology.SetOf(1, 2, 3), Reclaimed: topology.SetOf(3)}
 	p, in := Policy{}, &intent.Pod{}

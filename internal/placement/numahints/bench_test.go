@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// eight are 8 resources on 64 nodes of which other containers use a part: of our own kind (counts), and of plugins
-// (lists of 64 hints).
+// eight returns 8 resources on 64 nodes, of which other containers use a part: our own kind (counts), and
+// plugins' resources (lists of 64 hints).
 func eight(seed uint64, plugins bool) (out []Resource) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's random numbers
 	need := random.Uint64N(40) + 1
@@ -82,7 +82,8 @@ func apart(a, b int) int {
 	return 20 + (a/8 ^ b/8)
 }
 
-// BenchmarkMergeSmall are a usual machine and pod, and the largest machine on which all sets are looked at.
+// BenchmarkMergeSmall uses an ordinary machine and pod, and the largest machine on which all sets are
+// tried.
 func BenchmarkMergeSmall(b *testing.B) {
 	for _, size := range []struct{ nodes, resources int }{{4, 4}, {8, 8}} {
 		var in []Resource

@@ -10,7 +10,7 @@ func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
 
 // coverWithin is cover with the amounts that mostOf returned for this or a larger size.
 func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (best Mask, ok bool) {
-	c := covering{search: s, counts: counts, need: make([]uint64, len(counts)), most: most}
+	c := covering{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: most}
 	for i, r := range counts {
 		c.need[i] = r.Need
 	}
@@ -24,9 +24,9 @@ type covering struct {
 
 	counts []*Counts
 	need   []uint64 // what is still missing of each resource
-	// most has, for each resource, node i and number k, the largest amount that k of the nodes
+	// maxCount has, for each resource, node i and number k, the largest amount that k of the nodes
 	// up to i have together.
-	most      [][][]uint64
+	maxCount  [][][]uint64
 	best      Mask
 	bestApart int // distance of best, with PreferClosest
 }
@@ -42,7 +42,7 @@ func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
 		return false
 	}
 	for r, need := range c.need {
-		if size > i+1 || need > 0 && (i < 0 || need > c.most[r][i][size]) {
+		if size > i+1 || need > 0 && (i < 0 || need > c.maxCount[r][i][size]) {
 			return false
 		}
 	}

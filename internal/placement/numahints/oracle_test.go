@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracle is the kubelet's merge as it is written there: every combination of one hint of each resource.
+// oracle is the kubelet's merge as the kubelet implements it: every combination of one hint of each
+// resource.
 func oracle(n int, resources []Resource, o Options) (best Hint) {
 	s := &search{n: n, all: All(n), o: o}
 	var lists [][]Hint
@@ -121,7 +122,7 @@ func check(t *rapid.T, n int, resources []Resource, apart []int) {
 	}
 }
 
-// TestOracle: the result is the kubelet's, whether counts are written out or not.
+// TestOracle: the result equals the kubelet's, whether counts are written out or not.
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	for _, size := range []struct{ nodes, resources, hints int }{{4, 3, 5}, {3, 4, 4}, {5, 3, 4}, {6, 2, 12}, {8, 2, 12}, {1, 2, 2}} {
@@ -139,8 +140,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// numericOracle looks at every combination: whether one is valid, and the best number of preferred hints outside of
-// align and of nodes.
+// numericOracle tries every combination: whether one is valid, and the best number of preferred hints
+// outside of align and of nodes.
 func numericOracle(n int, resources []Resource, align map[string]bool) (valid bool, preferred, nodes int) {
 	var walk func(i int, chosen []Hint)
 	consider := func(chosen []Hint) {
@@ -188,7 +189,7 @@ func numericOracle(n int, resources []Resource, align map[string]bool) (valid bo
 		if r.Counts != nil {
 			hints = r.Counts.expand(n)
 		} else if r.Hints == nil || anyPreferred(r.Hints) {
-			hints = []Hint{nilT} // a resource with no preference takes part in nothing
+			hints = []Hint{nilT} // a resource without a preference is ignored
 		}
 		for _, h := range hints {
 			walk(i+1, append(chosen, h))

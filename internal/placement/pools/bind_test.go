@@ -9,8 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// TestBound: the NUMA nodes of a bound owner are chosen by its CPUs, memory, caches and
-// devices together.
+// TestBound: the NUMA nodes of a bound owner are chosen by CPUs, memory, caches and devices together.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
@@ -27,7 +26,7 @@ func TestBound(t *testing.T) {
 		{
 			name: "60 GiB, where one node has them", machine: "2s x 2n x 4c x 2t", owned: "0", n: 2,
 			memory: placement.Memory{Bytes: 60 * gib, Left: []uint64{0, 4 * gib, 64 * gib, 8 * gib}},
-			cpus:   "8,24", why: "1 NUMA node: of 4 choices that hold all, the one with the nearest memory",
+			cpus:   "8,24", why: "1 NUMA node: of 4 choices with enough CPUs, the one with the nearest memory",
 		},
 		{
 			name: "60 GiB, where no node has them", machine: "2s x 2n x 4c x 2t", n: 2,

@@ -32,8 +32,8 @@ func (u *used) view() placement.View {
 	}
 }
 
-// TestLocalityFirst: a shared pool is laid out again where an owner is better off on its
-// CPUs. Owners do not move.
+// TestLocalityFirst: a shared pool is laid out again if an owner is better placed on its CPUs. Owners do
+// not move.
 func TestLocalityFirst(t *testing.T) {
 	t.Parallel()
 	def := placement.Which{}
@@ -48,7 +48,7 @@ func TestLocalityFirst(t *testing.T) {
 	}{
 		{
 			name: "the first owner of 40", machine: "2s x 32c x 2t", needs: map[placement.Which]int64{def: 60000}, n: 40,
-			cpus: "0-2,15-31,64-66,79-95", why: "package: of 2 that hold all, the one with the lowest CPU",
+			cpus: "0-2,15-31,64-66,79-95", why: "package: of 2 with enough CPUs, the one with the lowest CPU",
 		},
 		{name: "a pool of one CPU", machine: "2s x 4c x 2t", owned: "4-6,12-14", n: 8, cpus: "0-3,8-11"},
 		{
@@ -95,8 +95,8 @@ func TestLocalityFirst(t *testing.T) {
 	}
 }
 
-// TestNoAvoidableStraddle: on a machine of eight NUMA nodes, half of which a shared pool
-// needs, no owner is on more nodes than it has to be, while owners come and go.
+// TestNoAvoidableStraddle: on a machine of eight NUMA nodes, half of which a shared pool needs, no owner
+// uses more nodes than necessary, while owners start and end.
 func TestNoAvoidableStraddle(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(17, 1))

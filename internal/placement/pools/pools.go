@@ -133,7 +133,7 @@ func cores(in *intent.Pod) choose.Cores {
 // words formats reasons in one line.
 func words(reasons []choose.Reason) string {
 	if len(reasons) == 0 {
-		return "there was only one choice"
+		return "the only possible choice"
 	}
 	parts := make([]string, len(reasons))
 	for i, r := range reasons {
@@ -167,7 +167,7 @@ func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequ
 	}
 	if s.Intent.NUMA.V.Even {
 		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.Held) {
-			return w.Have, &choose.ShortError{Want: q.N, Have: q.From.Len(), What: "to choose from, on fewer NUMA nodes than are to share them"}
+			return w.Have, &choose.ShortError{Want: q.N, Have: q.From.Len(), What: "available, on fewer NUMA nodes than the containers that share them"}
 		}
 		q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
 	}

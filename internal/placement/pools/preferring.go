@@ -33,7 +33,7 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 			near = near.Union(node.CPUs)
 		}
 	}
-	partly("the NUMA nodes a scheduler chose", near)
+	partly("the NUMA nodes that a scheduler chose", near)
 	cpus, devices := p.devices(v, s).near()
 	partly(devices, cpus)
 	others := v.Layout.Demand.Owned.Minus(s.Owned)

@@ -318,7 +318,7 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	for ; total > available; total-- {
 		most := -1
 		for i := range sizes {
-			if sizes[i] > 1 && (most < 0 || moreGenerous(sizes[i], needs[i], sizes[most], needs[most])) {
+			if sizes[i] > 1 && (most < 0 || moreCPUs(sizes[i], needs[i], sizes[most], needs[most])) {
 				most = i
 			}
 		}
@@ -327,8 +327,8 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	return sizes, true
 }
 
-// moreGenerous reports whether a pool has more CPUs in relation to its need than another pool.
+// moreCPUs reports whether a pool has more CPUs in relation to its need than another pool.
 // If the relations are equal, the larger pool counts as more generous.
-func moreGenerous(size, need, otherSize, otherNeed int) bool {
+func moreCPUs(size, need, otherSize, otherNeed int) bool {
 	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
 }

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSizes are Katalyst's cases (katalyst-core, 2026-04), and the edges.
+// TestSizes has Katalyst's cases (katalyst-core, 2026-04), and edge cases.
 func TestSizes(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -68,7 +68,7 @@ func rig(t testing.TB, text, reserved string) (*topology.Machine, *placement.Poo
 	return m, &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest}, NewSizing(m)
 }
 
-// TestLayout draws what pools have: NUMA node 0 is 0,1,8,9, and so on in twos.
+// TestLayout draws the CPUs of pools: NUMA node 0 has 0,1,8,9, and so on in pairs.
 func TestLayout(t *testing.T) {
 	at := func(name string, node int) placement.Which {
 		return placement.Which{Name: name, Bound: true, Node: node}
@@ -163,8 +163,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// demand draws what pools depend on, so that a CPU is left for those who own
-// none.
+// demand draws what pools depend on, so that at least one CPU is left for containers without CPUs of their
+// own.
 func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Demand {
 	d, needs := placement.Demand{}, map[placement.Which]int64{}
 	free := p.Online.Minus(p.Reserved).Members()
@@ -193,7 +193,7 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 	return d
 }
 
-// seatsOf lists a seat of every pool there is.
+// seatsOf lists one CPU group of every existing pool.
 func seatsOf(d placement.Demand) []placement.CPUGroup {
 	seats := []placement.CPUGroup{{Pool: placement.Unclassified}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
 	for w := range d.Needs.All() {
@@ -202,9 +202,8 @@ func seatsOf(d placement.Demand) []placement.CPUGroup {
 	return seats
 }
 
-// TestLayoutHolds: no pool is empty, none has an owned CPU but lent ones, a
-// bound pool is on its node where that has any left, and pools that fit have
-// what they need, apart from each other.
+// TestLayoutHolds: no pool is empty, none has an owned CPU except lent ones, a bound pool is on its node if
+// that has free CPUs, and pools that fit get what they need, separate from each other.
 func TestLayoutHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := fmt.Sprintf("%ds x %dn x %dc x %dt", rapid.IntRange(1, 2).Draw(t, "s"), rapid.IntRange(1, 4).Draw(t, "n"),
@@ -263,8 +262,8 @@ func TestLayoutHolds(t *testing.T) {
 	})
 }
 
-// testTogether: no CPU that nobody owns is idle while a shared pool has work, and each pool has
-// what it has without that.
+// testTogether: no CPU without an owner is idle while a shared pool has work, and each pool has at least
+// what it has without that option.
 func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand, l *placement.Layout) {
 	t.Helper()
 	apart := *s
@@ -285,8 +284,8 @@ func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand,
 	}
 }
 
-// TestGuestsCostNothing: pools with names and bonds that request less than a CPU leave
-// everybody else what they would have if these requests were the default pool's.
+// TestGuestsCostNothing: named and bound pools that request less than a CPU leave all other pools what they
+// would get if these requests were the default pool's.
 func TestGuestsCostNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := describe.Parse("2s x 2n x 2c x 2t")
@@ -315,7 +314,7 @@ func TestGuestsCostNothing(t *testing.T) {
 		alone, together := s.lay(p, plain), s.lay(p, guests)
 		for _, s := range seatsOf(plain) {
 			if s.Pool == placement.System && s.Which.Name == "a" {
-				continue // made of all pools of which the name starts so
+				continue // the sum of all pools whose names start so
 			}
 			want, _ := alone.CPUs(s)
 			if got, _ := together.CPUs(s); got != want {
@@ -330,8 +329,7 @@ func TestGuestsCostNothing(t *testing.T) {
 	})
 }
 
-// TestGrowingKeeps: a default pool that grows keeps the CPUs it has, and moves
-// no pool with a name, as long as all fit.
+// TestGrowingKeeps: a default pool that grows keeps its CPUs, and moves no named pool, as long as all fit.
 func TestGrowingKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := describe.Parse("2s x 2n x 4c x 2t")
@@ -368,7 +366,7 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 	if got := m.Format(l.Reclaimed); got != "3-5" {
 		t.Errorf("reclaimed are %s, want 3-5", got)
 	}
-	// Where others own all ordinary CPUs, isolated ones are better than none.
+	// If others own all ordinary CPUs, isolated ones are better than none.
 	l = s.lay(p, placement.Demand{Owned: m.OnlineOf("0-5")})
 	for _, s := range []placement.CPUGroup{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
 		if got, _ := l.CPUs(s); m.Format(got) != "6-7" {

@@ -89,13 +89,13 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	at := p.tree.named(s.Balloon)
 	switch {
 	case at >= 0:
-		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed"
+		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed before"
 	default:
 		r := p.request(v, s)
 		if at = r.best(-1); !(candidate{r, at}).enough() {
 			a.Problems = append(a.Problems, lifecycle.Problem{
 				Key: Key, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
-				Reason: "no part of the node has that much CPU time left", Then: "it shares the CPUs of " + p.tree[at].name,
+				Reason: "no part of the node has that much free CPU time", Then: "it shares the CPUs of " + p.tree[at].name,
 			})
 		}
 		a.Why = r.why(at)
@@ -109,7 +109,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 }
 
 // errShort is why a container cannot own CPUs.
-var errShort = errors.New("no part of the node has that many CPUs to give away beside what its other containers request")
+var errShort = errors.New("no part of the node can give away that many CPUs in addition to the requests of its other containers")
 
 // Choose chooses the CPUs of an owner: in the smallest part that has enough of them.
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {

@@ -93,7 +93,7 @@ type criterion struct {
 // criteria are the ones for containers that share CPUs, the most important first.
 func criteria() []criterion {
 	return []criterion{
-		{"it has enough CPU time left", candidate.shortage},
+		{"it has enough free CPU time", candidate.shortage},
 		{"it is near containers of the same pod or namespace", func(c candidate) float64 {
 			if c.r.affinity == nil {
 				return 0
@@ -103,10 +103,10 @@ func criteria() []criterion {
 		{"the container's CPU limit fits", func(c candidate) float64 {
 			return flag(c.r.burstable() && c.r.limit > 0 && c.offer().left >= c.r.limit)
 		}},
-		{"a container without CPU limit is placed on this level", func(c candidate) float64 {
+		{"a container without a CPU limit is placed on this level", func(c candidate) float64 {
 			return flag(c.r.unlimited() && c.part().level == c.r.level())
 		}},
-		{"it has the most CPU time left for a container without limit", func(c candidate) float64 {
+		{"it has the most free CPU time for a container without a limit", func(c candidate) float64 {
 			if !c.r.unlimited() {
 				return 0
 			}
@@ -114,8 +114,8 @@ func criteria() []criterion {
 		}},
 		{"it is the smallest part of the node", func(c candidate) float64 { return float64(c.part().depth) }},
 		{"it has the fewest containers", func(c candidate) float64 { return float64(-c.offer().members) }},
-		{"it has the most CPU time left", func(c candidate) float64 { return float64(c.offer().left) }},
-		{"it is the first", func(c candidate) float64 { return float64(-c.i) }},
+		{"it has the most free CPU time", func(c candidate) float64 { return float64(c.offer().left) }},
+		{"it is the first one", func(c candidate) float64 { return float64(-c.i) }},
 	}
 }
 

@@ -2,8 +2,8 @@ package api
 
 import "cmp"
 
-// Outlook is the result of a plan: the effect of new pods, or of another configuration.
-type Outlook struct {
+// Plan is the result of a plan: the effect of new pods, or of another configuration.
+type Plan struct {
 	// Containers have the values that the pods' containers would get.
 	Containers []Container `json:"containers,omitempty"`
 	Rejected   []Rejected  `json:"rejected,omitempty"`

@@ -77,7 +77,7 @@ func (s SpecSource) CPUSource() string {
 	if s.Up && s.NoCPUs == "" {
 		return "reported by the " + string(s.Name)
 	}
-	return "inferred from what the kubelet asks of the runtime: " + s.NoCPUs
+	return "inferred from the kubelet's requests to the runtime: " + s.NoCPUs
 }
 
 // State is the state with its reason, for users.
@@ -147,7 +147,7 @@ func (h HookServer) State() string {
 	case !h.InForce:
 		s = "not in force"
 	case h.Resting:
-		s += ", left alone for now"
+		s += ", not called for now"
 	}
 	if h.Calls > 0 {
 		s += fmt.Sprintf(", %d calls, %d failed", h.Calls, h.Failed)

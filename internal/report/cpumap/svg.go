@@ -213,7 +213,7 @@ func (d *drawing) legend(c api.NodeCPUs) {
 		d.line("", fmt.Sprintf("pool %s, class %s: CPUs %s, %s", term.Clean(p.Name), term.Clean(p.Class), term.Clean(p.CPUs), term.Count(p.Members, "container")))
 	}
 	if len(c.Grants) == 0 {
-		d.line(` fill="#5f6368"`, "no pod owns CPUs alone")
+		d.line(` fill="#5f6368"`, "no pod owns CPUs")
 	}
 }
 

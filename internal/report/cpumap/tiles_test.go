@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// drawn is a block's text without the blanks that fill it up.
+// drawn returns a block's text without padding.
 func drawn(b term.Block) string {
 	var s strings.Builder
 	for _, l := range b.Lines {
@@ -31,7 +31,7 @@ func nodesOf(m *topology.Machine) (nodes []api.NUMA) {
 	return nodes
 }
 
-// TestMemoryAlone: every picture has a NUMA node without CPUs, and what memory it has.
+// TestMemoryAlone: every drawing has a NUMA node without CPUs, with its memory.
 func TestMemoryAlone(t *testing.T) {
 	c := api.NodeCPUs{
 		Online: "0-1", Shared: "0-1",
@@ -54,7 +54,7 @@ func TestMemoryAlone(t *testing.T) {
 	}
 }
 
-// TestLetters: an owner keeps its letter while others come and go, and a letter is given again.
+// TestLetters: an owner keeps its letter while others start and end, and a free letter is used again.
 func TestLetters(t *testing.T) {
 	var l Letters
 	mark := func(pods ...string) (all string) {
@@ -128,8 +128,8 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// TestTilesFit sees to it that every line is as wide as the block says and
-// no wider than the terminal, on machines of all shapes.
+// TestTilesFit: every line is as wide as the block says and no wider than the terminal, on machines of all
+// shapes.
 func TestTilesFit(t *testing.T) {
 	for _, machine := range []string{"1c", "128c", "2s x 64c x 2t", "8s x 2n x 32c x 2t", "2s x 4n x 8c x 2t", "64s x 1c"} {
 		m, err := describe.Parse(machine)

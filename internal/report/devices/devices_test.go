@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden objects anew")
 
-// node is the tree of testdata, below a directory of its own: links are those of the kernel.
+// node copies the tree of testdata to a directory of its own, with the links that the kernel makes.
 func node(t testing.TB) (dir string, proc, sys fs.FS) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/node.txtar")
@@ -45,7 +45,7 @@ func node(t testing.TB) (dir string, proc, sys fs.FS) {
 	return dir, os.DirFS(filepath.Join(dir, "proc")), os.DirFS(filepath.Join(dir, "sys"))
 }
 
-// TestDevice: the object of a node, for a Node with and without the label that says the memory of GPUs.
+// TestDevice: the object of a node, with and without the Node's label for the memory of GPUs.
 func TestDevice(t *testing.T) {
 	_, proc, sys := node(t)
 	i, err := devices.Read(proc, sys)
@@ -84,13 +84,13 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestMemory: a label that says no size, or is of one of several models, counts as none.
+// TestMemory: a label without a size, and one for one of several models, is ignored.
 func TestMemory(t *testing.T) {
 	gpu := func(model string) devices.GPU { return devices.GPU{UUID: "GPU-1", Model: model} }
 	for _, tc := range []struct {
 		name, label string
 		gpus        []devices.GPU
-		want        string // part of the text about what is left out
+		want        string // a part of the text about omitted devices
 	}{
 		{"one", "81920", []devices.GPU{gpu("H100")}, ""},
 		{"two of a model", "81920", []devices.GPU{gpu("H100"), gpu("H100")}, ""},
@@ -116,7 +116,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestLeftOut: a device that lacks what a scheduler needs is left out, with the reason; the others are not.
+// TestLeftOut: a device without the data that a scheduler needs is omitted, with the reason; the others are
+// not.
 func TestLeftOut(t *testing.T) {
 	const gpu = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
 	for _, tc := range []struct {
@@ -148,7 +149,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestSameNumber: of two cards with one number the first is kept, and the other named.
+// TestSameNumber: of two cards with the same number the first is kept, and the other is reported.
 func TestSameNumber(t *testing.T) {
 	dir, proc, sys := node(t)
 	verbs := filepath.Join(dir, "sys/devices/pci0000:d7/0000:d7:00.0/0000:d8:00.0/infiniband_verbs")
@@ -161,8 +162,8 @@ func TestSameNumber(t *testing.T) {
 	}
 }
 
-// TestNone: a node without devices has an object without any, and nothing is left out. So has this machine's: whatever
-// it has, reading is no error.
+// TestNone: a node without devices has an object without devices, and nothing is omitted. Reading this
+// machine's devices is never an error.
 func TestNone(t *testing.T) {
 	i, err := devices.Read(fstest.MapFS{}, fstest.MapFS{})
 	if err != nil {
@@ -177,7 +178,8 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// FuzzInformation: whatever a driver says, reading neither fails nor gives a GPU without what a scheduler needs.
+// FuzzInformation: for any text of a driver, reading neither fails nor returns a GPU without the data that
+// a scheduler needs.
 func FuzzInformation(f *testing.F) {
 	for _, seed := range []string{"", "Model: x\nGPU UUID: GPU-1\nDevice Minor: 0\n", "Device Minor: 99999999999999999999\n", ":\n::\n", "GPU UUID\n"} {
 		f.Add(seed)

@@ -18,7 +18,7 @@ const (
 
 // unknown is why the object reports GPUs as not healthy. Koordinator's scheduler divides by a GPU's memory. It
 // would therefore give a GPU without a memory size to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
-const unknown = "the memory of GPUs is not known without NVIDIA's library, so that they are not healthy and no pod gets one"
+const unknown = "the memory size of GPUs is unknown without NVIDIA's library, so they count as not healthy and no pod gets one"
 
 // Device returns the node's Device (scheduling.koordinator.sh/v1alpha1): its annotations, and its top-level fields.
 // labels are the labels of the Node.
@@ -58,7 +58,7 @@ func (i Inventory) Lacks(labels map[string]string) string {
 		if memory, why := i.memory(labels); memory == 0 {
 			out = append(out, "GPU memory: "+why+"; "+unknown)
 		}
-		out = append(out, "GPU health: only NVIDIA's library knows it")
+		out = append(out, "GPU health: unknown without NVIDIA's library")
 	}
 	return strings.Join(append(out, i.Missing...), "; ")
 }
@@ -67,19 +67,19 @@ func (i Inventory) Lacks(labels map[string]string) string {
 // and the reason.
 func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	if slices.ContainsFunc(i.GPUs, func(g GPU) bool { return g.Model != i.GPUs[0].Model }) {
-		return 0, "the Node's label " + memoryLabel + " is of one model, and there are several"
+		return 0, "the Node's label " + memoryLabel + " describes one model, and the node has several"
 	}
 	if strings.Contains(labels[productLabel], "-MIG-") {
-		return 0, fmt.Sprintf("the Node's label %s is of parts of GPUs (%s)", memoryLabel, labels[productLabel])
+		return 0, fmt.Sprintf("the Node's label %s describes parts of GPUs (%s)", memoryLabel, labels[productLabel])
 	}
 	value, has := labels[memoryLabel]
 	if !has {
-		return 0, "the Node has no label " + memoryLabel + ", which NVIDIA's gpu-feature-discovery makes"
+		return 0, "the Node has no label " + memoryLabel + ", which NVIDIA's gpu-feature-discovery sets"
 	}
 	const most = 1 << 30 // in MiB, so that bytes do not overflow
 	mebibytes, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || mebibytes <= 0 || mebibytes > most {
-		return 0, fmt.Sprintf("the Node's label %s is %q, which is no size in MiB", memoryLabel, value)
+		return 0, fmt.Sprintf("the Node's label %s is %q, which is not a size in MiB", memoryLabel, value)
 	}
 	return mebibytes << 20, ""
 }

@@ -98,7 +98,7 @@ func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	for _, bus := range all {
 		at := path.Join(pciDir, bus)
 		if !named[bus] && text(sys, path.Join(at, "vendor")) == nvidia && strings.HasPrefix(text(sys, path.Join(at, "class")), display) {
-			i.leaveOut("GPU", bus, "no driver runs it")
+			i.leaveOut("GPU", bus, "it has no driver")
 		}
 	}
 	return nil
@@ -117,13 +117,13 @@ func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	}
 	g.Model, g.UUID = fields["Model"], fields["GPU UUID"]
 	if g.Minor, err = strconv.Atoi(fields["Device Minor"]); err != nil || g.Minor < 0 {
-		return g, "its driver names no minor number"
+		return g, "its driver reports no minor number"
 	}
 	switch {
 	case fields["GPU Excluded"] == "Yes":
 		return g, "its driver excludes it"
 	case g.UUID == "" || strings.Contains(g.UUID, "?"):
-		return g, "its driver names no UUID before the GPU is used: start nvidia-persistenced"
+		return g, "its driver reports no UUID before the GPU is used: start nvidia-persistenced"
 	}
 	g.PCI, err = readPCI(sys, bus)
 	if err != nil {
@@ -159,9 +159,9 @@ func (i *Inventory) readCards(sys fs.FS) error {
 		case err != nil:
 			i.leaveOut("RDMA card", bus, err.Error())
 		case r.Minor < 0:
-			i.leaveOut("RDMA card", bus, "the kernel names no number for "+name)
+			i.leaveOut("RDMA card", bus, "the kernel reports no number for "+name)
 		case taken[r.Minor] != "":
-			i.leaveOut("RDMA card", bus, fmt.Sprintf("%s has its number %d, too", taken[r.Minor], r.Minor))
+			i.leaveOut("RDMA card", bus, fmt.Sprintf("%s has the same number %d", taken[r.Minor], r.Minor))
 		default:
 			taken[r.Minor] = bus
 			i.RDMA = append(i.RDMA, r)
@@ -225,7 +225,7 @@ func readPCI(sys fs.FS, bus string) (PCI, error) {
 	at := path.Join(pciDir, bus)
 	node, err := strconv.Atoi(text(sys, path.Join(at, "numa_node")))
 	if err != nil {
-		return p, errors.New("the kernel names no NUMA node, not even -1")
+		return p, errors.New("the kernel reports no NUMA node for it, not even -1")
 	}
 	p.Node = max(0, node)
 	target, err := fs.ReadLink(sys, at)

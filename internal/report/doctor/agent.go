@@ -22,7 +22,7 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	data, err := h.read(file)
 	switch {
 	case missing(err):
-		return c.ok("%s is not there: all defaults", file), def
+		return c.ok("%s does not exist: the agent uses the defaults", file), def
 	case err != nil:
 		return c.unseen(file, err), def
 	}
@@ -61,14 +61,14 @@ func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, 
 
 func (c Check) judgeAgent(got api.Node) Check {
 	if got.Standby != "" {
-		return c.problem("end one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs and stays out: %s", got.Version, got.Standby)
+		return c.problem("stop one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs in standby: %s", got.Version, got.Standby)
 	}
 	if got.ConfigError != "" {
-		return c.problem("mend the configuration; the agent follows the file", "%s runs, and not all of its configuration is in force: %s",
+		return c.problem("correct the configuration; the agent watches the file", "%s runs, but a part of its configuration is not in force: %s",
 			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))
 	}
 	if len(got.Unsaved) > 0 {
-		return c.problem("make room or mend the disk; the agent tries again by itself", "%s runs, and what a restart needs is not on disk: %s",
+		return c.problem("free disk space or repair the disk; the agent tries again by itself", "%s runs, but it cannot save what a restart needs: %s",
 			got.Version, strings.Join(got.Unsaved, "; "))
 	}
 	var states []string
@@ -91,8 +91,8 @@ func (c Check) judgeAgent(got api.Node) Check {
 		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
 	}
 	if len(got.WithoutCgroup) > 0 {
-		return c.problem("set cgroup.root to where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
-			"%s runs, and containers run without a cgroup in its tree, so nothing is in force for them: %s", got.Version, join(got.WithoutCgroup))
+		return c.problem("set cgroup.root to the path where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
+			"%s runs, but running containers have no cgroup in its tree, so none of their values is in force: %s", got.Version, join(got.WithoutCgroup))
 	}
 	if p, some := c.contested(got); some {
 		return p
@@ -117,11 +117,11 @@ func (c Check) contested(got api.Node) (Check, bool) {
 	}
 	switch {
 	case len(kept) > 0:
-		return c.problem("find out which program writes it and stop that; until then containers use CPUs that others own, see docs/operate.md",
-			"%s runs, and another program keeps changing what keeps containers apart: %s", got.Version, strings.Join(kept, "; ")), true
+		return c.problem("find the program that writes it, and stop that; until then containers use CPUs that others own, see docs/operate.md",
+			"%s runs, but another program keeps changing values that separate containers: %s", got.Version, strings.Join(kept, "; ")), true
 	case len(left) > 0:
-		return c.problem("find out who writes it; the agent takes it up again when it is started anew, or keeper.giveUpAfter changes",
-			"%s runs, and another program writes values of ours: %s", got.Version, strings.Join(left, "; ")), true
+		return c.problem("find the program that writes it; the agent writes it again after its next start, or when keeper.giveUpAfter changes",
+			"%s runs, but another program writes the agent's values: %s", got.Version, strings.Join(left, "; ")), true
 	}
 	return c, false
 }
@@ -133,19 +133,19 @@ func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {
 	case missing(err) && runs:
-		return c.problem("restart the agent where it may write there", "%s is not there and the agent runs: its key ends with it", file)
+		return c.problem("restart the agent with write access to that path", "%s does not exist and the agent runs: its key is lost when it ends", file)
 	case missing(err):
-		return c.ok("%s is not there yet; the first start makes it", file)
+		return c.ok("%s does not exist yet; the first start creates it", file)
 	case err != nil:
 		return c.unseen(file, err)
 	}
 	uid, _ := h.owner(info)
 	switch {
 	case !info.Mode().IsRegular() || info.Size() != keySize:
-		return c.problem("delete it to have a new one made; containers stamped with the old one are decided anew",
-			"%s is no key: %d bytes instead of %d", file, info.Size(), keySize)
+		return c.problem("delete it, and the agent creates a new key; it then decides again for containers whose records have the old key",
+			"%s is not a key: %d bytes instead of %d", file, info.Size(), keySize)
 	case info.Mode().Perm()&0o077 != 0 || uid != 0:
-		return c.problem("chown root "+file+"; chmod 600 "+file, "%s is not for root alone: %s", file, h.describe(info))
+		return c.problem("chown root "+file+"; chmod 600 "+file, "not only root can read or write %s: %s", file, h.describe(info))
 	}
 	return c.ok("%s is %s", file, h.describe(info))
 }
@@ -161,7 +161,7 @@ func checkState(c Check, h host, dir string) Check {
 		return c.unseen(where, err)
 	}
 	if !info.IsDir() {
-		return c.problem("remove it, or set paths.state", "%s is no directory", where)
+		return c.problem("remove it, or set paths.state", "%s is not a directory", where)
 	}
 	at, err := h.real(where)
 	if err != nil {
@@ -174,11 +174,11 @@ func checkState(c Check, h host, dir string) Check {
 	uid, _ := h.owner(info)
 	switch {
 	case fs.Flags&unix.ST_RDONLY != 0:
-		return c.problem("set paths.state to a directory that can be written", "%s is on a file system mounted read-only", where)
+		return c.problem("set paths.state to a directory that is writable", "%s is on a file system mounted read-only", where)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&0o1000 == 0 || uid != 0:
-		return c.problem("chown root "+where+"; chmod o-w "+where, "%s is not for root alone: %s", where, h.describe(info))
+		return c.problem("chown root "+where+"; chmod o-w "+where, "not only root can write to %s: %s", where, h.describe(info))
 	case where != dir:
-		return c.ok("%s is not there yet; the first start makes it", dir)
+		return c.ok("%s does not exist yet; the first start creates it", dir)
 	}
 	return c.ok("%s is %s", dir, h.describe(info))
 }

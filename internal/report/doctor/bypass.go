@@ -10,15 +10,15 @@ import (
 // checkBypass reports what the choice of this attachment means.
 func checkBypass(c Check, nri *nriConfig) Check {
 	if nri.running && nri.there {
-		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", nri.socket)
+		return c.ok("attach is bypass, although %s exists: nri would set all values, before containers exist", nri.socket)
 	}
-	return c.ok("attach is bypass; NRI is not looked at")
+	return c.ok("attach is bypass; NRI is not checked")
 }
 
 // checkAuto reports which attachment is in force.
 func checkAuto(c Check, agent *api.Node) Check {
 	if agent == nil {
-		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent runs that could say which it is now")
+		return c.unknown("start the agent", "attach is auto: NRI while its socket works, otherwise bypass; no agent runs that could report which one is active")
 	}
 	for _, a := range agent.Attachments {
 		switch {
@@ -45,9 +45,9 @@ func checkWatches(c Check, h host) Check {
 	most, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	switch {
 	case err != nil:
-		return c.unknown("see what it holds", "%s is not a number", file)
+		return c.unknown("check its content", "%s is not a number", file)
 	case most < fewWatches:
-		return c.problem("sysctl fs.inotify.max_user_watches=65536", "%s is %d, and a watch is needed for each pod and each starting container", file, most)
+		return c.problem("sysctl fs.inotify.max_user_watches=65536", "%s is %d, and the agent needs a watch for each pod and each starting container", file, most)
 	}
 	return c.ok("%d watches are allowed", most)
 }

@@ -93,10 +93,10 @@ func checkCgroup(c Check, g cgroups) Check {
 	dir, driver, both := g.driver(v)
 	switch {
 	case both:
-		return c.problem("drain and restart the node, so that only what the kubelet's cgroupDriver makes is left",
-			"%s; both kubepods.slice and kubepods are there, left by a change of the cgroup driver", version)
+		return c.problem("drain and restart the node, so that only the directories of the kubelet's cgroupDriver are left",
+			"%s; both kubepods.slice and kubepods exist, left by a change of the cgroup driver", version)
 	case dir == "":
-		return c.unknown("start the kubelet", "%s; the driver shows when the kubelet has made its directory (kubepods)", version)
+		return c.unknown("start the kubelet", "%s; the driver is unknown until the kubelet has created its directory (kubepods)", version)
 	}
 	return c.ok("%s, %s driver (%s)", version, driver, dir)
 }
@@ -107,19 +107,19 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	dir, _, _ := g.driver(v)
 	var out []Check
 	for _, h := range config.Hooks.Catalogue() {
-		c := Check{Name: "hook " + h.Name, Why: "where it has no effect, pods go without this: " + h.About}
+		c := Check{Name: "hook " + h.Name, Why: "without it, pods do not get this: " + h.About}
 		needs, lacks := files(h, v), g.lacksDevice(config.Paths, h)
 		switch {
 		case !config.Hooks.Enabled(h.Name):
-			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
+			c = c.ok("disabled (hooks.%s.enabled)", h.Name)
 		case lacks != "":
-			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", lacks)
+			c = c.problem("install the device's driver, mount the missing path, or disable the hook", "not effective: there is no %s", lacks)
 		case slices.Contains(h.Kernel, "coreSched"):
-			c = c.unknown("trimtab hooks, on the node itself, asks the kernel", "whether the kernel gives core scheduling cookies shows in no file")
+			c = c.unknown("run trimtab hooks on the node itself; it asks the kernel", "no file shows whether the kernel supports core scheduling cookies")
 		case len(controllers(h)) == 0:
-			c = c.ok("effective: it needs nothing of the kernel")
+			c = c.ok("effective: it needs nothing from the kernel")
 		case versionErr != nil:
-			c = c.unknown("see the check cgroup", "it needs the controllers %s; no cgroup file system was seen", join(controllers(h)))
+			c = c.unknown("see the check cgroup", "it needs the controllers %s; no cgroup file system was found", join(controllers(h)))
 		default:
 			if c = g.probe(c, v, dir, needs); c.Result == OK {
 				c = g.probeFeatures(c, v, dir, h)
@@ -160,7 +160,7 @@ func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Inf
 			found = found || err == nil
 		}
 		if !found {
-			return c.problem("use a kernel that has it, or see the hook's fallback, or switch the hook off",
+			return c.problem("use a kernel that has it, use the hook's fallback, or disable the hook",
 				"not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
 		}
 	}
@@ -221,7 +221,7 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 		}
 		at := g.file(v, dir, f)
 		if _, err := g.stat(at); missing(err) {
-			return c.problem("use a kernel that has it, or switch the hook off", "not effective: this kernel has no %s", at)
+			return c.problem("use a kernel that has it, or disable the hook", "not effective: this kernel has no %s", at)
 		} else if err != nil {
 			return c.unseen(at, err)
 		}
@@ -230,9 +230,9 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 		}
 	}
 	if dir == "" {
-		return c.unknown("start the kubelet", "the controllers are there; the files show when the kubelet has made its directory (kubepods)")
+		return c.unknown("start the kubelet", "the controllers exist; the files are visible after the kubelet has created its directory (kubepods)")
 	}
-	return c.ok("effective: %s are there", join(seen))
+	return c.ok("effective: %s exist", join(seen))
 }
 
 // lacks says what a controller lacks in the pods' directory.
@@ -246,10 +246,10 @@ func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error)
 	}
 	lists := []struct{ file, say string }{
 		{g.at("cgroup.controllers"), "this kernel, or its boot parameters, has no controller %s"},
-		{g.at("cgroup.subtree_control"), "the controller %s is not passed on below the root"},
+		{g.at("cgroup.subtree_control"), "the controller %s is not enabled below the root"},
 	}
 	if dir != "" {
-		lists = append(lists, struct{ file, say string }{g.at(dir, "cgroup.subtree_control"), "the controller %s is not passed on to pods"})
+		lists = append(lists, struct{ file, say string }{g.at(dir, "cgroup.subtree_control"), "the controller %s is not enabled for pods"})
 	}
 	for _, l := range lists {
 		text, err := g.read(l.file)
@@ -265,7 +265,7 @@ func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error)
 
 func enable(v cgroup.Version, controller string) string {
 	if v == cgroup.V1 {
-		return "mount it, or switch the hook off"
+		return "mount it, or disable the hook"
 	}
 	return fmt.Sprintf("have systemd or the kubelet pass %s on (cgroup.subtree_control), look for cgroup_disable= in the boot parameters, or switch the hook off", controller)
 }

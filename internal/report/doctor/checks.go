@@ -38,8 +38,8 @@ func wayOf(c config.Config) way {
 // agent and the runtime come first, because the others need their results.
 func checks(ctx context.Context, o Options) []Check {
 	h := o.host()
-	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with a configuration it cannot read, and a running one keeps the one before"}, h, o.ConfigFile)
-	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "what runs keeps what it has without the agent, but new pods start without what they were promised"}, o, c.Paths.StatusSocket)
+	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with an invalid configuration, and a running agent keeps the previous one"}, h, o.ConfigFile)
+	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "without the agent, running containers keep their values, but new pods start without what they request"}, o, c.Paths.StatusSocket)
 	attach, endpoint := wayOf(c), o.Endpoint
 	if endpoint == "" && attach != byNRI {
 		endpoint = c.CRI.Endpoint
@@ -62,27 +62,27 @@ func checks(ctx context.Context, o Options) []Check {
 		Check
 	}{
 		{always, found},
-		{byEither, checkAuto(Check{Name: "attachment", Why: "while bypass is used in place of NRI, values come when a container's cgroup appears, and what only its creation can carry does not come at all"}, agent)},
-		{byBypass, checkBypass(Check{Name: "bypass", Why: "beside the runtime, values come when a container's cgroup appears, and what only its creation can carry (environment, mounts, devices) does not come at all"}, nri)},
-		{byBypass | byEither, checkWatches(Check{Name: "inotify", Why: "cgroups that cannot be watched are found at the next look at everything, up to bypass.resyncSeconds later"}, h)},
-		{byNRI | byEither, checkNRI(Check{Name: "nri", Why: "Trimtab attaches through NRI; a runtime that has it off starts every pod without it"}, nri)},
-		{byNRI | byEither, checkNRISocket(Check{Name: "nri socket", Why: "Trimtab connects there, and every other process that can connect there can change every container of the node"}, nri)},
-		{byNRI | byEither, checkTimeouts(Check{Name: "nri timeouts", Why: "a plugin that answers later is dropped, and the pod starts without it"}, nri, agent)},
-		{byNRI | byEither, checkPlugins(Check{Name: "other nri plugins", Why: "two plugins that set the same value of a container fail its creation; of two with one index, either may come first"}, nri, c.NRI)},
-		{byProxy, checkProxy(Check{Name: "cri proxy", Why: "with attach: cri the kubelet reaches the runtime through the agent: without its socket no pod starts, and what runs goes on"}, h, c.CRI.Socket)},
-		{byProxy, checkKubeletEndpoint(Check{Name: "kubelet endpoint", Why: "a kubelet that talks to the runtime itself passes the proxy by, and its pods get nothing of what they were promised"}, k, c.CRI.Socket)},
-		{byHooks, checkHookService(Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without its socket, or where the proxy does not know of it, pods start without what they were promised"}, h, c.HookServers.Socket, c.HookServers.Register)},
+		{byEither, checkAuto(Check{Name: "attachment", Why: "while bypass replaces NRI, values are set when a container's cgroup appears, and values that only its creation can carry are not set at all"}, agent)},
+		{byBypass, checkBypass(Check{Name: "bypass", Why: "with bypass, values are set when a container's cgroup appears, and values that only its creation can carry (environment, mounts, devices) are not set at all"}, nri)},
+		{byBypass | byEither, checkWatches(Check{Name: "inotify", Why: "the agent finds cgroups that it cannot watch at the next full scan, up to bypass.resyncSeconds later"}, h)},
+		{byNRI | byEither, checkNRI(Check{Name: "nri", Why: "Trimtab attaches through NRI; a runtime with NRI disabled starts every pod without it"}, nri)},
+		{byNRI | byEither, checkNRISocket(Check{Name: "nri socket", Why: "Trimtab connects there; every process that can connect there can change every container of the node"}, nri)},
+		{byNRI | byEither, checkTimeouts(Check{Name: "nri timeouts", Why: "the runtime drops a plugin that answers later, and the pod starts without it"}, nri, agent)},
+		{byNRI | byEither, checkPlugins(Check{Name: "other nri plugins", Why: "if two plugins set the same value of a container, its creation fails; the order of two plugins with the same index is not defined"}, nri, c.NRI)},
+		{byProxy, checkProxy(Check{Name: "cri proxy", Why: "with attach: cri the kubelet reaches the runtime through the agent: without the agent's socket no pod starts; running pods continue"}, h, c.CRI.Socket)},
+		{byProxy, checkKubeletEndpoint(Check{Name: "kubelet endpoint", Why: "a kubelet that connects to the runtime itself bypasses the proxy, and its pods get none of the values that they request"}, k, c.CRI.Socket)},
+		{byHooks, checkHookService(Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without the agent's socket, or if the proxy does not know it, pods start without what they request"}, h, c.HookServers.Socket, c.HookServers.Register)},
 		{always, asked},
 		{always, configured},
-		{always, checkKey(Check{Name: "record key", Why: "it signs the records in containers; who has it can forge one, and without it a restart decides anew what runs"}, h, c.Paths.Key, agent != nil)},
-		{always, checkState(Check{Name: "state directory", Why: "what the kubelet asked for after a container was created is remembered there across restarts"}, h, c.Paths.State)},
-		{always, checkCgroup(Check{Name: "cgroup", Why: "values are written into the kernel's cgroup files; their version and the names of pods' directories say where"}, g)},
-		{always, checkCPUManager(Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}, k, c, granted)},
-		{always, checkMemoryManager(Check{Name: "kubelet memory manager", Why: "it ties containers to NUMA nodes; CPUs chosen apart from that may be on others"}, k, c)},
-		{always, checkTopologyManager(Check{Name: "kubelet topology manager", Why: "it acts through the static managers alone; with them off it only refuses pods"}, k)},
-		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not report requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c))},
-		{always, checkGrants(Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorization rule; unknown, none counts as granted but what the runtime's request has"}, granted())},
-		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides with Trimtab about every pod; where its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, servers)},
+		{always, checkKey(Check{Name: "record key", Why: "the key signs the records in containers; who has it can forge records, and without it a restarted agent decides again for running containers"}, h, c.Paths.Key, agent != nil)},
+		{always, checkState(Check{Name: "state directory", Why: "the agent saves what the kubelet requested after a container's creation there, so that restarts keep it"}, h, c.Paths.State)},
+		{always, checkCgroup(Check{Name: "cgroup", Why: "the agent writes values into the kernel's cgroup files; their version and the names of pods' directories determine the paths"}, g)},
+		{always, checkCPUManager(Check{Name: "kubelet cpu manager", Why: "only one program may decide which containers own CPUs; two programs undo each other's writes, every 10 seconds"}, k, c, granted)},
+		{always, checkMemoryManager(Check{Name: "kubelet memory manager", Why: "it binds containers to NUMA nodes; CPUs that are chosen separately may be on other nodes"}, k, c)},
+		{always, checkTopologyManager(Check{Name: "kubelet topology manager", Why: "it works only through the static managers; if they are off, it only refuses pods"}, k)},
+		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not report requests, init containers and sidecars; without a source, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c))},
+		{always, checkGrants(Check{Name: "device grants", Why: "devices that Kubernetes granted to a container need no authorization rule; without a source, only devices in the runtime's request count as granted"}, granted())},
+		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides together with Trimtab about every pod; if its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, servers)},
 		{always, checkResourcePlugins(Check{Name: "resource plugins", Why: "a resource plugin allocates what pods request, such as NICs; while it does not answer, pods start without it, or not at all (resourcePlugins.failurePolicy)"}, c.ResourcePlugins, plugins)},
 	} {
 		if row.with&attach != 0 {
@@ -90,7 +90,7 @@ func checks(ctx context.Context, o Options) []Check {
 		}
 	}
 	if len(c.Rules) > 0 {
-		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may be misspelt, and its pods go without what it sets"}, len(c.Rules), agent))
+		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may have a spelling error; its pods do not get what it sets"}, len(c.Rules), agent))
 	}
 	if c.Mode == "observe" || agent != nil && agent.Observed != nil {
 		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets what it was promised from it"}, agent))

@@ -26,9 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the fixtures want")
 
-// A fixture is a node: files by their paths; NODES, with what a text cannot be
-// (socket, dir, link, mode, owner); AGENT, what a running agent answers; and
-// WANT, the report.
+// A fixture is a node: files by their paths; NODES, with what a text file cannot express (socket, dir,
+// link, mode, owner); AGENT, the answers of a running agent; and WANT, the report.
 type fixture struct {
 	archive *txtar.Archive
 	root    string
@@ -120,7 +119,7 @@ func (f *fixture) options() Options {
 	}
 }
 
-// TestNodes plays every fixture: what doctor says of a node, word by word.
+// TestNodes compares doctor's report for every fixture.
 func TestNodes(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	must(t, err)
@@ -156,11 +155,11 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// withoutIdle leaves out hooks that are switched off, which say the same of each: a new
-// hook changes no fixture, nor the number of checks in its last line.
+// withoutIdle removes disabled hooks, which all have the same text, so that a new hook changes neither a
+// fixture nor the number of checks in its last line.
 func withoutIdle(r Report) Report {
 	r.Checks = slices.DeleteFunc(slices.Clone(r.Checks), func(c Check) bool {
-		return strings.HasPrefix(c.Name, "hook ") && strings.HasPrefix(c.Found, "switched off (hooks.")
+		return strings.HasPrefix(c.Name, "hook ") && strings.HasPrefix(c.Found, "disabled (hooks.")
 	})
 	return r
 }
@@ -189,7 +188,7 @@ func find(t *testing.T, r Report, name string) Check {
 	return Check{}
 }
 
-// TestWithoutPermission: what cannot be read is no problem and no ok.
+// TestWithoutPermission: a check of an unreadable file is unknown, neither a problem nor ok.
 func TestWithoutPermission(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything; TestUnreadable shows the same by another error")
@@ -207,8 +206,7 @@ func TestWithoutPermission(t *testing.T) {
 	}
 }
 
-// TestUnreadable puts a directory where each file is read from: an error that
-// root gets, too.
+// TestUnreadable puts a directory at the place of each file: root gets this error, too.
 func TestUnreadable(t *testing.T) {
 	for _, tc := range []struct{ file, check string }{
 		{"etc/trimtab/config.yaml", "configuration"},
@@ -251,8 +249,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestAttachedWithoutSocket: in the chart's pod under attach: nri there is no CRI socket,
-// and the agent's word counts. A socket that somebody names has to be there.
+// TestAttachedWithoutSocket: in the chart's pod with attach: nri there is no CRI socket, and the agent's
+// answer counts. A socket that the user names must exist.
 func TestAttachedWithoutSocket(t *testing.T) {
 	for _, tt := range []struct {
 		state, endpoint string
@@ -274,8 +272,8 @@ func TestAttachedWithoutSocket(t *testing.T) {
 	}
 }
 
-// TestThisMachine: whatever this machine is, doctor gives an answer to every
-// check, without root and without changing anything.
+// TestThisMachine: on any machine, doctor gives an answer to every check, without root and without changing
+// anything.
 func TestThisMachine(t *testing.T) {
 	o := (&fixture{}).options()
 	o.HostRoot, o.owner = "/", nil
@@ -367,7 +365,7 @@ func FuzzTOML(f *testing.F) {
 		defer clock.Watch(t, len(text))()
 		all, _ := parseTOML("f", text)
 		for _, s := range all {
-			if len(s.table) >= mostParts || s.line < 1 {
+			if len(s.table) >= maxKeyParts || s.line < 1 {
 				t.Errorf("%+v", s)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// TestHooksAsConfigured: a hook is judged by what its options in force need of the kernel,
-// and not by what its defaults need.
+// TestHooksAsConfigured: a hook is judged by the kernel features that its configured options need, not by
+// those of the defaults.
 func TestHooksAsConfigured(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

@@ -23,7 +23,7 @@ func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check
 		found = readHookServers(at)
 		found.Error = strings.ReplaceAll(found.Error, at, dir) // as the node names it
 	}
-	const do = "mend the file, or remove it; the agent follows the directory"
+	const do = "correct the file, or remove it; the agent watches the directory"
 	if found.Error != "" {
 		return c.problem(do, "%s", found.Error)
 	}
@@ -71,10 +71,10 @@ func checkHookService(c Check, h host, path, file string) Check {
 		return bad
 	}
 	if file == "" {
-		return c.ok("serves at %s; hookServers.register names no file by which proxies find it", path)
+		return c.ok("serves at %s; hookServers.register does not name a file, so proxies cannot find it", path)
 	}
 	if _, err := h.stat(file); missing(err) {
-		return c.problem("see the agent's log for why it could not be written", "%s is not there (hookServers.register)", file)
+		return c.problem("see the agent's log for the reason why the file was not written", "%s does not exist (hookServers.register)", file)
 	} else if err != nil {
 		return c.unseen(file, err)
 	}

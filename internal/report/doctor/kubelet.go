@@ -57,7 +57,7 @@ func (k kubelet) manager(key, flag, state string) manager {
 }
 
 // errNoPolicy is the error for a file that has no policy, not even a default.
-var errNoPolicy = errors.New("no policy in it")
+var errNoPolicy = errors.New("it has no policy")
 
 // read reads a policy from a file in the kubelet's directory, if no policy is known yet.
 func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
@@ -131,7 +131,7 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 	if done, ok := k.judge(ch, m, "none"); ok {
 		if kubelets && done.Result == OK {
 			return ch.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
-				"authority is kubelet, and the kubelet's policy is none: nobody lets containers own CPUs")
+				"authority is kubelet, and the kubelet's policy is none: no containers can own CPUs")
 		}
 		return done
 	}
@@ -140,16 +140,16 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), term.Count(m.owners, "container"))
 	}
 	if !c.Hooks.CPUSet.Enabled {
-		return ch.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
+		return ch.ok("%s; Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", found)
 	}
 	if kubelets {
 		if source := granted(); source != nil {
 			found += "; which containers have some is " + source.CPUSource()
 		}
-		return ch.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
+		return ch.ok("%s; Trimtab keeps other containers off the CPUs that it assigns (authority is kubelet)", found)
 	}
 	return ch.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(k.root, "cpu_manager_state")+
-		" and restart the kubelet; "+off, "two authorities over CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is on", found)
+		" and restart the kubelet; "+off, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
 }
 
 func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
@@ -158,13 +158,13 @@ func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
 		return done
 	}
 	if !c.Hooks.CPUSet.Enabled {
-		return ch.ok("%s (%s); Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", m.policy, m.where)
+		return ch.ok("%s (%s); Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", m.policy, m.where)
 	}
 	if c.Authority == "kubelet" {
-		return ch.ok("%s (%s); Trimtab leaves what it decides alone (authority is kubelet)", m.policy, m.where)
+		return ch.ok("%s (%s); Trimtab does not change its decisions (authority is kubelet)", m.policy, m.where)
 	}
 	return ch.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(k.root, "memory_manager_state")+
-		" and restart the kubelet; "+off, "two authorities: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is on", m.policy, m.where)
+		" and restart the kubelet; "+off, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.where)
 }
 
 func checkTopologyManager(c Check, k kubelet) Check {

@@ -64,7 +64,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 			runtime = cmp.Or(runtime, s.name)
 			found = append(found, s.name+" at "+s.path)
 		case err == nil:
-			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is no socket", s.path), runtime
+			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is not a socket", s.path), runtime
 		case !missing(err):
 			unseen = err
 		}
@@ -72,7 +72,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	}
 	switch {
 	case len(found) > 1 && inUse() != "":
-		return c.ok("%s; in use is %s", strings.Join(found, " and "), inUse()), inUse()
+		return c.ok("%s; the socket in use is %s", strings.Join(found, " and "), inUse()), inUse()
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and ")), runtime
 	case unseen != nil:
@@ -115,7 +115,7 @@ func attachedTo(agent *api.Node) (name, version string) {
 func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
 	if name, version := attachedTo(agent); runtime == "" && name != "" && c.Result == Problem {
 		c.Do = ""
-		return c.ok("%s: the agent is attached to it (its CRI socket is not here, and this agent needs none)", version), name
+		return c.ok("%s: the agent is attached to it (its CRI socket is not visible here, and this agent does not need it)", version), name
 	}
 	return c, runtime
 }
@@ -232,7 +232,7 @@ func checkNRI(c Check, n *nriConfig) Check {
 	for _, key := range []string{"disable_connections", "nri_disable_connections"} {
 		if s, off := said(key, "true"); off {
 			return c.problem("set it to false, or let the runtime start Trimtab from its plugin directory",
-				"on, but plugins may not connect: %s = true at %s", key, s.where())
+				"enabled, but plugins may not connect: %s = true at %s", key, s.where())
 		}
 	}
 	if s, on := said(n.off, "false"); on {
@@ -249,10 +249,10 @@ func checkNRI(c Check, n *nriConfig) Check {
 	case n.runtime == containerd && n.version == "3":
 		return c.ok("on by default: %s has version 3, which containerd 2 reads", containerdConfig)
 	case n.running:
-		return c.problem(switchOn, "off, it seems: %s is running, no configuration switches NRI on (containerd 1.7 and CRI-O before 1.30 need that), and there is no %s",
+		return c.problem(switchOn, "probably off: %s is running, no configuration enables NRI (containerd 1.7 and CRI-O before 1.30 need that), and %s does not exist",
 			n.runtime, n.socket)
 	}
-	return c.unknown("start the runtime", "no runtime is running and no configuration speaks of NRI")
+	return c.unknown("start the runtime", "no runtime is running, and no configuration mentions NRI")
 }
 
 func checkNRISocket(c Check, n *nriConfig) Check {
@@ -265,13 +265,13 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	info, err := n.host.stat(path)
 	switch {
 	case missing(err) && n.running:
-		return c.problem("see the check nri; a runtime that has NRI on makes it when it starts", "%s is not there", path)
+		return c.problem("see the check nri; a runtime with NRI enabled creates it when it starts", "%s does not exist", path)
 	case missing(err):
-		return c.unknown("start the runtime", "%s is not there; no runtime is running", path)
+		return c.unknown("start the runtime", "%s does not exist; no runtime is running", path)
 	case err != nil:
 		return c.unseen(path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it and restart the runtime", "%s is no socket: %s", path, n.host.describe(info))
+		return c.problem("remove it and restart the runtime", "%s is not a socket: %s", path, n.host.describe(info))
 	}
 	dir, err := n.host.stat(filepath.Dir(path))
 	if err != nil {
@@ -281,7 +281,7 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	for _, f := range []fs.FileInfo{info, dir} {
 		uid, _ := n.host.owner(f)
 		if f.Mode()&0o002 != 0 || uid != 0 {
-			return c.problem(fmt.Sprintf("chown root %s %s; chmod o-w both", path, filepath.Dir(path)), "not for root alone: %s", found)
+			return c.problem(fmt.Sprintf("chown root %s %s; chmod o-w both", path, filepath.Dir(path)), "not only root can use it: %s", found)
 		}
 	}
 	return c.ok("%s", found)
@@ -301,7 +301,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 	if len(n.stray) > 0 {
 		s := n.stray[0]
 		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
-			"%s = %s at %s is in the table [%s], where the runtime ignores it; in force is %s",
+			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
 			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
 	}
 	told := withTimeouts(agent).RequestTimeout
@@ -310,7 +310,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		case n.err != nil:
 			return c.unseen(n.errFile, n.err)
 		case n.runtime == "":
-			return c.unknown("start the runtime and the agent", "no runtime and no configuration of one was found")
+			return c.unknown("start the runtime and the agent", "no runtime and no runtime configuration was found")
 		}
 	}
 	want := n.configured(n.requests, defaultRequest)
@@ -321,7 +321,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
 	}
 	if d, err := time.ParseDuration(want); err == nil && d < tooShort {
-		return c.problem("raise it; the default is 2s", "%s is %s, too short for a busy node", n.requests, want)
+		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requests, want)
 	}
 	return c.ok("%s", n.inForce(agent))
 }
@@ -392,17 +392,17 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 			continue
 		}
 		if !pluginName.MatchString(e.Name()) {
-			return c.problem("rename it to NN-name, or take it away", "%s/%s is executable and not named NN-name; containerd does not start with it", dir, e.Name())
+			return c.problem("rename it to NN-name, or remove it", "%s/%s is executable and not named NN-name; containerd does not start with it", dir, e.Name())
 		}
 		if strings.HasPrefix(e.Name(), mine.Index+"-") && !strings.HasSuffix(e.Name(), "-"+mine.Name) {
 			return c.problem("give one of them another index", "%s/%s has Trimtab's index %s", dir, e.Name(), mine.Index)
 		}
 		started = append(started, e.Name())
 	}
-	found := "none are started by the runtime"
+	found := "the runtime starts no plugins"
 	if len(started) > 0 {
-		found = "started by the runtime: " + join(started)
+		found = "the runtime starts: " + join(started)
 	}
-	return c.unknown("look for the plugins' names in the runtime's log; give up fields that others own with nri.cede",
-		"%s; the runtime does not report which others connect by themselves", found)
+	return c.unknown("look for the plugins' names in the runtime's log; use nri.cede to leave fields to other plugins",
+		"%s; the runtime does not report which plugins connect by themselves", found)
 }

@@ -10,7 +10,7 @@ import (
 // checkPodSpecs reports which sources of pod specs answer. sources is nil if that is unknown.
 func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Check {
 	if sources == nil {
-		return c.unknown("start the agent, or run trimtab doctor on the node itself", "sockets and ports of the node cannot be asked from here")
+		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the node's sockets and ports cannot be reached from here")
 	}
 	up := false
 	var found []string
@@ -21,9 +21,9 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 	switch {
 	case k.SkipVerify:
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
-			"any server that answers at %s gets the token and is believed (insecureSkipVerify); %s", k.URL, join(found))
+			"any server that answers at %s gets the token, and its answers are trusted (insecureSkipVerify); %s", k.URL, join(found))
 	case !up && k.URL != "":
-		return c.problem("see the reasons; a kubelet that is to be asked should answer", "no source answers: %s", join(found))
+		return c.problem("see the reasons; each configured source should answer", "no source answers: %s", join(found))
 	case !up:
 		return c.ok("no source has them: %s", join(found))
 	}
@@ -35,7 +35,7 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {
 	case source == nil:
-		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be asked from here")
+		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be reached from here")
 	case !source.Up:
 		return c.ok("no source has them: %s", source.Error)
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// TestPodSpecs: who answers, who does not and why, and what of that is a
-// problem.
+// TestPodSpecs: which sources answer, which do not and why, and which of that is a problem.
 func TestPodSpecs(t *testing.T) {
 	up, down := api.SpecSource{Name: "kubelet Pods API", Up: true, Pods: 3}, api.SpecSource{Name: "kubelet /pods", Error: "401 Unauthorized"}
 	url := config.KubeletClient{URL: "https://127.0.0.1:10250"}
@@ -43,8 +42,8 @@ func TestPodSpecs(t *testing.T) {
 	}
 }
 
-// TestKubeletsCPUs: with authority: kubelet it is said how it is known which
-// containers the kubelet gave CPUs.
+// TestKubeletsCPUs: with authority: kubelet the report says how the agent knows the containers to which the
+// kubelet assigned CPUs.
 func TestKubeletsCPUs(t *testing.T) {
 	f := load(t, "testdata/kubelet-static-authority.txtar")
 	for _, c := range []struct {
@@ -52,8 +51,8 @@ func TestKubeletsCPUs(t *testing.T) {
 		want   string
 	}{
 		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is reported by the kubelet PodResources API"},
-		{api.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from what the kubelet asks of the runtime: it lists no CPUs"},
-		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from what the kubelet asks of the runtime: it is not there"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from the kubelet's requests to the runtime: it lists no CPUs"},
+		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from the kubelet's requests to the runtime: it is not there"},
 	} {
 		o := f.options()
 		o.Ask = func(context.Context, string) (api.Node, error) { return api.Node{Grants: &c.source}, nil }
@@ -63,8 +62,8 @@ func TestKubeletsCPUs(t *testing.T) {
 	}
 }
 
-// TestContested: files that another program keeps changing are a problem, those that
-// keep containers apart first.
+// TestContested: files that another program keeps changing are a problem; those that separate containers
+// come first.
 func TestContested(t *testing.T) {
 	left := api.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
 	kept := api.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}

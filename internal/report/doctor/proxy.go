@@ -23,7 +23,7 @@ func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	case err != nil:
 		return c.unseen(path, err), true
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it, or name another "+key, "%s is no socket", path), true
+		return c.problem("remove it, or set another "+key, "%s is no socket", path), true
 	}
 	return c, false
 }
@@ -37,7 +37,7 @@ func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	case err != nil:
 		return c.unseen(where, err)
 	case found == "":
-		return c.unknown(do, "neither kubeadm-flags.env nor config.yaml in %s names an endpoint", k.root)
+		return c.unknown(do, "neither kubeadm-flags.env nor config.yaml in %s sets an endpoint", k.root)
 	case k.samePath(strings.TrimPrefix(found, "unix://"), socket):
 		return c.ok("%s (%s)", found, where)
 	}

@@ -11,9 +11,9 @@ func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api
 	case configured.Directory == "" && len(configured.Watch) == 0:
 		return c.ok("none is configured (resourcePlugins.directory and resourcePlugins.watch are empty)")
 	case found == nil:
-		return c.ok("no agent runs that plugins could register at")
+		return c.ok("no agent runs at which plugins could register")
 	case found.Error != "":
-		return c.problem("see which process has the socket, and what its directory allows", "plugins cannot register: %s", found.Error)
+		return c.problem("find the process that has the socket, and check the permissions of its directory", "plugins cannot register: %s", found.Error)
 	}
 	var states []string
 	bad := false

@@ -9,7 +9,7 @@ import (
 // configured; those that do not compile make it invalid, which checkConfig reports.
 func checkRules(c Check, configured int, agent *api.Node) Check {
 	if agent == nil {
-		return c.ok("%s compile; how often they match is known while the agent runs", term.Count(configured, "rule"))
+		return c.ok("%s compile; whether they match is only known while the agent runs", term.Count(configured, "rule"))
 	}
 	var never []string
 	for _, r := range agent.Rules {
@@ -18,7 +18,7 @@ func checkRules(c Check, configured int, agent *api.Node) Check {
 		}
 	}
 	if len(never) > 0 {
-		return c.ok("%s compile; since the agent started, these have matched no container: %s", term.Count(configured, "rule"), join(never))
+		return c.ok("%s compile; since the agent's start, these rules have matched no container: %s", term.Count(configured, "rule"), join(never))
 	}
 	return c.ok("%s compile, and each has matched", term.Count(configured, "rule"))
 }

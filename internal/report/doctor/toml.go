@@ -19,9 +19,9 @@ type setting struct {
 	line  int
 }
 
-// mostParts bounds how many tables may be nested around a key. Without it, a file of nested tables would cost more
+// maxKeyParts bounds how many tables may be nested around a key. Without it, a file of nested tables would cost more
 // than other files of its size. Runtimes nest six.
-const mostParts = 32
+const maxKeyParts = 32
 
 // tomlReader collects the settings of a file. It uses the parser's expressions, because decoding into Go types
 // would lose the line of each setting.
@@ -58,7 +58,7 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 	r.line += bytes.Count(r.parser.Data()[r.offset:at], []byte("\n"))
 	r.offset = at
 	path := parts(e.Key())
-	if len(table)+len(path) > mostParts {
+	if len(table)+len(path) > maxKeyParts {
 		return
 	}
 	full := slices.Concat(table, path)
@@ -85,7 +85,7 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 // parts returns the parts of a dotted key, and at most one more than mostParts.
 func parts(key unstable.Iterator) []string {
 	var out []string
-	for key.Next() && len(out) <= mostParts {
+	for key.Next() && len(out) <= maxKeyParts {
 		out = append(out, string(key.Node().Data))
 	}
 	return out

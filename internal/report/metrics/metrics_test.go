@@ -100,8 +100,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestTableIsThePage: every family of the table is on the page with its kind
-// and help, and nothing else is.
+// TestTableIsThePage: the page has exactly the metrics of the table, with kind and help.
 func TestTableIsThePage(t *testing.T) {
 	got := page(t, sample())
 	for _, r := range Rows() {
@@ -133,7 +132,7 @@ func TestNothingYet(t *testing.T) {
 	}
 }
 
-// BenchmarkEvent is what counting adds to an event.
+// BenchmarkEvent measures what counting adds to an event.
 func BenchmarkEvent(b *testing.B) {
 	m := sample()
 	b.ReportAllocs()

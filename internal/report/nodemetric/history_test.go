@@ -12,7 +12,8 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const gib = 1 << 30
 
-// busy is a history of readings every 15 s for d: the node uses two CPUs, and three in each fourth step; pod a one CPU.
+// busy is a history of readings every 15 s for d: the node uses two CPUs, and three in each fourth step;
+// pod a uses one CPU.
 func busy(d time.Duration) *History {
 	h := &History{}
 	var node, a time.Duration
@@ -32,7 +33,7 @@ func busy(d time.Duration) *History {
 
 const step = 15 * time.Second
 
-// TestStatus: the usage of node, pods and system is what their counters say, in the form of Koordinator.
+// TestStatus: the usage of node, pods and system follows from the counters, in Koordinator's format.
 func TestStatus(t *testing.T) {
 	got, err := json.MarshalIndent(busy(10*time.Minute).Status(Policy{}, "2026-01-02T03:14:05Z"), "", " ")
 	if err != nil {
@@ -59,7 +60,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestOddReadings: a counter that went back, a pod that came just now, and a pod that ended say nothing.
+// TestOddReadings: a counter that decreased, a new pod, and an ended pod are ignored.
 func TestOddReadings(t *testing.T) {
 	back, fresh, ended := Pod{Name: "back"}, Pod{Name: "fresh"}, Pod{Name: "ended"}
 	h := &History{}
@@ -84,7 +85,8 @@ func TestOddReadings(t *testing.T) {
 	}
 }
 
-// TestForgets: readings older than the longest duration are gone, and pods of those older than what is averaged.
+// TestForgets: readings older than the longest duration are dropped, and pods of readings older than the
+// average's.
 func TestForgets(t *testing.T) {
 	h := busy(2 * time.Hour)
 	if want := int(longest/step) + 1; len(h.all) != want {
@@ -101,7 +103,7 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// TestPolicy: what the manager wants is taken within bounds.
+// TestPolicy: the values of Koordinator's manager are limited to bounds.
 func TestPolicy(t *testing.T) {
 	object := func(text string) (o map[string]any) {
 		wanted := map[string]any{}

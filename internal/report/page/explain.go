@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// mostRows limits a table of an explanation.
-const mostRows = 200
+// maxRows limits a table of an explanation.
+const maxRows = 200
 
 // explanation answers a click: the verdict first, then the reasons.
 type explanation struct {
@@ -75,7 +75,7 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 		}
 		if who.Kind == "own" && term.Clean(c.Pod) != who.Pod && c.CPUs != "" {
 			e.Verdict.Good = false
-			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Pod+"/"+c.Name+" may run here, too, and should not."))
+			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Pod+"/"+c.Name+" may also run here, and should not."))
 		}
 	}
 	e.Tables = append(e.Tables, containers("Containers that may run on CPU "+which, users))
@@ -163,7 +163,7 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 	memory := numaOf(m).Memory
 	e := explanation{Title: "NUMA node " + which, Verdict: verdict{Good: true}}
 	if m.CPUs == "" {
-		e.Verdict.Text = "Memory alone: " + cmp.Or(memory, "size unknown") + ", no CPUs."
+		e.Verdict.Text = "Only memory: " + cmp.Or(memory, "size unknown") + ", no CPUs."
 		return e, true
 	}
 	here := cpumap.CPUs(m.CPUs)
@@ -208,7 +208,7 @@ func explainOwner(which string, n api.Node) (explanation, bool) {
 	}
 	if len(away) > 0 {
 		e.Verdict.Good = false
-		e.Verdict.Reasons = append(e.Verdict.Reasons, "CPUs "+formatted(away)+" are its own and cannot be had now: they are offline, or gone from its pod's cgroup.")
+		e.Verdict.Reasons = append(e.Verdict.Reasons, "CPUs "+formatted(away)+" belong to it, and it cannot use them now: they are offline, or missing in its pod's cgroup.")
 	}
 	e.Tables = append(e.Tables, containers("Its containers", mine))
 	return e, true
@@ -227,11 +227,11 @@ func gotoUser(u user) string {
 
 func containers(caption string, list []api.Container) table {
 	t := table{Caption: fmt.Sprintf("%s: %d", caption, len(list)), Head: []string{"Container", "Class", "CPUs"}}
-	for _, c := range list[:min(len(list), mostRows)] {
+	for _, c := range list[:min(len(list), maxRows)] {
 		t.Rows = append(t.Rows, []string{term.Clean(c.Pod + "/" + c.Name), term.Clean(c.Class), c.CPUs})
 		t.Goto = append(t.Goto, "container="+idOf(c))
 	}
-	if more := len(list) - mostRows; more > 0 {
+	if more := len(list) - maxRows; more > 0 {
 		t.Rows, t.Goto = append(t.Rows, []string{fmt.Sprintf("and %d more", more), "", ""}), append(t.Goto, "")
 	}
 	return t

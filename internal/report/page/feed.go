@@ -22,8 +22,8 @@ const (
 	minInterval = 500 * time.Millisecond
 	// stale is how old a reading may become if no event happens, because values can change without an event.
 	stale = 10 * time.Second
-	// mostStreams is how many streams may be open, because each costs memory.
-	mostStreams = 8
+	// maxStreams is how many streams may be open, because each costs memory.
+	maxStreams = 8
 )
 
 // Source is the agent's side of the page.
@@ -79,7 +79,7 @@ type mark struct{ state, use uint64 }
 func (f *feed) join() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.streams == mostStreams {
+	if f.streams == maxStreams {
 		return false
 	}
 	f.streams++

@@ -26,8 +26,8 @@ var files embed.FS
 const (
 	// clientTimeout is how long a client may take to read one message. The page drops a slower client.
 	clientTimeout = 5 * time.Second
-	// mostQuestions is how many explanations are made at a time.
-	mostQuestions = 4
+	// maxQuestions is how many explanations are made at a time.
+	maxQuestions = 4
 	// longest is how long a question may be: names of namespace, pod and container, and an id.
 	longest = 1024
 )
@@ -57,7 +57,7 @@ type Page struct {
 func New(o Options) *Page {
 	host, _ := os.Hostname()
 	return &Page{
-		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, asks: make(chan struct{}, mostQuestions),
+		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, asks: make(chan struct{}, maxQuestions),
 		host: strings.ToLower(host),
 	}
 }
@@ -66,7 +66,7 @@ func New(o Options) *Page {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header(w.Header())
 	if !p.known(r.Host) {
-		http.Error(w, "this name is not one of the node: ask by its address, localhost, or its host name", http.StatusMisdirectedRequest)
+		http.Error(w, "the node does not serve this host name: use its address, localhost, or its host name", http.StatusMisdirectedRequest)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -75,7 +75,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-		http.Error(w, "another site's page may not ask this", http.StatusForbidden)
+		http.Error(w, "a page of another site may not request this", http.StatusForbidden)
 		return
 	}
 	switch name := strings.TrimPrefix(r.URL.Path, Path); name {
@@ -137,7 +137,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 	e, known := p.answer(r)
 	<-p.asks
 	if !known {
-		http.Error(w, "the node has no such thing now", http.StatusNotFound)
+		http.Error(w, "the node does not have this object now", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

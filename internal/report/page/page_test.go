@@ -30,7 +30,7 @@ type agent struct {
 	mu    sync.Mutex
 	node  api.Node
 	more  chan struct{}
-	asked int // how often for the status
+	asked int // how often the status was requested
 }
 
 func (a *agent) Status() api.Node {
@@ -59,7 +59,7 @@ func (a *agent) Events(context.Context, uint64) ([]api.Event, <-chan struct{}) {
 	return nil, a.more
 }
 
-// change changes the node, and something happened.
+// change changes the node and adds an event.
 func (a *agent) change(change func(*api.Node)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +150,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPolicyFitsFiles: nothing in the page is what its own policy forbids, or comes from elsewhere.
+// TestPolicyFitsFiles: the page has nothing that its own content security policy forbids, and nothing from
+// other hosts.
 func TestPolicyFitsFiles(t *testing.T) {
 	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -247,7 +248,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestManyOwners: owners beyond the alphabet have marks of their own, and the first have those of all drawings.
+// TestManyOwners: owners beyond the alphabet have their own marks, and the first ones have the marks of all
+// drawings.
 func TestManyOwners(t *testing.T) {
 	n := api.NodeCPUs{Online: "0-99"}
 	for i := range 100 {
@@ -256,7 +258,7 @@ func TestManyOwners(t *testing.T) {
 	seen := map[string]bool{}
 	for i, u := range users(n) {
 		if seen[u.Mark] || u.CPUs != fmt.Sprint(i) {
-			t.Errorf("%+v is there twice, or misplaced", u)
+			t.Errorf("%+v is listed twice, or misplaced", u)
 		}
 		seen[u.Mark] = true
 	}
@@ -286,7 +288,7 @@ func watch(t *testing.T, url string) *watcher {
 	return &watcher{s, r.Body}
 }
 
-// next is the next message of a kind, or of any.
+// next returns the next message of a kind, or of any kind.
 func (w *watcher) next(t *testing.T, kind string) (name, data string) {
 	t.Helper()
 	for w.lines.Scan() {
@@ -304,14 +306,15 @@ func (w *watcher) next(t *testing.T, kind string) (name, data string) {
 func server(t *testing.T, p *Page) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(p)
-	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, time.Second // less than the tests take
+	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, time.Second // shorter than the tests take
 	s.Start()
 	t.Cleanup(s.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return s
 }
 
-// TestStream: a stream begins with everything, then has what changes, and outlives the server's limits for answers.
+// TestStream: a stream begins with the complete state, then sends changes, and outlives the server's time
+// limits.
 func TestStream(t *testing.T) {
 	a := &agent{node: small()}
 	stat := fstest.MapFS{"stat": {Data: []byte("cpu0 1 0 0 1\n")}}
@@ -343,7 +346,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestNobodyIsThere: without a stream nothing is kept and nothing runs.
+// TestNobodyIsThere: without a stream no state is kept and nothing runs.
 func TestNobodyIsThere(t *testing.T) {
 	a := &agent{node: small()}
 	p := New(Options{Source: a})
@@ -365,10 +368,10 @@ func TestNobodyIsThere(t *testing.T) {
 	}
 }
 
-// TestTooMany: the ninth stream is refused, with words.
+// TestTooMany: the ninth stream is refused with a message.
 func TestTooMany(t *testing.T) {
 	s := server(t, New(Options{Source: &agent{node: small()}}))
-	for range mostStreams {
+	for range maxStreams {
 		w := watch(t, s.URL)
 		defer w.body.Close()
 		w.next(t, "state")
@@ -418,7 +421,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestHostile: what pods say cannot become markup, a message of the stream, or letters that hide.
+// TestHostile: texts of pods cannot become markup, a message of the stream, or invisible characters.
 func TestHostile(t *testing.T) {
 	n := small()
 	const bad = "<script>alert(1)</script>\n\ndata: x\u202e\x1b[31m\u2028"
@@ -428,7 +431,7 @@ func TestHostile(t *testing.T) {
 	n.CPUs.Pools[0].Name = bad
 	st := stateOf(bad, n)
 	for i := range st.Rows {
-		st.Rows[i].ID = "" // a question, which is never shown
+		st.Rows[i].ID = "" // a query, which is never shown
 	}
 	explained := []explanation{about(n.Containers[0])}
 	for _, q := range []question{{"cpu", "2"}, {"numa", "0"}, {"pod", "shop/<script>alert(1)</script>??data: x??[31m?"}} {
@@ -437,7 +440,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%v is not known", q)
 		}
 		for i := range e.Tables {
-			e.Tables[i].Goto = nil // likewise
+			e.Tables[i].Goto = nil // also a query
 		}
 		explained = append(explained, e)
 	}

@@ -18,30 +18,30 @@ type verdict struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// mostNamed is how many problems of pods the verdict names.
-const mostNamed = 5
+// maxNamed is how many problems of pods the verdict names.
+const maxNamed = 5
 
 // judge returns the verdict on a node. A value that waits for a container's start is not a fault.
 func judge(n api.Node) verdict {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, term.Clean(fmt.Sprintf(format, args...))) }
 	if n.Released {
-		add("Everything was given back: nothing is decided until the agent is started again.")
+		add("All values were restored: the agent decides nothing until it is started again.")
 	}
 	if n.Standby != "" {
 		add("This agent decides nothing: %s.", n.Standby)
 	}
 	if !connected(n) && n.Standby == "" {
-		add("No runtime is attached: new containers start without what they were promised.")
+		add("No runtime is attached: new containers start without the values that they request.")
 	}
 	if n.ConfigError != "" {
-		add("The newest configuration was refused, the one before is in force: %s", strings.ReplaceAll(n.ConfigError, "\n", "; "))
+		add("The newest configuration was refused, the previous one is in force: %s", strings.ReplaceAll(n.ConfigError, "\n", "; "))
 	}
 	for _, u := range n.Unsaved {
 		add("Not saved for a restart: %s", u)
 	}
 	for _, name := range n.WithoutCgroup {
-		add("%s runs and has no cgroup below cgroup.root: nothing is in force for it.", name)
+		add("%s runs and has no cgroup below cgroup.root: none of its values is in force.", name)
 	}
 	for _, c := range n.Contested {
 		if text := cmp.Or(c.Kept, c.Left); text != "" {
@@ -54,16 +54,16 @@ func judge(n api.Node) verdict {
 	}
 	named := 0
 	for _, c := range n.Containers {
-		if len(c.Problems) > 0 && named < mostNamed {
+		if len(c.Problems) > 0 && named < maxNamed {
 			named += len(c.Problems)
 			add("%s: %s", strings.TrimSuffix(c.Pod+"/"+c.Name, "/"), c.Problems[0].Sentence())
 		}
 	}
 	if n.Problems > named {
-		add("%s reported in all; the table of containers shows where.", are(n.Problems, "problem"))
+		add("%s reported in total; the table of containers shows where.", are(n.Problems, "problem"))
 	}
 	if len(why) == 0 {
-		return verdict{Good: true, Text: "All is well: everything that was decided is in force."}
+		return verdict{Good: true, Text: "Healthy: all decided values are in force."}
 	}
 	return verdict{Text: term.Count(len(why), "thing") + " to look at", Reasons: why}
 }

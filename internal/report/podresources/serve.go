@@ -48,7 +48,7 @@ func (s *Server) contain(ctx context.Context, req any, _ *grpc.UnaryServerInfo, 
 	defer func() {
 		if r := recover(); r != nil {
 			s.log.Error("a PodResources answer failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			answer, err = nil, status.Error(codes.Internal, "the agent failed; its log says where")
+			answer, err = nil, status.Error(codes.Internal, "the agent failed; see its log")
 		}
 	}()
 	return handle(ctx, req)

@@ -86,7 +86,7 @@ func TestNotSynced(t *testing.T) {
 	}
 }
 
-// TestHungKubelet: what the agent knows is answered, and many clients wait for one question.
+// TestHungKubelet: the answer has what the agent knows, and many clients wait for one question.
 func TestHungKubelet(t *testing.T) {
 	t.Parallel()
 	k := &hung{}
@@ -112,7 +112,7 @@ func TestHungKubelet(t *testing.T) {
 	}
 }
 
-// TestPanic: a fault fails its call, and the agent lives on.
+// TestPanic: a panic fails its call, and the agent continues.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	first := true
@@ -193,8 +193,8 @@ func (f full) Allocatable(context.Context) (*v1.AllocatableResourcesResponse, er
 	return nil, errors.New("not asked")
 }
 
-// BenchmarkList1000 is an answer about 1,000 containers over the socket. nodeview's
-// BenchmarkHoldings1000 is the part that reads the state.
+// BenchmarkList1000 measures an answer about 1,000 containers over the socket. nodeview's
+// BenchmarkHoldings1000 measures the part that reads the state.
 func BenchmarkList1000(b *testing.B) {
 	h, k := nodeview.Holdings{Synced: true}, &v1.ListPodResourcesResponse{}
 	for i := range 250 {

@@ -67,13 +67,13 @@ func unreachable(path string, err error) error {
 	hint := fmt.Sprintf("cannot reach the agent at %s: %v", path, err)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		hint = fmt.Sprintf("is the agent running? no socket at %s (paths.statusSocket of its configuration; --socket names another)", path)
+		hint = fmt.Sprintf("no socket at %s: check that the agent runs (paths.statusSocket of its configuration; --socket names another)", path)
 	case errors.Is(err, os.ErrPermission):
 		hint = fmt.Sprintf("not allowed to use %s: the status socket is for root only, try sudo", path)
 	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(path):
-		hint = fmt.Sprintf("%s is no socket: --socket wants the status socket of an agent (paths.statusSocket of its configuration)", path)
+		hint = fmt.Sprintf("%s is not a socket: --socket needs the status socket of an agent (paths.statusSocket of its configuration)", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = fmt.Sprintf("the agent is gone: none answers at %s, which an earlier one left; start it again", path)
+		hint = fmt.Sprintf("no agent answers at %s, the socket of an agent that has ended; start the agent again", path)
 	}
 	return &Unreachable{Path: path, Hint: hint, Err: err}
 }

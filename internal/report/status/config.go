@@ -20,7 +20,7 @@ type Configured interface {
 func configuration(w http.ResponseWriter, src Source) {
 	can, ok := src.(Configured)
 	if !ok {
-		answer(w, http.StatusNotFound, failure{"this agent does not say where its configuration comes from"})
+		answer(w, http.StatusNotFound, failure{"this agent does not report the sources of its configuration"})
 		return
 	}
 	answer(w, http.StatusOK, can.Config())

@@ -84,7 +84,7 @@ func (o Options) outcome(c *api.Container, values []api.Value) string {
 	case len(parts) > 0:
 		return o.alarm(strings.Join(parts, ", "))
 	case len(values) == 0:
-		return "nothing is set, it runs as the runtime made it"
+		return "no value is decided for it: it runs as the runtime created it"
 	case len(values) == 1:
 		return "the value decided for it is in force"
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStatusWide: wide has limits as the kernel has them, and what the narrow table leaves out.
+// TestStatusWide: -o wide has limits in the kernel's units, and the columns that the narrow table omits.
 func TestStatusWide(t *testing.T) {
 	var b bytes.Buffer
 	if err := RenderStatus(&b, sample(), Options{Now: noon, Wide: true}); err != nil {
@@ -31,7 +31,7 @@ func TestStatusLabels(t *testing.T) {
 	}
 }
 
-// TestLargeNode: a node with more CPUs than boxes are drawn for has a line for each NUMA node.
+// TestLargeNode: a node with too many CPUs for drawn boxes has a line for each NUMA node.
 func TestLargeNode(t *testing.T) {
 	n := sample()
 	n.CPUs.Online, n.CPUs.Nodes[0].CPUs, n.CPUs.Nodes[0].Cores = "0-255", "0-255", nil

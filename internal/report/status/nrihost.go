@@ -26,6 +26,6 @@ func nriHost(head io.Writer, h *api.NRIHost, o Options) {
 		fmt.Fprintf(head, "\t%s\n", state)
 	}
 	if h.Turned > 0 {
-		fmt.Fprintf(head, "\t%d clients turned away\n", h.Turned)
+		fmt.Fprintf(head, "\t%d clients rejected\n", h.Turned)
 	}
 }

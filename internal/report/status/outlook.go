@@ -17,16 +17,16 @@ import (
 // supports it.
 type Planner interface {
 	// PlanPods takes manifests, and PlanConfig a configuration file. Errors are about these.
-	PlanPods(manifests []byte) (api.Outlook, error)
-	PlanConfig(file []byte) (api.Outlook, error)
+	PlanPods(manifests []byte) (api.Plan, error)
+	PlanConfig(file []byte) (api.Plan, error)
 }
 
-// mostAsked is how large a question may be.
-const mostAsked = 8 << 20
+// maxPlanBytes is how large a question may be.
+const maxPlanBytes = 8 << 20
 
 // plan answers a question whose text is the request's body.
-func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Outlook, error)) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostAsked))
+func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, error)) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlanBytes))
 	if err != nil {
 		answer(w, http.StatusRequestEntityTooLarge, failure{"the question is too large or incomplete: " + err.Error()})
 		return
@@ -45,17 +45,17 @@ func plans(mux *http.ServeMux, src Source) {
 }
 
 // PlanPods asks for the effect of pods, given as manifests.
-func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Outlook, error) {
-	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
+func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Plan, error) {
+	return ask[api.Plan](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
 
 // PlanConfig asks which containers another configuration would move.
-func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, error) {
-	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/config", nil, file)
+func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) {
+	return ask[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
 // RenderOutlook writes the result of a plan.
-func RenderOutlook(w io.Writer, out api.Outlook) error {
+func RenderOutlook(w io.Writer, out api.Plan) error {
 	var b bytes.Buffer
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
 		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}
@@ -65,7 +65,7 @@ func RenderOutlook(w io.Writer, out api.Outlook) error {
 		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), term.Clean(r.Reason))
 	}
 	if len(out.PassedOver) > 0 {
-		fmt.Fprintf(&b, "\npassed over, for they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
+		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
 	}
 	if len(out.Moves) == 0 {
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")

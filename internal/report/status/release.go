@@ -34,7 +34,7 @@ func (c *Client) Release(ctx context.Context) (api.Released, error) {
 
 // RenderReleased prints what was restored and what was not.
 func RenderReleased(w io.Writer, r api.Released) error {
-	fmt.Fprintf(w, "%d values given back, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
+	fmt.Fprintf(w, "%d values restored, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
 	t := table(w)
 	for _, list := range []struct {
 		what string
@@ -52,7 +52,7 @@ func RenderReleased(w io.Writer, r api.Released) error {
 		return err
 	}
 	if r.Waiting > 0 {
-		fmt.Fprintf(w, "%d containers have our values in the runtime's stored copy still: release again once the runtime answers\n", r.Waiting)
+		fmt.Fprintf(w, "%d containers still have the agent's values in the runtime's stored copy: release again when the runtime answers\n", r.Waiting)
 	}
 	if r.Cluster != "" {
 		fmt.Fprintf(w, "left at the API server: %s; the agent tries again while it runs\n", term.Clean(r.Cluster))

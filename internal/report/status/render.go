@@ -68,15 +68,15 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	return send(w, &b)
 }
 
-// mostBoxed is how many CPUs are drawn as boxes of sockets, NUMA nodes and cores. A picture of more CPUs does not
+// maxBoxedNodes is how many CPUs are drawn as boxes of sockets, NUMA nodes and cores. A picture of more CPUs does not
 // fit a screen, so each NUMA node then gets a line.
-const mostBoxed = 128
+const maxBoxedNodes = 128
 
 // picture draws who may use which CPUs. For CPUs that nobody owns it shows how many running containers may use
 // them.
 func (o Options) picture(w io.Writer, n api.Node) {
 	cpus := n.CPUs
-	if len(cpumap.CPUs(cpus.Online)) > mostBoxed || len(cpus.Nodes) == 0 {
+	if len(cpumap.CPUs(cpus.Online)) > maxBoxedNodes || len(cpus.Nodes) == 0 {
 		cpumap.New(cpus).Text(w, cpus)
 		return
 	}
@@ -151,7 +151,7 @@ func rules(head io.Writer, all []api.Rule, o Options) {
 	for _, r := range all {
 		state := fmt.Sprintf("%s: matched %d", r.Name, r.Matched)
 		if r.Matched == 0 {
-			state = o.alarm(r.Name + ": has matched nothing since the agent started")
+			state = o.alarm(r.Name + ": no match since the agent's start")
 		}
 		fmt.Fprintf(head, "%s\t%s\n", label, state)
 		label = ""

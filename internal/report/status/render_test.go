@@ -100,11 +100,11 @@ func TestRender(t *testing.T) {
 		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
 		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
 		{"outlook", func(b *bytes.Buffer) error {
-			return RenderOutlook(b, api.Outlook{Containers: n.Containers, CPUs: n.CPUs,
+			return RenderOutlook(b, api.Plan{Containers: n.Containers, CPUs: n.CPUs,
 				Rejected: []api.Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
 				Moves:    []api.Move{{Pod: "shop/web", Container: "app", Before: "0-15", After: "2-3,8-15"}}})
 		}},
-		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Outlook{CPUs: quiet.CPUs}) }},
+		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Plan{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
 		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
 		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},
@@ -147,7 +147,7 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
-// TestSVGOfForeignText reads a drawing back as XML, whatever names and errors are in it, on a node of any size.
+// TestSVGOfForeignText parses a drawing as XML, for any names and errors in it, on a node of any size.
 func TestSVGOfForeignText(t *testing.T) {
 	n := sample()
 	n.Version, n.ConfigError = "<v\x00>", "]]>&\x1b[0m"

@@ -85,7 +85,7 @@ func handler(src Source) http.Handler {
 	mux.HandleFunc("POST /v1/release", func(w http.ResponseWriter, r *http.Request) { release(w, r, src) })
 	plans(mux, src)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, failure{"no such question: " + r.Method + " " + r.URL.Path})
+		answer(w, http.StatusNotFound, failure{"unknown request: " + r.Method + " " + r.URL.Path})
 	})
 	return mux
 }
@@ -145,7 +145,7 @@ func events(w http.ResponseWriter, r *http.Request, src Source) {
 	if s := q.Get("since"); s != "" {
 		var err error
 		if since, err = strconv.ParseUint(s, 10, 64); err != nil {
-			answer(w, http.StatusBadRequest, failure{"since is a sequence number, not " + strconv.Quote(s)})
+			answer(w, http.StatusBadRequest, failure{"since must be a sequence number, not " + strconv.Quote(s)})
 			return
 		}
 	}

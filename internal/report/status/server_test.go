@@ -55,8 +55,8 @@ func (j *journal) Events(_ context.Context, since uint64) ([]api.Event, <-chan s
 	return j.events[min(since, uint64(len(j.events))):], j.more
 }
 
-// serve starts a server and returns what ends it and waits for its error.
-// serveAt opens a socket and answers at it until ctx ends.
+// serve starts a server and returns a function that ends it and waits for its error. serveAt opens a socket
+// and answers at it until ctx ends.
 func serveAt(ctx context.Context, path string, src Source) error {
 	s, err := Open(ctx, path)
 	if err == nil {
@@ -92,7 +92,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 	}
 }
 
-// socket returns a path short enough for a socket whatever the test is called.
+// socket returns a path that is short enough for a socket, whatever the test's name.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status")
@@ -265,7 +265,7 @@ func TestEvents(t *testing.T) {
 	err = c.Events(ctx, 0, true, func(e api.Event) error {
 		got = append(got, e.Kind)
 		switch e.Seq {
-		case 2: // all there was; the next comes live
+		case 2: // all past events; the next one is sent live
 			j.add("StartContainer")
 		case 3:
 			cancel()
@@ -281,8 +281,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("taker's error became %v", err)
 	}
 
-	// The agent ends while someone listens: both must end, and the listener
-	// must say why.
+	// The agent ends while a client listens: both must end, and the client must report why.
 	var gone *Unreachable
 	err = c.Events(t.Context(), 2, true, func(api.Event) error { go func() { _ = stop() }(); return nil })
 	if !errors.As(err, &gone) || !strings.Contains(err.Error(), "the agent stopped") {
@@ -298,22 +297,22 @@ func TestDialNobody(t *testing.T) {
 	_, err := Dial(t.Context(), path)
 	var un *Unreachable
 	if !errors.As(err, &un) || un.Path != path || !errors.Is(err, os.ErrNotExist) ||
-		!strings.Contains(err.Error(), "is the agent running? no socket at "+path) {
+		!strings.Contains(err.Error(), "no socket at "+path) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// foreseer is a source that can report what would be.
+// foreseer is a source that can answer what-if questions.
 type foreseer struct{ *journal }
 
-func (foreseer) PlanPods(text []byte) (api.Outlook, error) {
+func (foreseer) PlanPods(text []byte) (api.Plan, error) {
 	if len(text) == 0 {
-		return api.Outlook{}, errors.New("no pod in it")
+		return api.Plan{}, errors.New("no pod in it")
 	}
-	return api.Outlook{Moves: []api.Move{{Pod: string(text)}}}, nil
+	return api.Plan{Moves: []api.Move{{Pod: string(text)}}}, nil
 }
 
-func (foreseer) PlanConfig([]byte) (api.Outlook, error) { return api.Outlook{CPUs: sample().CPUs}, nil }
+func (foreseer) PlanConfig([]byte) (api.Plan, error) { return api.Plan{CPUs: sample().CPUs}, nil }
 
 func TestPlan(t *testing.T) {
 	path := socketPath(t)
@@ -326,7 +325,7 @@ func TestPlan(t *testing.T) {
 	if _, err := c.PlanPods(t.Context(), nil); !errors.As(err, &refused) || refused.Reason != "no pod in it" {
 		t.Errorf("nothing gives %v", err)
 	}
-	if _, err := c.PlanPods(t.Context(), make([]byte, mostAsked+1)); !errors.As(err, &refused) || refused.Status != http.StatusRequestEntityTooLarge {
+	if _, err := c.PlanPods(t.Context(), make([]byte, maxPlanBytes+1)); !errors.As(err, &refused) || refused.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("too much gives %v", err)
 	}
 	if o, err := c.PlanConfig(t.Context(), []byte("x")); err != nil || o.CPUs.Online != sample().CPUs.Online {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/web"
 )
 
-// TestServeToNobodyWhoReads: clients that ask and read nothing do not keep the agent
-// from its end.
+// TestServeToNobodyWhoReads: clients that send requests and read no answers do not keep the agent from
+// ending.
 func TestServeToNobodyWhoReads(t *testing.T) {
 	path := socketPath(t)
 	src := newJournal()
@@ -35,7 +35,7 @@ func TestServeToNobodyWhoReads(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 8*web.Farewell {
+	if took := time.Since(start); took > 8*web.ShutdownNotice {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// shown is what a terminal gets of pieces.
+// shown returns what a terminal gets from pieces of output.
 func shown(t testing.TB, pieces ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -22,7 +22,7 @@ func shown(t testing.TB, pieces ...string) string {
 	return out.String()
 }
 
-// TestScreen: what draws passes, and what does anything else does not.
+// TestScreen: sequences that draw pass, and all others do not.
 func TestScreen(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
 		{"text", "CPUs 0–3 \t\r\nüber ▇", "CPUs 0–3 \t\r\nüber ▇"},
@@ -51,7 +51,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestScreenClose: what a program leaves switched on is switched back.
+// TestScreenClose: modes that a program leaves on are switched off.
 func TestScreenClose(t *testing.T) {
 	var out bytes.Buffer
 	s := NewScreen(&out)
@@ -64,7 +64,7 @@ func TestScreenClose(t *testing.T) {
 	}
 }
 
-// FuzzScreen: nothing but what draws passes, however it comes.
+// FuzzScreen: only sequences that draw pass, however the text is split.
 func FuzzScreen(f *testing.F) {
 	f.Add("\x1b[1mx\x1b]0;t\x07", 3)
 	f.Add("\x1b[?1049h\x1b[?1000h\xc2", 1)

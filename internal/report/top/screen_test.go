@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// TestLiveThroughScreen: the live view draws by nothing that kubectl trimtab leaves out; only what it asks the terminal is
-// missing there.
+// TestLiveThroughScreen: the live view draws only with sequences that kubectl trimtab passes; only its
+// queries to the terminal are removed.
 func TestLiveThroughScreen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

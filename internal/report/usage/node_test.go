@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestNode: what a machine uses is read, and a file that is not in its form is an error.
+// TestNode: the usage of a machine is read, and a file in an unexpected format is an error.
 func TestNode(t *testing.T) {
 	const stat = "cpu  1 1 1 1 1 1 1 1\ncpu0 100 0 50 900 10 0 0 0 0 0\ncpu1 50 0 0 900 10 0 0 0 0 0\n"
 	for _, tc := range []struct {

@@ -39,7 +39,8 @@ func readings(t testing.TB) (Reading, Reading) {
 
 func TestSince(t *testing.T) {
 	first, second := readings(t)
-	// CPU 2 went back, and CPU 3 was not there before. Waiting for the disk is not work.
+	// The counter of CPU 2 decreased, and CPU 3 did not exist before. Waiting for the disk does not count
+	// as work.
 	want := map[int]float64{0: 0.5, 1: 0, 4: 1}
 	if d := cmp.Diff(want, second.Since(first)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

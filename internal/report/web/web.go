@@ -15,8 +15,8 @@ import (
 const (
 	// clientTimeout is how long a client may take. A client that hangs must not occupy memory.
 	clientTimeout = 10 * time.Second
-	// Farewell is how long running answers may take after the end of ctx.
-	Farewell = time.Second
+	// ShutdownNotice is how long running answers may take after the end of ctx.
+	ShutdownNotice = time.Second
 	// deadline is how long the agent may take to show that it is alive.
 	deadline = 2 * time.Second
 	// page is the path of the node's page.
@@ -71,7 +71,7 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), Farewell)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownNotice)
 	defer cancel()
 	if err := srv.Shutdown(late); err != nil {
 		_ = srv.Close() // this ends what did not end in time

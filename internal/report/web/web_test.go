@@ -86,7 +86,7 @@ func TestHealthHasADeadline(t *testing.T) {
 	}
 }
 
-// TestGracefulEnd: an answer under way is finished, then Serve returns.
+// TestGracefulEnd: a running answer is finished, then Serve returns.
 func TestGracefulEnd(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,8 @@ const (
 	// maxZone is the highest zone number that the scheduler plugin supports: it keeps zones in an array of 64
 	// (scheduler-plugins v0.34.7, createNUMANodeList).
 	maxZone = 63
-	// usualZones is how many zones the scheduler plugin expects at most if the object has no other number.
-	usualZones = 8
+	// defaultZones is how many zones the scheduler plugin expects at most if the object has no other number.
+	defaultZones = 8
 )
 
 // policies are the values of topologyPolicies for a policy and a scope (noderesourcetopology-api v0.1.3). v1alpha1
@@ -47,7 +47,7 @@ func (n Node) NRT(m Manager) map[string]any {
 		attribute("topologyManagerPolicy", m.Policy), attribute("topologyManagerScope", m.Scope),
 		attribute("nodeTopologyPodsFingerprint", Fingerprint(n.Pods)), attribute("nodeTopologyPodsFingerprintMethod", "all"),
 	}
-	if len(n.Zones) > usualZones {
+	if len(n.Zones) > defaultZones {
 		attributes = append(attributes, attribute("topologyManagerMaxNUMANodes", strconv.Itoa(len(n.Zones))))
 	}
 	return map[string]any{"zones": all, "attributes": attributes, "topologyPolicies": []any{m.name()}}

@@ -45,7 +45,7 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
-// TestPolicies: the deprecated field says the same as the attributes.
+// TestPolicies: the deprecated field has the same content as the attributes.
 func TestPolicies(t *testing.T) {
 	for m, want := range map[Manager]string{
 		{"none", "container"}: "None", {"best-effort", "container"}: "BestEffortContainerLevel", {"restricted", "pod"}: "RestrictedPodLevel",
@@ -57,8 +57,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestManyZones: zones that the scheduler plugin has no room for are left out, and it
-// is told how many there are.
+// TestManyZones: zones for which the scheduler plugin has no room are left out, and their number is
+// reported.
 func TestManyZones(t *testing.T) {
 	var n Node
 	for id := range 66 {
@@ -74,8 +74,7 @@ func TestManyZones(t *testing.T) {
 	}
 }
 
-// TestDevices: a device counts on the zones that it is at, and is free until a
-// container has it.
+// TestDevices: a device counts in its zones, and is free until a container has it.
 func TestDevices(t *testing.T) {
 	n := Node{Zones: []Zone{{ID: 0}, {ID: 2}}, Granted: map[string]map[string]Pod{"v/gpu": {"b": {UID: "u"}}, "v/nic": {"b": {UID: "u"}}}}
 	n.AddDevices([]Device{{"v/gpu", "a", []int{0}}, {"v/gpu", "b", []int{0}}, {"v/nic", "n", []int{0, 2}}, {"v/kvm", "k", nil}})

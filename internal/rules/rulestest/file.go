@@ -115,7 +115,7 @@ func (f *File) check(name string) error {
 		}
 		seen[c.Name] = true
 		if c.Want == (Want{}) {
-			errs = append(errs, fmt.Errorf("%s: cases[%d].want: says nothing; give matched, set, setPod, class, pool, numa, refused or problems", name, i))
+			errs = append(errs, fmt.Errorf("%s: cases[%d].want: is empty; give matched, set, setPod, class, pool, numa, refused or problems", name, i))
 		}
 	}
 	return errors.Join(errs...)

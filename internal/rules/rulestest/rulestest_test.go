@@ -31,7 +31,7 @@ func play(t *testing.T, text string, load func(string) (config.Config, error)) r
 	return f.Run(node)
 }
 
-// TestExample: the example's cases hold.
+// TestExample: the cases of the example pass.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile("../../../examples/rules/rules-test.yaml")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestPage: the tests in docs/rules.md hold for the rules in it.
+// TestPage: the tests in docs/rules.md pass for the rules in it.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/rules.md")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestDifferences: each wish that is not met is named, and rules that match are counted.
+// TestDifferences: each expectation that is not met is reported, and rules that match are counted.
 func TestDifferences(t *testing.T) {
 	r := play(t, head+`
 rules:
@@ -92,7 +92,7 @@ cases:
 			{Name: "none differs"},
 			{Name: "no such container", Error: `container: the pod has none named "x"`},
 			{Name: "two containers", Error: "container: the pod has 2, name one of them"},
-			{Name: "no pod", Error: "pod: it has no pod and no workload, only 1 Service; name a file with a pod"},
+			{Name: "no pod", Error: "pod: it has no pod or workload, only 1 Service; name a file with a pod"},
 		},
 		Rules: []rulestest.Count{{Name: "one", Cases: 2}, {Name: "two", Cases: 2}, {Name: "never"}}, Failed: 1, Wrong: 3,
 	}
@@ -101,7 +101,7 @@ cases:
 	}
 }
 
-// TestMistakes: a mistake is named with its place.
+// TestMistakes: a mistake is reported with its place.
 func TestMistakes(t *testing.T) {
 	const pod = "{metadata: {name: p}, spec: {containers: [{name: c}]}}"
 	rule := func(text string) string {
@@ -128,7 +128,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file stops the command.
+// FuzzParse: no file makes the command panic.
 func FuzzParse(f *testing.F) {
 	f.Add(head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: {spec: {containers: [{name: c}]}}, want: {class: x}}]")
 	f.Fuzz(func(t *testing.T, text string) {

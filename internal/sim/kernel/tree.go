@@ -80,8 +80,8 @@ func (f *Cgroups) Kill(pid int) error {
 	return nil
 }
 
-// Gone returns an error while a task is alive.
-func (f *Cgroups) Gone(pid int) error {
+// AwaitEnd returns an error while a task is alive.
+func (f *Cgroups) AwaitEnd(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.procs[pid] != nil {

@@ -145,7 +145,7 @@ func (s *Step) checkAction() error {
 		errs = append(errs, errors.New("has more than one action; write several steps"))
 	}
 	if s.Rejected != "" && n == 0 {
-		errs = append(errs, errors.New("wantRejected, but there is nothing to reject"))
+		errs = append(errs, errors.New("the step has wantRejected, but no action that can be rejected"))
 	}
 	if s.Create != nil {
 		errs = append(errs, s.Create.Pod.check(-1), s.Create.Container.check())
@@ -182,7 +182,7 @@ func (r *Run) check() error {
 	for _, c := range r.Containers {
 		errs = append(errs, c.check())
 		if seen[c.Name] {
-			errs = append(errs, fmt.Errorf("container %q is there twice", c.Name))
+			errs = append(errs, fmt.Errorf("container %q is listed twice", c.Name))
 		}
 		seen[c.Name] = true
 	}

@@ -31,7 +31,7 @@ func (r *Run) expand() error {
 		return nil
 	}
 	if r.Pod.Name != "" || len(r.Containers) > 0 {
-		return errors.New("a manifest stands alone: pod and containers come from it")
+		return errors.New("a manifest cannot be combined with other fields: pod and containers come from it")
 	}
 	all, passed, err := podspec.Manifests(r.Manifest)
 	if err != nil {

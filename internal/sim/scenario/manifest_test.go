@@ -13,7 +13,7 @@ steps:
       - manifest: {kind: Pod, metadata: {name: b, namespace: a}, spec: {containers: [{name: c, resources: {limits: {cpu: 500m}}}], initContainers: [{name: i}]}}
 `
 
-// TestManifest: a Pod becomes what the kubelet makes of it.
+// TestManifest: a Pod is converted as the kubelet converts it.
 func TestManifest(t *testing.T) {
 	s, err := Parse([]byte(withManifest))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestManifest(t *testing.T) {
 
 func TestManifestErrors(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
-		{"kind: Pod", "kind: Service", "steps[0].run[0].manifest: it has no pod and no workload, only 1 Service"},
+		{"kind: Pod", "kind: Service", "steps[0].run[0].manifest: it has no pod or workload, only 1 Service"},
 		{"kind: Pod,", "", "has no kind"},
 		{"cpu: 500m", "cpu: lots", `"lots"`},
 		{"- manifest:", "- pod: {name: x}\n        manifest:", "a manifest stands alone"},

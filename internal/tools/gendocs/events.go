@@ -50,7 +50,7 @@ left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md
 
 ` + item("`True`, `Ready`: a runtime is attached, and the agent has taken over its containers") +
 		item("`True`, `ConfigurationRefused`: the same, and a newer configuration is invalid; the message says why") +
-		item("`False`, `NotReady`: why is in the message, as at `/readyz`") +
+		item("`False`, `NotReady`: the message gives the reason, as `/readyz` does") +
 		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
 It is written on a change, after a random wait of at most 4 seconds (30 seconds at a start), and every ten minutes. An agent
 that was killed leaves its last condition: ` + code("lastHeartbeatTime") + ` is then older than 11 minutes. ` + code("trimtab release") + `

@@ -24,7 +24,7 @@ func answers() []answer {
 		{"trimtab explain", "ContainerList", []api.Container{}},
 		{"trimtab events", "", api.Event{}},
 		{"trimtab hooks", "HookList", []hook.Info{}},
-		{"trimtab plan, trimtab config plan", "Plan", api.Outlook{}},
+		{"trimtab plan, trimtab config plan", "Plan", api.Plan{}},
 		{"trimtab observe", "Observation", status.Observation{}},
 		{"trimtab config print --sources", "ConfigSources", api.Configuration{}},
 		{"trimtab doctor", "Diagnosis", doctor.Report{}},

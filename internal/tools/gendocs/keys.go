@@ -21,7 +21,7 @@ node that runs Trimtab.
 		"serve it ([hooks.md](hooks.md))") +
 		item("**not supported**: it asks for something that Trimtab does not do. `trimtab explain`, `trimtab status`, the log (`kind=unserved`) "+
 			"and `trimtab_refused_total{kind=\"unserved\"}` report that for each pod that has it") +
-		item("**ignored**: it asks a node agent for nothing, and nothing is reported") + `
+		item("**ignored**: it requests nothing from a node agent, and the agent does not report it") + `
 A key that is read and whose hooks are all off has no effect, and is reported in the same way. So are keys of a system that
 ` + "`dialects` in [config.md](config.md)" + ` leaves out, and requests that only ` + "`placement.policy: pools`" + ` serves while the policy is
 ` + "`none`" + `. Such a report never stops a pod, not even with ` + "`strict: true`" + `.
@@ -30,7 +30,7 @@ A key that is read and whose hooks are all off has no effect, and is reported in
 [config.md](config.md)); without one the values that the pod was created with count. A scoped key also counts as ` +
 		"`KEY/pod`\nand `KEY/container.NAME`" + `.
 `)
-	for _, title := range intent.Systems() {
+	for _, title := range intent.KeySystems() {
 		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {

@@ -90,7 +90,7 @@ proposes values. `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` sw
 		row("sets on the pod", codes(texts(h.Pod)))
 		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "\\|", "` or `"))
 		row("beside other hooks", h.Compose)
-		row("tried on", cmp.Or(h.TestedOn, "containerd and kernel models; a real containerd where `test/real` plays it"))
+		row("tried on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs its scenarios"))
 		if len(h.Differs) > 0 {
 			b.WriteString("\nDifferences from the system whose keys it reads:\n\n")
 			for _, d := range h.Differs {

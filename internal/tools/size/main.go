@@ -18,9 +18,9 @@ import (
 
 // The limits for types and functions.
 const (
-	mostMethods = 45
-	mostFields  = 20
-	longest     = 60
+	maxMethods       = 45
+	maxFields        = 20
+	maxFunctionLines = 60
 )
 
 func main() {

@@ -253,7 +253,7 @@ func (m *measurer) measureFunctions(where string, files []*ast.File) {
 				continue
 			}
 			lines := m.fset.Position(decl.End()).Line - m.fset.Position(decl.Pos()).Line + 1
-			if lines > longest {
+			if lines > maxFunctionLines {
 				m.size.long = append(m.size.long, function{where + "." + decl.Name.Name, lines})
 			}
 		}

@@ -40,11 +40,11 @@ func (s *size) report() string {
 		}
 		note := ""
 		if t.over() {
-			note = "  over " + fmt.Sprintf("%d methods or %d fields", mostMethods, mostFields)
+			note = "  over " + fmt.Sprintf("%d methods or %d fields", maxMethods, maxFields)
 		}
 		fmt.Fprintf(&b, "%5d %5d  %s%s\n", t.methods, t.fields, t.name, note)
 	}
-	fmt.Fprintf(&b, "\nfunctions of more than %d lines\n\n", longest)
+	fmt.Fprintf(&b, "\nfunctions of more than %d lines\n\n", maxFunctionLines)
 	for _, f := range s.long {
 		fmt.Fprintf(&b, "%7d  %s\n", f.lines, f.name)
 	}
@@ -56,7 +56,7 @@ func (s *size) sorted() []pkg {
 }
 
 // over reports whether a type exceeds a limit.
-func (t typ) over() bool { return t.methods > mostMethods || !t.plain && t.fields > mostFields }
+func (t typ) over() bool { return t.methods > maxMethods || !t.plain && t.fields > maxFields }
 
 // biggest returns the biggest types, those that exceed a limit first.
 func (s *size) biggest() []typ {

@@ -123,7 +123,7 @@ func Open(r io.Reader) (*Node, error) {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	var h lifecycle.Host
-	if h, err = sysfs.Host(none{}, sys); err != nil {
+	if h, err = sysfs.Host(emptyNode{}, sys); err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	n.HugePages, n.Disks = h.HugePages, h.Disks
@@ -132,11 +132,11 @@ func Open(r io.Reader) (*Node, error) {
 	return n, nil
 }
 
-// none is a directory without files: an archive has no device nodes.
-type none struct{}
+// emptyNode is a directory without files: an archive has no device nodes.
+type emptyNode struct{}
 
 // Open finds nothing.
-func (none) Open(name string) (fs.File, error) {
+func (emptyNode) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
@@ -164,7 +164,7 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 		}
 		total += int(h.Size)
 		if len(files) >= maxFiles || total > maxBytes {
-			return nil, fmt.Errorf("it has more than %d files or %d bytes", maxFiles, maxBytes)
+			return nil, fmt.Errorf("the file has more than %d files or %d bytes", maxFiles, maxBytes)
 		}
 		text, err := io.ReadAll(t)
 		if err != nil {
@@ -182,7 +182,7 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 func nameOf(h *tar.Header) (string, error) {
 	shown := h.Name[:min(len(h.Name), 100)]
 	if h.Typeflag != tar.TypeReg {
-		return "", fmt.Errorf("%q is no regular file: trimtab capture packs only these", shown)
+		return "", fmt.Errorf("%q is not a regular file: trimtab capture packs only regular files", shown)
 	}
 	name, below := strings.CutPrefix(h.Name, root+"/")
 	known := below && fs.ValidPath(name) && slices.ContainsFunc(wanted, func(pattern string) bool {
@@ -191,9 +191,9 @@ func nameOf(h *tar.Header) (string, error) {
 	})
 	switch {
 	case !known:
-		return "", fmt.Errorf("%q is no file that trimtab capture packs", shown)
+		return "", fmt.Errorf("%q is not a file that trimtab capture packs", shown)
 	case h.Size < 0 || h.Size > maxFile:
-		return "", fmt.Errorf("%q has %d bytes, at most %d are possible", shown, h.Size, maxFile)
+		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", shown, h.Size, maxFile)
 	}
 	return name, nil
 }

@@ -81,7 +81,7 @@ func unzip(t *testing.T, packed []byte) string {
 	return b.String()
 }
 
-// archive packs entries as they are.
+// archive packs the given entries unchanged.
 func archive(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the captured trees anew")
 
-// machines are those of testdata, as they are made.
+// machines has the machines of testdata.
 func machines(t *testing.T) map[string]topology.Layout {
 	t.Helper()
 	described := func(text string) topology.Layout {
@@ -53,8 +53,8 @@ func machines(t *testing.T) map[string]topology.Layout {
 	return map[string]topology.Layout{"t16": t16, "hybrid": hybrid, "sparse-hbm": hbm}
 }
 
-// TestCaptured reads trees that are kept as text. The comment of each says what
-// Read finds in it; -update writes them again.
+// TestCaptured reads trees that are stored as text. The comment of each has the result of Read; -update
+// writes it again.
 func TestCaptured(t *testing.T) {
 	if *update {
 		for name, l := range machines(t) {
@@ -104,7 +104,7 @@ func sortedNames(files fstest.MapFS) []string {
 	return names
 }
 
-// draw writes a machine for people.
+// draw prints a machine for users.
 func draw(m *topology.Machine) string {
 	var b strings.Builder
 	for _, l := range topology.Levels() {

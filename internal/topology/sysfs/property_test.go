@@ -54,7 +54,7 @@ func layout(t *rapid.T) topology.Layout {
 		id++
 	}
 	if core < 2 {
-		for i := range l.CPUs { // one core is of no other kind than all; and of one that is offline none is told
+		for i := range l.CPUs { // a single kind of core counts as plain, and the kind of an offline core is unknown
 			l.CPUs[i].Kind = topology.PlainCore
 		}
 	}
@@ -86,7 +86,7 @@ func layout(t *rapid.T) topology.Layout {
 	return l
 }
 
-// TestWrittenAndRead: what a machine's files say is the machine.
+// TestWrittenAndRead: a machine is read back from the files that were written for it.
 func TestWrittenAndRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topology.Build(layout(t))
@@ -116,7 +116,7 @@ func TestDescribedAndRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Where no cache is told, each core is written with one of its own.
+		// If no cache is given, each core is written with its own.
 		if d := cmp.Diff(m, got, same, cmpopts.IgnoreFields(topology.CPU{}, "L2", "L3")); d != "" {
 			t.Errorf("%s: %s", text, d)
 		}
@@ -178,7 +178,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestOddities are what real machines were seen to say.
+// TestOddities has odd values that real machines reported.
 func TestOddities(t *testing.T) {
 	base := map[string]string{"cpu/online": "0-3", "cpu/present": "0-5"}
 	with := func(more map[string]string) fstest.MapFS {
@@ -300,9 +300,8 @@ func kinds(m *topology.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// TestLearned: a machine that was read while CPUs were offline is, once they came and
-// it was read again, the machine that was read with all of them online; and sets of
-// the one mean the same on the other.
+// TestLearned: a machine that was read while CPUs were offline equals, after they came online and it was
+// read again, the machine that was read with all of them online. Sets mean the same on both.
 func TestLearned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := layout(t)

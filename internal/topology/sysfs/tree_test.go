@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// written is a machine as the files of /sys that it would be read from. Text of
-// a tree is what the kernel (6.12) writes there, as far as Read looks at it.
+// written returns a machine as the files of /sys from which it would be read. The texts are those that the
+// kernel (6.12) writes, as far as Read uses them.
 type written struct {
 	m     *topology.Machine
 	files fstest.MapFS
@@ -22,7 +22,7 @@ type written struct {
 func write(m *topology.Machine) fstest.MapFS {
 	w := written{m, fstest.MapFS{}}
 	w.lists()
-	for i := range m.Online().All() { // the kernel takes away the directories of what is offline
+	for i := range m.Online().All() { // the kernel removes the directories of offline CPUs
 		w.cpu(i)
 	}
 	for _, n := range m.Nodes {
@@ -36,9 +36,9 @@ func write(m *topology.Machine) fstest.MapFS {
 		for i, number := range d.Numbers {
 			w.put(number, dir, "drm", "card"+strconv.Itoa(i), "dev")
 		}
-		w.put("259:0", dir, "block", "disk", "dev") // numbered apart from the others
+		w.put("259:0", dir, "block", "disk", "dev") // numbered separately from the others
 	}
-	// A bridge and a directory of another driver, which are no devices to us.
+	// A bridge and a directory of another driver, which do not count as devices.
 	w.put("0x060000", "bus/pci/devices/0000:00:00.0/class")
 	w.put("x", "devices/system/node/nodeinfo/cpulist")
 	return w.files

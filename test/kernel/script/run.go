@@ -30,8 +30,8 @@ type Tasks interface {
 	Spawn() (pid int, err error)
 	Grow(pid int, bytes int64) error
 	Kill(pid int) error
-	// Gone waits until the kernel has ended a task, as the OOM killer does.
-	Gone(pid int) error
+	// AwaitEnd waits until the kernel has ended a task, as the OOM killer does.
+	AwaitEnd(pid int) error
 }
 
 // Machine describes the machine of a run.
@@ -134,7 +134,7 @@ func (r *runner) task(s Step) error {
 		delete(r.tasks, s.Path)
 		err = r.kernel.Kill(pid)
 	case Gone:
-		err = r.kernel.Gone(pid)
+		err = r.kernel.AwaitEnd(pid)
 	default:
 		err = fmt.Errorf("no operation %q", s.Op)
 	}

@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 	n.shared("shop", "web-0", 500)
 	n.batch("batch", "report-0")
 	b := show(t, n)
-	b.until(text("#verdict .text"), "All is well: everything that was decided is in force.")
+	b.until(text("#verdict .text"), "Healthy: all decided values are in force.")
 	b.until(has("#facts", "4 of 64 CPUs owned by 1 pod"), "true")
 	b.until("document.querySelectorAll('#map .cpu').length", "64")
 	b.until("document.querySelectorAll('#map .socket').length + ' ' + document.querySelectorAll('#map .numa').length + ' ' + document.querySelectorAll('#map .cache').length", "2 4 8")

@@ -65,7 +65,7 @@ func Read(from io.Reader) (*Book, error) {
 		}
 		p.Took = time.Duration(seconds) * time.Second
 		if _, twice := b.parts[p.Name]; twice {
-			return nil, fmt.Errorf("line %d: %s is there twice", n, p.Name)
+			return nil, fmt.Errorf("line %d: %s is listed twice", n, p.Name)
 		}
 		b.parts[p.Name], b.Run = p, max(b.Run, p.Run)
 	}

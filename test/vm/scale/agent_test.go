@@ -120,7 +120,7 @@ func (a *agent) start() {
 			},
 		}, publish.Pace{}),
 		&namespaces.Service{Store: &namespaces.Store{}, Client: c, Wanted: func() bool { return false }},
-		a.recorder, podreport.NewTroubles(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.Usual()),
+		a.recorder, podreport.NewTroubles(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.DefaultTiming()),
 	}
 	a.specs = podspec.New(podspec.Options{
 		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: a.name, Note: c.Note, Begin: c.Begin})},

@@ -78,7 +78,7 @@ func writeImage(to target, programs []program.Program, out io.Writer) error {
 	if to.tag == "" {
 		to.tag = programs[0].Tag()
 	}
-	err = written(to.file, func(w io.Writer) error { return image.Archive(w, index, to.name, to.tag) })
+	err = writeAndRename(to.file, func(w io.Writer) error { return image.Archive(w, index, to.name, to.tag) })
 	if err != nil {
 		return err
 	}
@@ -147,8 +147,8 @@ func makeRelease(args []string, out io.Writer) error {
 	return err
 }
 
-// written writes a file under another name and renames it, so that nobody reads a partial file.
-func written(to string, write func(io.Writer) error) error {
+// writeAndRename writes a file under another name and renames it, so that nobody reads a partial file.
+func writeAndRename(to string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
