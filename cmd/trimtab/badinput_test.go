@@ -87,12 +87,12 @@ var badInputs = []struct {
 	{"version x", exitUsage, `"x" does not belong`, "trimtab version --help"},
 
 	// Sockets.
-	{"status --socket none.sock", exitUnreachable, "is the agent running?", "--socket names another"},
-	{"explain a/b --socket none.sock", exitUnreachable, "is the agent running?", "--socket names another"},
-	{"status --socket nosocket", exitUnreachable, "nosocket is no socket", "--socket wants"},
-	{"status --socket .", exitUnreachable, ". is no socket", "--socket wants"},
-	{"plan pod.yaml --socket none.sock", exitUnreachable, "is the agent running?", "--socket names another"},
-	{"plan pod.yaml --node 2c --socket x", exitUsage, "--node and --socket exclude each other", "asks no agent"},
+	{"status --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
+	{"explain a/b --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
+	{"status --socket nosocket", exitUnreachable, "nosocket is no socket", "--socket needs"},
+	{"status --socket .", exitUnreachable, ". is no socket", "--socket needs"},
+	{"plan pod.yaml --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
+	{"plan pod.yaml --node 2c --socket x", exitUsage, "--node and --socket exclude each other", "no running agent"},
 	{"diff --nri-socket none.sock", exitFailure, "no NRI socket at none.sock", "trimtab doctor"},
 
 	// Configurations.

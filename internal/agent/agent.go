@@ -335,7 +335,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	if a.opt.Config.Paths.StatusSocket != "" {
 		group.Go(func() error { a.otherAgent.serve(ctx, a.Source()); return nil })
 	}
-	group.Go(func() error { a.settings.probeAgain(ctx); return nil })
+	group.Go(func() error { a.settings.repeatProbes(ctx); return nil })
 	group.Go(func() error { a.settings.watchHookFiles(ctx); return nil })
 	group.Go(func() error { a.unready().run(ctx); return nil })
 	group.Go(func() error { kube.Run(ctx, a.cluster.services...); return nil })

@@ -46,7 +46,7 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 		return nil
 	}
 	c := a.opt.Config.Cluster
-	services := append(a.reports(client), a.namespaceLabels(client))
+	services := append(a.nodeReports(client), a.namespaceLabels(client))
 	if a.cluster.events = events.NewRecorder(client); c.Events {
 		services = append(services, a.cluster.events, podreport.NewTroubles(a.conductor, a.cluster.events))
 	}
@@ -65,13 +65,13 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 
 // released reports whether a release has restored all values.
 func (a *Agent) released() bool {
-	released, _ := a.settings.standing()
+	released, _ := a.settings.releaseState()
 	return released
 }
 
 // condition returns the agent's state for the condition of its Node; nothing after a release.
 func (a *Agent) condition() condition.State {
-	released, refused := a.settings.standing()
+	released, refused := a.settings.releaseState()
 	if released {
 		return condition.State{}
 	}

@@ -206,7 +206,7 @@ func TestForeignOriginals(t *testing.T) {
 	k := keeper.New(r.tree)
 	closing := a.keepOriginals(k, func() error { return nil })
 	unsaved := a.unsavedWith(k.Originals.JournalError())
-	if len(unsaved) != 1 || !strings.Contains(unsaved[0], "lets others in") {
+	if len(unsaved) != 1 || !strings.Contains(unsaved[0], "gives others access") {
 		t.Errorf("status says %q is not saved", unsaved)
 	}
 	if out := k.ReleaseAll(); len(out) > 0 || r.files(t) != found {

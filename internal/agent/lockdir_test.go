@@ -27,7 +27,7 @@ func TestLockDirectory(t *testing.T) {
 		"a link above": {func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "hami")) }, "must not be a link"},
 		"a file in its place": {func(dir string) error {
 			return firstOf(os.Mkdir(filepath.Join(dir, "hami"), 0o700), os.WriteFile(filepath.Join(dir, "hami", "lock"), nil, 0o600))
-		}, "must not be a link or file"},
+		}, "must not be a link or a file"},
 		"another user's": {func(dir string) error {
 			path := filepath.Join(dir, "hami", "lock")
 			return firstOf(os.MkdirAll(path, 0o700), os.Chown(path, 12345, 12345))

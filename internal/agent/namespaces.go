@@ -48,7 +48,7 @@ type namespaceSelection struct {
 }
 
 // applyLabels applies the configuration again if changed labels of namespaces change it.
-func (s *settings) relabel(was *namespaceSelection) error {
+func (s *settings) applyLabels(was *namespaceSelection) error {
 	c := s.current()
 	now := namespaceSelection{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
 	if readsNamespaces(c) {
@@ -69,6 +69,6 @@ func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
 	var was namespaceSelection
 	return &namespaces.Service{
 		Store: a.node.namespaces, Client: c, Wanted: a.settings.selects, Save: a.files.save(namespacesName),
-		Apply: func() error { return a.settings.relabel(&was) },
+		Apply: func() error { return a.settings.applyLabels(&was) },
 	}
 }

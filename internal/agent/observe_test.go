@@ -196,7 +196,7 @@ func TestAddressInUse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err = metered(t, t.TempDir(), "state", l.Addr().String(), nil, io.Discard).Run(ctx)
-	if want := "http.address: another program listens at " + l.Addr().String() + ": end it"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "http.address: another program listens at " + l.Addr().String() + ": stop it"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the agent ends with %v, want %s", err, want)
 	}
 	if ctx.Err() != nil {

@@ -77,7 +77,7 @@ func (h hardware) applyMemory() {
 		return
 	}
 	h.log.Info("the memory of NUMA nodes has changed", logkey.Nodes, memoryOf(now))
-	h.settings.rehost(now)
+	h.settings.applyMachine(now)
 }
 
 // memoryTolerance is a divisor: if less than this part of a node's memory is added or removed, containers
@@ -119,7 +119,7 @@ func (h hardware) applyOnline(ids []int) {
 	if !slices.Equal(now.Offline, before.Offline) {
 		h.log.Warn("the set of online CPUs has changed", logkey.CPUs, now.Format(now.Online()))
 	}
-	h.settings.rehost(now)
+	h.settings.applyMachine(now)
 }
 
 // learn reads the topology of CPUs that are online now and were offline when the machine was read.

@@ -11,7 +11,7 @@ import (
 )
 
 // activeHooks returns the hooks that are enabled.
-func (s *settings) active() []hook.Hook {
+func (s *settings) activeHooks() []hook.Hook {
 	c := s.current()
 	active, _ := c.Hooks.Hooks(s.node) // valid, because the configuration is in force
 	return active
@@ -20,7 +20,7 @@ func (s *settings) active() []hook.Hook {
 // hooks returns for each hook whether it is enabled and can take effect.
 func (s *settings) hooks() []api.Hook {
 	on := map[string]hook.Info{}
-	for _, h := range s.active() {
+	for _, h := range s.activeHooks() {
 		on[h.Info().Name] = h.Info()
 	}
 	var out []api.Hook
@@ -40,7 +40,7 @@ const probeInterval = 10 * time.Second
 
 // repeatProbes makes the hooks again when a probe gives an answer that was missing at the start, because
 // the node had no cgroups of pods then.
-func (s *settings) probeAgain(ctx context.Context) {
+func (s *settings) repeatProbes(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for s.undecided() {
@@ -60,5 +60,5 @@ func (s *settings) probeAgain(ctx context.Context) {
 
 // undecided reports whether an enabled hook waits for a probe's answer.
 func (s *settings) undecided() bool {
-	return slices.ContainsFunc(s.active(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
+	return slices.ContainsFunc(s.activeHooks(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
 }

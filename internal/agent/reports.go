@@ -13,7 +13,7 @@ import (
 )
 
 // nodeReports returns the objects about the node that the configuration enables.
-func (a *Agent) reports(client *kube.Client) []kube.Service {
+func (a *Agent) nodeReports(client *kube.Client) []kube.Service {
 	c := a.opt.Config.Cluster.Topology
 	d := &deviceList{grants: a.grants, log: a.log}
 	var out []kube.Service

@@ -219,7 +219,7 @@ func startKeysOf(n config.NRI) config.NRI {
 }
 
 // applyMachine applies the policy to a changed machine. The caller holds applying.
-func (s *settings) rehost(now *topology.Machine) {
+func (s *settings) applyMachine(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *settings) rehost(now *topology.Machine) {
 
 // releaseState reports whether a release has restored all values, and why a newer configuration is not in
 // force; "" if none was refused.
-func (s *settings) standing() (released bool, refused string) {
+func (s *settings) releaseState() (released bool, refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.released, s.refusedReason()

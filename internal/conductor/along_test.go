@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// under is an attachment whose runtime writes an answer's values for other containers under its
+// lockedAnswers is an attachment whose runtime writes an answer's values for other containers under its
 // lock.
 type lockedAnswers struct{ anything }
 
@@ -47,7 +47,7 @@ func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string 
 	return out
 }
 
-// narrowedBeside returns a running container that was narrowed because of an owner, so that its
+// narrowedByOwner returns a running container that was narrowed because of an owner, so that its
 // copy in the runtime is outdated.
 func narrowedByOwner(t *testing.T) *beside {
 	t.Helper()

@@ -31,7 +31,7 @@ func (p patient) Capabilities() conductor.Capabilities {
 	return can
 }
 
-// slowly is a slow source of facts, with a time limit of its own.
+// slowSource is a slow source of facts, with a time limit of its own.
 type slowSource struct {
 	own   time.Duration
 	known atomic.Bool
@@ -72,7 +72,7 @@ func (s slowGrants) Known(uid string) *lifecycle.KubeletGrants {
 	return &lifecycle.KubeletGrants{UID: uid, Name: "p", Namespace: "default"}
 }
 
-// hasty are hook servers that record how much time they were given.
+// timedHookServers are hook servers that record how much time they were given.
 type timedHookServers struct {
 	*slowSource
 

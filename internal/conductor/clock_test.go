@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// noting is a runtime that records when each container's update was sent. It answers none while
+// recordingRuntime is a runtime that records when each container's update was sent. It answers none while
 // hangs is set.
 type recordingRuntime struct {
 	hangs   bool
@@ -60,7 +60,7 @@ func (r *recordingRuntime) times() int {
 	return r.refused
 }
 
-// slipping is a carrier whose answers can change other containers.
+// updatesOthers is a carrier whose answers can change other containers.
 type updatesOthers struct{ carrier }
 
 func (updatesOthers) Capabilities() conductor.Capabilities {

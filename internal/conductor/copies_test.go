@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// taking is a runtime that accepts every update.
+// acceptingRuntime is a runtime that accepts every update.
 type acceptingRuntime struct {
 	got    []string
 	during func() // called once, during an update

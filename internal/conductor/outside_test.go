@@ -18,7 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// outsiders are hook servers that call a function.
+// fakeHookServers are hook servers that call a function.
 type fakeHookServers struct {
 	answer func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	asked  []*lifecycle.Event
@@ -51,7 +51,7 @@ func (mo *model) hookServerOf(rt *rapid.T) {
 	mo.boot()
 }
 
-// someLies is a hook server with arbitrary answers.
+// arbitraryHookServer is a hook server with arbitrary answers.
 func arbitraryHookServer(n int) *fakeHookServers {
 	return &fakeHookServers{answer: func(ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 		n++

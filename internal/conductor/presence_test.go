@@ -25,7 +25,7 @@ func TestForeignRecord(t *testing.T) {
 		_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: ctr})
 	}
 	create("a", "")
-	const line = "carries a record that is not ours"
+	const line = "has a record that this agent did not write"
 	if strings.Contains(log.String(), line) {
 		t.Errorf("without a record:\n%s", log)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// told returns what the agent reports about owned CPUs and pools.
+// reported returns what the agent reports about owned CPUs and pools.
 func (mo *model) reported() map[string]string {
 	all := mo.cpusets()
 	for g := range mo.grants() {
@@ -157,7 +157,7 @@ func (mo *model) starved() bool {
 	})
 }
 
-// unseen reports whether a container that was refused CPUs runs on all CPUs without a record,
+// looksUnmanaged reports whether a container that was refused CPUs runs on all CPUs without a record,
 // as if no agent had ever seen it.
 func (mo *model) looksUnmanaged() bool {
 	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {

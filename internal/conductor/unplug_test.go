@@ -99,7 +99,7 @@ func history(i int) string {
 	return string(letters)
 }
 
-// telling reports whether a history differs in effect from a shorter one.
+// isDistinct reports whether a history differs in effect from a shorter one.
 func isDistinct(h string) bool {
 	if strings.Contains(h, "oo") || strings.HasPrefix(h, "o") || strings.HasSuffix(h, "o") || strings.Contains(h, "kK") || strings.Contains(h, "KK") {
 		return false // at the end all are online anyway

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/record"
 )
 
-// blurred are the pods and containers that a runtime lists and cannot describe.
+// undescribed are the pods and containers that a runtime lists and cannot describe.
 type undescribed struct {
 	pods, ctrs map[string]bool
 	// parents: an undescribed pod's cgroup is known from its containers.

@@ -302,7 +302,7 @@ func TestWatchTriesAgain(t *testing.T) {
 	})
 }
 
-// curious is a runtime that does not report new resources.
+// pollableRuntime is a runtime that does not report new resources.
 type pollableRuntime struct{ asked chan string }
 
 var _ conductor.ResourcePoller = pollableRuntime{}

@@ -107,7 +107,7 @@ func TestPools(t *testing.T) {
 		}},
 		{name: "dedicated, in part: rounded down", pods: []asking{{name: "a", level: "dedicated", milli: 4500, cpus: "4-5,12-13", mems: "2"}}},
 		{name: "Katalyst A6: bound; another node fits as well", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9", mems: "0", why: "1 NUMA node: of 4 choices with enough CPUs, the one with the lowest nodes"},
+			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9", mems: "0", why: "1 NUMA node: of 4 choices with enough CPUs, the one with the lowest node ids"},
 		}},
 		{name: "Katalyst A5: exclusive", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"0"}`, milli: 2000, cpus: "1,8-9", mems: "0"},
@@ -127,7 +127,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "4,12", mems: "2", cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"2"}`},
 		}},
 		{name: "Katalyst A18: only one whole core is free", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 4000, cpus: "4,8,10,12", problem: "no NUMA nodes have 4 CPUs (exactly 1 node, whole cores): there are 2 on 1 NUMA node, at most 2 on one",
+			{name: "a", level: "dedicated", memory: numaBound, milli: 4000, cpus: "4,8,10,12", problem: "no NUMA nodes have 4 CPUs (exactly 1 node, whole cores): 2 are available on 1 NUMA node, at most 2 on one",
 				cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"0"}`},
 		}},
 		{name: "Katalyst H11: by socket", pods: []asking{
@@ -237,7 +237,7 @@ func TestPools(t *testing.T) {
 		{name: "memory where one node is short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
 			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "5", mems: "1", why: "the one with the nearest memory"},
-			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "6-7", mems: "0-1", problem: "bytes of memory are wanted"},
+			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "6-7", mems: "0-1", problem: "bytes of memory are requested"},
 		}},
 		{name: "memory where both nodes are short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
@@ -334,7 +334,7 @@ func TestRecoveredStateIsEqual(t *testing.T) {
 	}
 }
 
-// whereAll lists the assignment of each container.
+// assignments lists the assignment of each container.
 func assignments(s *State) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.Containers() {

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/none"
 )
 
-// grumbler is a hook that reports a given number of problems for each container and pod.
+// problemHook is a hook that reports a given number of problems for each container and pod.
 type problemHook struct{ n int }
 
 func (problemHook) Info() hook.Info { return hook.Info{Name: "grumbler"} }
@@ -20,7 +20,7 @@ func (g problemHook) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// troubled is a node of a policy with the given hooks.
+// nodeWithHooks is a node of a policy with the given hooks.
 func nodeWithHooks(t *testing.T, p Policy) *State {
 	t.Helper()
 	m := node(t)

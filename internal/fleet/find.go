@@ -109,7 +109,7 @@ func (f Found) Agents() []Node {
 // Why returns why the plugin cannot call a node's agent; "" if it can.
 func (n Node) Why() string {
 	if n.Agent == nil {
-		return "this node has no agent: the DaemonSet has no pod here"
+		return "no agent: the DaemonSet has no pod here"
 	}
 	return n.Agent.Down
 }

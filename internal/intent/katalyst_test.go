@@ -80,7 +80,7 @@ func TestEnhancements(t *testing.T) {
 		},
 		{
 			name: "ids and number", level: dedicated, cpu: `{"katalyst.kubewharf.io/numa_ids":"0-1","katalyst.kubewharf.io/numa_number":"3"}`,
-			memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{IDs: []int{0, 1}}, problems: []string{"names 2 nodes, and has priority"},
+			memory: `{"numa_binding":"true"}`, bound: true, want: NUMABinding{IDs: []int{0, 1}}, problems: []string{"lists 2 nodes, and has priority"},
 		},
 		{
 			name: "number of a shared pod", level: shared, cpu: `{"katalyst.kubewharf.io/numa_number":"2"}`, memory: `{"numa_binding":"true"}`,
@@ -96,13 +96,13 @@ func TestEnhancements(t *testing.T) {
 		{name: "no string", level: shared, memory: `{"numa_binding":true}`, problems: []string{"malformed JSON"}},
 		{
 			name: "two objects disagree", level: shared, cpu: `{"numa_binding":"true"}`, memory: `{"numa_binding":"false"}`, bound: true,
-			problems: []string{"numa_binding: katalyst.kubewharf.io/cpu_enhancement says \"true\", and wins"},
+			problems: []string{"numa_binding: katalyst.kubewharf.io/cpu_enhancement is \"true\", and has priority"},
 		},
 		{name: "two objects agree", level: shared, cpu: `{"numa_binding":"true"}`, memory: `{"numa_binding":"true"}`, bound: true},
 
 		{name: "pool", level: shared, cpu: `{"cpuset_pool":"batch"}`, pool: "batch"},
 		{name: "A12: system pool", level: system, cpu: `{"cpuset_pool":"reserve"}`, pool: "reserve"},
-		{name: "the agent's pool", level: shared, cpu: `{"cpuset_pool":"reserve"}`, problems: []string{"the agent's own"}},
+		{name: "the agent's pool", level: shared, cpu: `{"cpuset_pool":"reserve"}`, problems: []string{"the agent uses this pool itself"}},
 		{name: "pool of a dedicated pod", level: dedicated, cpu: `{"cpuset_pool":"batch"}`, problems: []string{"only pods of shared_cores and system_cores"}},
 		{name: "pool of a reclaimed pod", level: reclaimed, cpu: `{"cpuset_pool":"batch"}`, problems: []string{"only pods of shared_cores and system_cores"}},
 		{name: "pool without a name", level: shared, cpu: `{"cpuset_pool":""}`},
@@ -110,7 +110,7 @@ func TestEnhancements(t *testing.T) {
 		{name: "pool of the default level", cpu: `{"cpuset_pool":"batch"}`, pool: "batch"},
 
 		{name: "what nothing acts on", level: shared, memory: `{"rss_overuse_threshold":"1.2","oom_priority":"5"}`, problems: []string{"oom_priority is not supported", "rss_overuse_threshold is not supported"}},
-		{name: "what nobody knows", level: shared, memory: `{"numa_bindng":"true"}`, problems: []string{"numa_bindng is no enhancement"}},
+		{name: "what nobody knows", level: shared, memory: `{"numa_bindng":"true"}`, problems: []string{"numa_bindng is not an enhancement"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			annotations := map[string]string{KatalystQoSLevel: c.level, KatalystCPU: c.cpu, KatalystMemory: c.memory}

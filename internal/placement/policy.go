@@ -227,7 +227,7 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Shared:
 		sit(shared, key, "the shared pool")
 	case class == intent.Dedicated:
-		sit(shared, key, "the shared pool, because the scheduler assigned no CPUs")
+		sit(shared, key, "the shared pool: the scheduler assigned no CPUs")
 	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
 		sit(shared, "hooks.cpuset.unlabelled", "the shared pool, which pods without a class use")
 	default:

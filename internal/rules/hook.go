@@ -77,7 +77,7 @@ func (h *Hook) Condition() string { return h.rule.text }
 // ReadsSpec reports whether the rule uses the pod's spec.
 func (h *Hook) ReadsSpec() bool { return h.rule.any(func(e *expression) bool { return e.spec }) }
 
-// Hook is one rule. It implements hook.Hook and hook.Wisher.
+// Hook is one rule. It implements hook.Hook and hook.IntentChanger.
 type Hook struct {
 	rule  *rule
 	facts Facts
@@ -211,8 +211,8 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	return s.text(text, options), nil
 }
 
-// Wish changes the requests of a pod.
-func (h *Hook) Wish(in *hook.Input, asked *intent.Pod, out *hook.Output) {
+// ChangeIntent changes the requests of a pod.
+func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output) {
 	w := h.rule.wish
 	if w.none() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
 		return

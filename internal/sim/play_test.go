@@ -217,7 +217,7 @@ func TestRun(t *testing.T) {
 	for _, want := range []string{
 		"toy  on 1 socket, 1 NUMA node, 4 CPUs, cgroup v2 (cgroupfs)",
 		"TOY=1", "because", "a/own alone", "rejected: create a/bad/x", "toy says no",
-		"1*", "a/own/three (created)", "✓ all as wanted: 9 steps, 10 expectations",
+		"1*", "a/own/three (created)", "✓ all as expected: 9 steps, 10 expectations",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%q is not shown in\n%s", want, shown)
@@ -259,7 +259,7 @@ func TestRunFindsFaults(t *testing.T) {
 			if !errors.As(err, &unmet) || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v, want it to contain %q\n%s", err, tt.want, shown)
 			}
-			if !strings.Contains(shown, "✗") || !strings.Contains(shown, "not as wanted") {
+			if !strings.Contains(shown, "✗") || !strings.Contains(shown, "not as expected") {
 				t.Errorf("not shown in\n%s", shown)
 			}
 		})

@@ -54,7 +54,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, ServeOptions{Out: out, Socket: socket}) }()
-	out.await(t, "plugins connect to", 1)
+	out.await(t, "plugins can connect to", 1)
 	p := &plugin{create: func(_ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 		a := &api.ContainerAdjustment{}
 		a.AddEnv("TRIED", c.Name)

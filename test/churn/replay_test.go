@@ -37,7 +37,7 @@ func (r *recorder) lines() int {
 	return bytes.Count(r.text.Bytes(), []byte("\n"))
 }
 
-// record begins a recording. It returns when that has begun.
+// record starts a recording, and returns when it has started.
 func (n *node) record() *recorder {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(n.t.Context())
@@ -79,8 +79,8 @@ func (n *node) eventually(what string, is func() bool) {
 	}
 }
 
-// recordedChurn is a recording that begins in the middle of a churn: of pods alone, or
-// of changes of the configuration and restarts of the runtime, too.
+// recordedChurn makes a recording that starts in the middle of a churn: only of pods, or also of
+// configuration changes and restarts of the runtime.
 func recordedChurn(t testing.TB, v cgroup.Version, containers, steps int, pods bool) (*node, []byte) {
 	t.Helper()
 	n := newNode(t, v, 7, "")
@@ -104,9 +104,9 @@ func recordedChurn(t testing.TB, v cgroup.Version, containers, steps int, pods b
 	return n, r.end(n)
 }
 
-// TestReplay records a churn from its middle on, over changes of the configuration and
-// restarts of the runtime. The replay decides the same, byte for byte, and under another
-// configuration it names what would differ.
+// TestReplay records a churn from its middle on, including configuration changes and restarts of the
+// runtime. The replay makes the same decisions, byte for byte, and with another configuration it lists the
+// differences.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
@@ -129,7 +129,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replayed replays a recording, under the same configuration or one without owners.
+// replayed replays a recording with the same configuration, or with one without owners.
 func replayed(t testing.TB, text []byte, another bool, n *node) recording.Report {
 	t.Helper()
 	c := n.config
@@ -145,9 +145,9 @@ func replayed(t testing.TB, text []byte, another bool, n *node) recording.Report
 	return report
 }
 
-// BenchmarkReplay measures how many recorded events of pods are decided again in a second,
-// on a node of a thousand containers: by the clock, and by the time that one CPU would
-// take. One goroutine reads and another decides. The garbage collector is set as by trimtab replay.
+// BenchmarkReplay measures how many recorded events are decided again per second, on a node of a thousand
+// containers: by elapsed time, and by CPU time of one CPU. One goroutine reads and another decides. The
+// garbage collector is set as in trimtab replay.
 func BenchmarkReplay(b *testing.B) {
 	_, text := recordedChurn(b, cgroup.V2, fullNode, 400, true)
 	defer debug.SetGCPercent(debug.SetGCPercent(recording.GCPercent))
@@ -164,7 +164,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportMetric(float64(events)/(cpuTime(b)-before).Seconds(), "events/cpu-s")
 }
 
-// cpuTime is the time that this process has run on CPUs.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// words are those without a value. The last two are those of test/vm/install, which runs a block on nodes.
+// words are the words without a value. The last two belong to test/vm/install, which runs a block on nodes.
 func words() []string {
 	return []string{"agent", "interrupt", "background", "manual", "node", "forward"}
 }
 
 var placeholder = regexp.MustCompile(`^\[?[A-Za-z][A-Za-z0-9/._-]*\]?=.+$`)
 
-// Check returns what is wrong with the words of a block: an unknown one, or a test in by= that does not exist.
+// Check returns the errors in a block's words: an unknown word, or a test in by= that does not exist.
 func (b Block) Check(root string) error {
 	for _, w := range b.Words {
 		name, value, _ := strings.Cut(w, "=")

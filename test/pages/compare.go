@@ -8,8 +8,8 @@ import (
 
 const elided = "..."
 
-// matches reports whether lines are what a page shows: "..." alone on a line stands for any lines, and inside of a line
-// for any text. Spaces at the ends of lines do not count.
+// matches reports whether the output matches the lines of a page: a line "..." stands for any number of
+// lines, and "..." inside a line for any text. Spaces at the ends of lines are ignored.
 func matches(want, have []string) bool {
 	for len(want) > 0 && strings.TrimSpace(want[0]) != elided {
 		if len(have) == 0 || !matchesLine(want[0], have[0]) {
@@ -33,11 +33,11 @@ func matchesLine(want, have string) bool {
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
-	// The text that is left out may end with the spaces of a column.
+	// The omitted text may end with the spaces of a column.
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + " *$").MatchString(have)
 }
 
-// difference describes how what was printed differs from what a page shows.
+// difference describes how the output differs from the page.
 func difference(want, have []string) string {
 	return fmt.Sprintf("the page shows:\n%s\nit printed:\n%s", quote(want), quote(have))
 }

@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestBadBlocks: what a page may not have.
+// TestBadBlocks: blocks that a page must not have.
 func TestBadBlocks(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a test that does not exist", "```sh by=test/pages.TestNothing\nx\n```", "no such test"},

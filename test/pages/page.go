@@ -90,7 +90,7 @@ func fence(line string) (indent, info string, ok bool) {
 	return line[:len(line)-len(trimmed)], info, ok
 }
 
-// add adds a block, if the fence has commands. A fence of another language must have none.
+// add adds a block if the fence has commands. A fence of another language must have none.
 func (p *Page) add(heading string, line int, info string, common, body []string) error {
 	fields := strings.Fields(info)
 	language := ""
@@ -120,7 +120,7 @@ func (p *Page) add(heading string, line int, info string, common, body []string)
 	return nil
 }
 
-// split parts a console into commands and what they print.
+// split splits a console into commands and their output.
 func (b *Block) split(file string, body []string) error {
 	var script []string
 	for i, l := range body {
@@ -149,7 +149,8 @@ func (b *Block) split(file string, body []string) error {
 // Has reports whether a block has a word without a value.
 func (b Block) Has(word string) bool { return slices.Contains(b.Words, word) }
 
-// Value returns the value of a word such as exit=1. The block's own words come before those of its page.
+// Value returns the value of a word such as exit=1. The words of the block have priority over those of its
+// page.
 func (b Block) Value(word string) (string, bool) {
 	for _, w := range b.Words {
 		if value, ok := strings.CutPrefix(w, word+"="); ok {

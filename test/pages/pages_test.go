@@ -34,8 +34,8 @@ func files(t *testing.T) []string {
 	return list
 }
 
-// TestPages runs every command of every page, and compares what it prints with what the page shows. Commands that it does
-// not run name the test that does.
+// TestPages runs every command of every page, and compares the output with the page. Commands that it does
+// not run name the test that runs them.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	bin := build(t)
@@ -52,7 +52,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// manual are the pages with commands that no test runs, and why.
+// manual lists the pages with commands that no test runs, with the reason.
 var manual = map[string]string{
 	"docs/authorization.md":          "scp and ssh to a node from an administrator's machine",
 	"docs/benchmarks.md":             "benchmarks assert nothing, and take minutes",
@@ -65,7 +65,7 @@ var manual = map[string]string{
 	"docs/testing.md":                "records a real runtime until interrupted",
 }
 
-// TestManual: nothing else is left to people.
+// TestManual: manual lists exactly the pages with such commands.
 func TestManual(t *testing.T) {
 	for _, file := range files(t) {
 		p, err := Read(root, file)
@@ -123,7 +123,7 @@ func sandbox(t *testing.T, bin string) *Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Unix sockets have short names.
+	// paths of Unix sockets must be short
 	dir, err := os.MkdirTemp("", "page")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func sandbox(t *testing.T, bin string) *Sandbox {
 	return box
 }
 
-// differences returns the commands that printed something else than their page shows.
+// differences returns the commands whose output differs from the page.
 func differences(err error) []*Shown {
 	var list []*Shown
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -152,7 +152,7 @@ func differences(err error) []*Shown {
 	return nil
 }
 
-// rewrite writes what commands printed into the page.
+// rewrite writes the output of commands into the page.
 func (p *Page) rewrite(t *testing.T, stale []*Shown) {
 	t.Helper()
 	slices.SortFunc(stale, func(a, b *Shown) int { return cmp.Compare(b.Command.Line, a.Command.Line) })

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// process is a command that goes on. What it printed may be read meanwhile.
+// process is a command that keeps running. Its output can be read meanwhile.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it ended
@@ -31,7 +31,7 @@ func (p *process) printed() string {
 	return p.out.String()
 }
 
-// stay starts a command and waits until it has printed what done accepts.
+// stay starts a command and waits until done accepts its output.
 func (s *Sandbox) stay(ctx context.Context, script string, done func(out string) bool) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	p.cmd = s.command(context.WithoutCancel(ctx), script)
@@ -40,7 +40,7 @@ func (s *Sandbox) stay(ctx context.Context, script string, done func(out string)
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is of no interest: its output is compared
+		_ = p.cmd.Wait() // its exit code does not matter: only its output is compared
 		close(p.done)
 	}()
 	for deadline := time.Now().Add(longest); ; {
@@ -64,7 +64,7 @@ func (s *Sandbox) stay(ctx context.Context, script string, done func(out string)
 
 // end interrupts the process and waits for its end.
 func (p *process) end() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended already
 	select {
 	case <-p.done:
 	case <-time.After(5 * time.Second):

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Shown is a command whose output is not what its page shows.
+// Shown is a command whose output differs from its page.
 type Shown struct {
 	Command Command
 	Have    []string
@@ -19,7 +19,7 @@ type Shown struct {
 
 func (d *Shown) Error() string { return d.Command.Text + "\n" + difference(d.Command.Want, d.Have) }
 
-// Run runs the commands of a block, as its words say. All differences to the page are joined in its error.
+// Run runs the commands of a block, as its words say. Its error joins all differences from the page.
 func (s *Sandbox) Run(ctx context.Context, b Block) error {
 	if err := s.startAgent(ctx, b); err != nil {
 		return err
@@ -35,14 +35,14 @@ func (s *Sandbox) Run(ctx context.Context, b Block) error {
 	return s.script(ctx, b)
 }
 
-// startAgent starts the agent of a page, when its first block needs it.
+// startAgent starts the agent of a page when a block needs it.
 func (s *Sandbox) startAgent(ctx context.Context, b Block) error {
 	scenario, named := b.Value("agent")
 	if s.agent != nil || !named && !b.Has("agent") {
 		return nil
 	}
 	script := fmt.Sprintf("exec trimtab sim serve --agent --http none --dir %s %s", filepath.Join(s.dir, "etc/trimtab"), scenario)
-	p, err := s.stay(ctx, script, func(out string) bool { return strings.Contains(out, "It ends with an interrupt") })
+	p, err := s.stay(ctx, script, func(out string) bool { return strings.Contains(out, "Interrupt (Ctrl-C) to stop it") })
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Sandbox) startAgent(ctx context.Context, b Block) error {
 
 var statePath = regexp.MustCompile(`(?m)^  state: (\S+)$`)
 
-// linkState makes /var/lib/trimtab the directory in which the agent has its state.
+// linkState makes /var/lib/trimtab a link to the agent's state directory.
 func (s *Sandbox) linkState() error {
 	text, err := os.ReadFile(filepath.Join(s.dir, "etc/trimtab/config.yaml"))
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Sandbox) linkState() error {
 	return errors.New("the agent's configuration names no paths.state")
 }
 
-// prepared is a script as the sandbox runs it.
+// prepared returns a script in the form in which the sandbox runs it.
 func (s *Sandbox) prepared(b Block, script string) string {
 	for _, w := range b.Words {
 		if name, value, ok := strings.Cut(w, "="); ok && name != "agent" && name != "exit" {
@@ -76,7 +76,7 @@ func (s *Sandbox) prepared(b Block, script string) string {
 
 func (b Block) exitCode() int {
 	text, _ := b.Value("exit")
-	code, _ := strconv.Atoi(text) // Check refuses others
+	code, _ := strconv.Atoi(text) // Check refuses other words
 	return code
 }
 
@@ -88,7 +88,7 @@ func (s *Sandbox) script(ctx context.Context, b Block) error {
 	return err
 }
 
-// console runs the commands in one shell, and compares what each printed.
+// console runs the commands in one shell, and compares the output of each.
 func (s *Sandbox) console(ctx context.Context, b Block) error {
 	const mark = "\x1e"
 	script := "code=0\n"
@@ -117,7 +117,7 @@ func (s *Sandbox) console(ctx context.Context, b Block) error {
 	return errors.Join(errs...)
 }
 
-// each runs each line alone and interrupts it if it goes on.
+// each runs each line separately, and interrupts it if it keeps running.
 func (s *Sandbox) each(ctx context.Context, b Block) error {
 	for line := range strings.Lines(s.prepared(b, b.Script)) {
 		out, code, err := s.run(ctx, line, true)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	patience = 2 * time.Second  // what an interrupted command may run
-	longest  = 90 * time.Second // what a block may run
+	patience = 2 * time.Second  // the time for an interrupted command
+	longest  = 90 * time.Second // the time for a block
 )
 
-// Sandbox is where the commands of one page run: a directory of its own, which has what a checkout has, and in place of
-// the node's directories some of its own.
+// Sandbox is the place where the commands of one page run: a separate directory with the files of a
+// checkout, and with directories that replace those of the node.
 type Sandbox struct {
 	dir   string
 	work  string
@@ -31,19 +31,20 @@ type Sandbox struct {
 // redirected are directories of the node that commands read and write in the sandbox.
 var redirected = regexp.MustCompile(`(^|[\s='":>(])/(etc|usr/local|var/lib|var/run|run|opt|tmp)\b`)
 
-// tools are the host's programs that commands may call. None changes the machine or asks for a cluster: systemctl,
-// kubectl, helm and ctr are left out, so that a block that forgets to name its test fails.
+// tools are the host's programs that commands may call. None changes the machine or needs a cluster:
+// systemctl, kubectl, helm and ctr are left out, so that a block fails if it does not name its test.
 func tools() []string {
 	return strings.Fields("awk basename bash cat chmod cp curl cut date diff dirname env false find grep gzip head id install jq " +
 		"kill ln ls mkdir mktemp mv rm rmdir sed seq sh sha256sum sleep sort tail tar tee test timeout touch tr true uname uniq wc xargs")
 }
 
-// copied is what a page may name of the checkout.
+// copied lists the files of the checkout that a page may name.
 func copied() []string {
 	return []string{"examples", "deploy/charts", "deploy/trimtab.yaml", "docs", "test/scenarios"}
 }
 
-// NewSandbox makes a sandbox in an empty directory, with the programs of the directory bin. Close ends what it runs.
+// NewSandbox makes a sandbox in an empty directory, with the programs of the directory bin. Close ends its
+// processes.
 func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 	s := &Sandbox{dir: dir, work: filepath.Join(dir, "trimtab")}
 	for _, d := range []string{"etc/trimtab", "etc/bash_completion.d", "usr/local/bin", "usr/local/share/man/man1", "usr/local/share/man/man5", "var/lib", "var/run", "run", "opt", "tmp", "programs", "home"} {
@@ -66,7 +67,8 @@ func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 			}
 		}
 	}
-	// Programs are built already, and only what ends soon without root is made: of other targets make says what it would do.
+	// Programs are built already, and make runs only targets that end soon without root. For other targets
+	// it prints what it would do.
 	script := fmt.Sprintf(`#!/bin/sh
 make="/usr/bin/make -f %s/Makefile -o build"
 case "$1" in build) exit 0 ;; demo) exec $make "$@" ;; *) exec $make -n "$@" >/dev/null ;; esac
@@ -92,7 +94,7 @@ func copyTree(from, to string) error {
 	return os.WriteFile(to, text, info.Mode())
 }
 
-// Close ends the agent and what runs in the background.
+// Close ends the agent and the background processes.
 func (s *Sandbox) Close() {
 	for _, p := range s.stays {
 		p.end()
@@ -102,14 +104,14 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// inside moves the node's directories of a text into the sandbox, and outside moves them back.
+// inside replaces the node's directories in a text by those of the sandbox, and outside replaces them back.
 func (s *Sandbox) inside(text string) string {
 	return redirected.ReplaceAllString(text, "${1}"+s.dir+"/${2}")
 }
 
 func (s *Sandbox) outside(text string) string { return strings.ReplaceAll(text, s.dir, "") }
 
-// configFile is the configuration in the sandbox, once there is one.
+// configFile is the configuration file in the sandbox, if there is one.
 func (s *Sandbox) configFile() string {
 	file := filepath.Join(s.dir, "etc/trimtab/config.yaml")
 	if _, err := os.Stat(file); err != nil {
@@ -118,7 +120,8 @@ func (s *Sandbox) configFile() string {
 	return file
 }
 
-// command returns a shell that runs a script. The directory and the variables of the block before are those of the next.
+// command returns a shell that runs a script. It keeps the directory and the variables of the previous
+// block.
 func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	saved := filepath.Join(s.dir, "variables")
 	script = fmt.Sprintf("[ ! -f %[1]s ] || . %[1]s; trap '{ export -p | grep -v TRIMTAB_CONFIG=..$; echo \"cd $PWD\"; } >%[1]s' EXIT\n%s", saved, script)
@@ -134,7 +137,8 @@ func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a script and returns what it printed, and its exit code. With interrupt it gets SIGINT if it goes on.
+// run runs a script and returns its output and exit code. With interrupt, a script that keeps running gets
+// SIGINT.
 func (s *Sandbox) run(ctx context.Context, script string, interrupt bool) (string, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -19,8 +19,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// demo is a page of docs/demos that is followed on a node with a real containerd. Its commands run in the sandbox of
-// test/pages. kubectl and systemctl are scripts there, which ask the test: it is API server, kubelet and systemd.
+// demo is a page of docs/demos whose commands run on a node with a real containerd. They run in the sandbox
+// of test/pages. kubectl and systemctl are scripts that ask the test, which stands in for the API server,
+// the kubelet and systemd.
 type demo struct {
 	t    *testing.T
 	c    *real.Containerd
@@ -30,8 +31,8 @@ type demo struct {
 	ctrs map[string]real.ContainerID // by "namespace/pod/container"
 }
 
-// TestDemos follows the pages of docs/demos on a containerd, and compares what commands print with what the pages show.
-// TestPages of test/pages follows their other commands on the embedded runtime.
+// TestDemos runs the pages of docs/demos on a containerd, and compares the output with the pages. TestPages
+// of test/pages runs their other commands on the embedded runtime.
 func TestDemos(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../docs/demos/*.md")
@@ -64,7 +65,7 @@ func newDemo(t *testing.T, name string) *demo {
 	return &demo{t: t, c: real.Start(t, off...), a: newTrimtab(t), dir: dir, pods: map[string]real.PodID{}, ctrs: map[string]real.ContainerID{}}
 }
 
-// follow runs the commands of a page that are for this test.
+// follow runs those commands of a page that belong to this test.
 func (d *demo) follow(page *pages.Page) {
 	d.t.Helper()
 	root, err := filepath.Abs("../..")
@@ -99,7 +100,7 @@ func (d *demo) follow(page *pages.Page) {
 	}
 }
 
-// serve makes the programs that ask the test, and answers them.
+// serve makes the scripts that ask the test, and answers them.
 func (d *demo) serve(bin string) {
 	d.t.Helper()
 	socket := filepath.Join(d.dir, "ask")
@@ -138,7 +139,7 @@ func (d *demo) serve(bin string) {
 	d.t.Cleanup(func() { _ = server.Close(); <-done })
 }
 
-// kubectl is what the cluster does on this node.
+// kubectl does what a cluster would do on this node.
 func (d *demo) kubectl(dir string, args []string) (string, error) {
 	switch {
 	case len(args) == 3 && args[0] == "create" && args[1] == "namespace":
@@ -163,7 +164,7 @@ func (d *demo) kubectl(dir string, args []string) (string, error) {
 	return "", fmt.Errorf("the test knows no kubectl %q", args)
 }
 
-// manifest is a pod as the pages have it.
+// manifest is a pod in the form of the pages.
 type manifest struct {
 	Metadata struct {
 		Name, Namespace string
@@ -199,7 +200,8 @@ func (d *demo) create(m manifest) error {
 	return nil
 }
 
-// exec runs a program of the host on a path of a container, the last argument: the probe's image has no programs.
+// exec runs a program of the host on a path in a container, which is the last argument: the probe's image
+// has no programs.
 func (d *demo) exec(container string, args []string) (string, error) {
 	root := fmt.Sprintf("/proc/%d/root", d.c.ContainerPID(d.ctrs[container]))
 	args = slices.Clone(args)

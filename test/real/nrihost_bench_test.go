@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// pluginSide is a runtime with empty plugins, and the times that creations took there.
+// pluginSide is a runtime with empty plugins, and the durations of creations there.
 type pluginSide struct {
 	name          string
 	native, hosts bool
@@ -24,7 +24,7 @@ func (s *pluginSide) start(b *testing.B) {
 	b.Helper()
 	socket := ""
 	switch {
-	case s.native: // with the agent beside, as its plugin
+	case s.native: // with the agent as one of its plugins
 		s.c = real.Start(b)
 		startTrimtab(b, s.c, "")
 		socket = s.c.NRISocket()
@@ -53,8 +53,9 @@ func (s *pluginSide) median() float64 {
 	return float64(s.took[len(s.took)/2].Microseconds()) / 1000
 }
 
-// BenchmarkHostedPlugin creates containers under containerd's own NRI, and with its NRI off behind the proxy, alone and as
-// a host, with empty plugins. All sides run at once and take turns, so that they meet the same machine.
+// BenchmarkHostedPlugin creates containers with containerd's own NRI, and with NRI off behind the proxy,
+// alone and as a host, with empty plugins. All sides run at the same time and alternate, so that other load
+// affects all alike.
 func BenchmarkHostedPlugin(b *testing.B) {
 	sides := []*pluginSide{
 		{name: "containerd-0", native: true}, {name: "containerd-1", native: true, plugins: 1}, {name: "proxy"},

@@ -16,13 +16,13 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// adjusted is a container that a plugin has adjusted, and what there is of it on the host.
+// adjusted is a container that a plugin has adjusted, and its state on the host.
 type adjusted struct {
 	t   *testing.T
 	c   *real.Containerd
 	id  real.ContainerID
 	pid int
-	dir string // that the test gave the plugin
+	dir string // a directory that the test gave the plugin
 }
 
 func (a *adjusted) proc(file string) string { return fmt.Sprintf("/proc/%d/%s", a.pid, file) }
@@ -48,7 +48,7 @@ func kernel(file string) func(*adjusted) string {
 	}
 }
 
-// limit is a line of the process's limits: soft and hard.
+// limit returns a line of the process's limits: soft and hard.
 func limit(name string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		for line := range strings.Lines(a.file(a.proc("limits"))) {
@@ -60,7 +60,7 @@ func limit(name string) func(*adjusted) string {
 	}
 }
 
-// mounted is the type and options of a mount of the container, or "not mounted".
+// mounted returns the type and options of a mount of the container, or "not mounted".
 func mounted(at string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		for line := range strings.Lines(a.file(a.proc("mountinfo"))) {
@@ -73,7 +73,7 @@ func mounted(at string) func(*adjusted) string {
 	}
 }
 
-// device is a node of the container: its type, numbers, permissions and owner.
+// device describes a device node of the container: its type, numbers, permissions and owner.
 func device(path string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		var s unix.Stat_t
@@ -84,7 +84,7 @@ func device(path string) func(*adjusted) string {
 	}
 }
 
-// told is what a program of the host says of the process.
+// told returns the output of a host program about the process.
 func told(program string, args ...string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		full := make([]string, len(args))
@@ -110,7 +110,7 @@ func hooked(a *adjusted) string {
 	return text
 }
 
-// variable is a variable of the container's process.
+// variable returns a variable of the container's process.
 func variable(name string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		for pair := range strings.SplitSeq(a.file(a.proc("environ")), "\x00") {
@@ -122,7 +122,7 @@ func variable(name string) func(*adjusted) string {
 	}
 }
 
-// annotation is one of the container's OCI spec.
+// annotation returns an annotation of the container's OCI spec.
 func annotation(name string) func(*adjusted) string {
 	return func(a *adjusted) string {
 		if v, ok := spec(a.t, a.c, a.id).Annotations[name]; ok {
@@ -132,25 +132,25 @@ func annotation(name string) func(*adjusted) string {
 	}
 }
 
-// fieldOutcome is what became of a field of a plugin's answer.
+// fieldOutcome is the result for a field of a plugin's answer.
 type fieldOutcome string
 
 const (
 	applied   fieldOutcome = "applied"   // the container has the value
-	dropped   fieldOutcome = "dropped"   // it is as without the plugin, and nobody said so
+	dropped   fieldOutcome = "dropped"   // it is as without the plugin, and no error was reported
 	refused   fieldOutcome = "refused"   // the container was not created or not started, and the error says why
-	passed    fieldOutcome = "passed"    // the OCI runtime was asked for it, and this host cannot do it
-	otherwise fieldOutcome = "otherwise" // neither, such as a value that another field brought along
+	passed    fieldOutcome = "passed"    // the OCI runtime got the value, but this host does not support it
+	otherwise fieldOutcome = "otherwise" // none of these, such as a value that changed together with another field
 )
 
-// setting is a plugin's answer about a container.
+// setting makes a plugin's answer about a container.
 type setting struct {
 	*api.ContainerAdjustment
 	about *api.Container
-	dir   string // of the test's, for files
+	dir   string // a directory of the test, for files
 }
 
-// fieldRow is a field of NRI's answer: how a plugin sets it, and how the result can be seen.
+// fieldRow is a field of NRI's answer: how a plugin sets it, and how to observe the result.
 type fieldRow struct {
 	field string
 	set   func(s *setting)
@@ -158,7 +158,7 @@ type fieldRow struct {
 	want  string // the text that see returns if the field was applied
 }
 
-// playFields has a plugin set one field a container, and tells what became of each.
+// playFields makes a plugin set one field per container, and returns the result for each.
 func playFields(t *testing.T, c *real.Containerd, socket string, rows []fieldRow) map[string]fieldOutcome {
 	t.Helper()
 	dirs := map[string]string{}
@@ -204,7 +204,7 @@ func ctrOf(name string) real.ContainerSpec {
 	return real.ContainerSpec{Name: name, Annotations: map[string]string{"plugin.example/old": "x"}, Env: map[string]string{"OLD": "x"}, Devices: map[string]string{"/dev/old": "/dev/full"}}
 }
 
-// see runs a container and returns what is seen of it, or the error that it could not run with.
+// see runs a container and returns what it observes, or the error of its creation or start.
 func see(t *testing.T, c *real.Containerd, pod real.PodID, r fieldRow, k real.ContainerSpec, dir string) string {
 	t.Helper()
 	id, err := c.TryCreateContainer(pod, k)
@@ -222,9 +222,9 @@ func see(t *testing.T, c *real.Containerd, pod real.PodID, r fieldRow, k real.Co
 	return r.see(&adjusted{t, c, id, c.ContainerPID(id), dir})
 }
 
-// TestHostedEveryField has a plugin set each field that NRI has, one a container, and compares what became of it under
-// containerd's own NRI and under our host with the table of docs/nri-fields.md. A field that the host applies has the
-// same result in the container as under containerd, or containerd does not apply it.
+// TestHostedEveryField makes a plugin set each field of NRI, one per container, with containerd's own NRI
+// and with our host, and compares the results with the table of docs/nri-fields.md. A field that our host
+// applies has the same result as with containerd, unless containerd does not apply it.
 func TestHostedEveryField(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -278,8 +278,8 @@ nriHost: {enabled: true, socket: %s, pluginRequestTimeoutMilliseconds: 10000}
 	}
 }
 
-// fieldTable reads the outcomes that docs/nri-fields.md has: of each field under containerd's own NRI, and under our
-// host.
+// fieldTable reads the results in docs/nri-fields.md: for each field with containerd's own NRI, and with
+// our host.
 func fieldTable(t *testing.T) map[string][2]fieldOutcome {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/nri-fields.md")

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestHostedHostile has plugins do what they must not: each is named or left out, and pods go on.
+// TestHostedHostile has plugins that break the rules: each is reported or skipped, and pods keep working.
 func TestHostedHostile(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -90,7 +90,7 @@ func TestHostedHostile(t *testing.T) {
 	same(t, "shares that a plugin set by itself", c.KernelFile(greedy, "cpu.shares"), "555")
 
 	second.create = func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-		go second.stub.Stop() // it dies in the middle
+		go second.stub.Stop() // the plugin dies during the request
 		select {}
 	}
 	c.RunContainer(pod, real.ContainerSpec{Name: "goes-on"})
@@ -104,8 +104,9 @@ func sharesOf(id string, shares uint64) *api.ContainerUpdate {
 	return u
 }
 
-// TestHostedKilled kills the agent while plugins are asked about a container: it was never decided, so the next agent
-// removes it, and the kubelet's repetition succeeds. Of pods that stopped before, plugins are not told again.
+// TestHostedKilled kills the agent while plugins are asked about a container: the container was never
+// decided, so the next agent removes it, and the kubelet's retry succeeds. Plugins are not notified again
+// of pods that stopped before.
 func TestHostedKilled(t *testing.T) {
 	t.Parallel()
 	c := real.Start(t, real.WithoutNRI())

@@ -14,13 +14,13 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// cdiDevice is a device of a CDI spec that is written for containerd: a variable.
+// cdiDevice is a device of a CDI spec that is written for containerd. It sets a variable.
 const cdiDevice = "trimtab.example/thing=one"
 
 const cdiSpec = `{"cdiVersion": "0.6.0", "kind": "trimtab.example/thing",
  "devices": [{"name": "one", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
 
-// everyField is a row for each field of NRI 0.12's adjustment of a container, and for each removal it has.
+// everyField has a row for each field of NRI 0.12's adjustment of a container, and for each removal.
 func everyField(t *testing.T, c *real.Containerd) []fieldRow {
 	t.Helper()
 	cdi := filepath.Join(filepath.Dir(c.Socket()), "cdi")
@@ -37,7 +37,7 @@ func everyField(t *testing.T, c *real.Containerd) []fieldRow {
 	return rows
 }
 
-// namespace is the path of an IPC namespace that lives as long as the test.
+// namespace returns the path of an IPC namespace that exists as long as the test.
 func namespace(t *testing.T) string {
 	t.Helper()
 	holder := exec.Command("sleep", "1000")
@@ -86,7 +86,8 @@ func mountRows() []fieldRow {
 	}
 }
 
-// hookRows are the hooks that run on the host. Those of createContainer and startContainer are programs of the container.
+// hookRows are the hooks that run on the host. Hooks of createContainer and startContainer run programs of
+// the container.
 func hookRows() []fieldRow {
 	hook := func(s *setting, stage string) []*api.Hook {
 		return []*api.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("cat >/dev/null; echo %s > %s/hooked", stage, s.dir)}}}
@@ -141,7 +142,7 @@ func processRows() []fieldRow {
 	}
 }
 
-// linuxRows have an IPC namespace to join.
+// linuxRows use an IPC namespace to join.
 func linuxRows(ipc string) []fieldRow {
 	return []fieldRow{
 		{"linux.namespaces", func(s *setting) { s.AddOrReplaceNamespace(&api.LinuxNamespace{Type: "ipc", Path: ipc}) },

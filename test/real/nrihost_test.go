@@ -34,8 +34,8 @@ func (a *trimtab) host(c *real.Containerd, config string) {
 	a.configure(c, a.between(c)+fmt.Sprintf("nriHost: {enabled: true, socket: %s, pluginPath: %s/plugins, pluginConfigPath: %s/conf.d, pluginRequestTimeoutMilliseconds: 1000}\n", a.nri(), a.dir, a.dir)+config)
 }
 
-// nriSides are a runtime with NRI of its own, and our host in front of one whose NRI is off. What a plugin does must
-// have the same result on both.
+// nriSides are a runtime with its own NRI, and our host in front of one whose NRI is off. A plugin must
+// have the same effect on both.
 var nriSides = []struct {
 	name  string
 	start func(t *testing.T) (*real.Containerd, string)
@@ -53,7 +53,7 @@ var nriSides = []struct {
 	}},
 }
 
-// spec is the OCI spec that the runtime has of a container.
+// spec returns the runtime's OCI spec of a container.
 func spec(t testing.TB, c *real.Containerd, id real.ContainerID) (s struct {
 	Process struct {
 		Args        []string
@@ -98,8 +98,8 @@ func spec(t testing.TB, c *real.Containerd, id real.ContainerID) (s struct {
 	return s
 }
 
-// TestHostedFields has a plugin adjust every kind of field and looks at the result in the container and in the kernel:
-// once under containerd's own NRI and once under our host.
+// TestHostedFields makes a plugin adjust every kind of field and checks the result in the container and in
+// the kernel: with containerd's own NRI and with our host.
 func TestHostedFields(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -166,7 +166,7 @@ func TestHostedFields(t *testing.T) {
 				t.Errorf("annotation is still there")
 			}
 
-			// An update of the kubelet's keeps what plugins set.
+			// An update by the kubelet keeps the values of plugins.
 			c.UpdateResources(id, &cri.LinuxContainerResources{CpuShares: 600})
 			same(t, "shares after an update", c.KernelFile(id, "cpu.shares"), "600")
 			same(t, "pids after an update", c.KernelFile(id, "pids.max"), "77")
@@ -201,8 +201,9 @@ func listed(t testing.TB, c real.Client, name string) (pod, ctr bool) {
 	return pod, ctr
 }
 
-// TestHostedLifecycle is what critest expects of NRI: the order of events, what can be seen while plugins are asked, ids,
-// and that StopPodSandbox comes once, after the containers and before the sandbox is torn down.
+// TestHostedLifecycle checks what critest expects of NRI: the order of events, the visible objects while
+// plugins are asked, ids, and that StopPodSandbox comes once, after the containers and before the sandbox
+// is removed.
 func TestHostedLifecycle(t *testing.T) {
 	t.Parallel()
 	for _, side := range nriSides {
@@ -258,10 +259,11 @@ func TestHostedLifecycle(t *testing.T) {
 				"UpdateContainer main", "PostUpdateContainer main", "StopContainer main", "StopPodSandbox life", "RemoveContainer main", "RemovePodSandbox life",
 			}, "life", "main")
 
-			// One that ends by itself.
+			// A container that ends by itself.
 			pod = c.RunPod(plain("short", ""))
 			c.RunContainer(pod, real.ContainerSpec{Name: "ends", Args: []string{"exit", "3"}})
-			// containerd tells the end of a container from another goroutine than its start, on a loaded machine before it.
+			// containerd reports the end of a container from another goroutine than its start, so on a
+			// loaded machine it may come first.
 			begins := []string{"CreateContainer ends", "PostCreateContainer ends", "StartContainer ends"}
 			p.becomesEither(t, append(begins[:3:3], "PostStartContainer ends", "StopContainer ends"), append(begins[:3:3], "StopContainer ends", "PostStartContainer ends"), "ends")
 		})
@@ -277,7 +279,8 @@ func has(all []string, one string) bool {
 	return false
 }
 
-// TestHostedRefusals has a plugin refuse: what it refuses fails, leaves nothing behind, and can be repeated.
+// TestHostedRefusals has a plugin that refuses: the refused call fails, leaves nothing behind, and can be
+// repeated.
 func TestHostedRefusals(t *testing.T) {
 	t.Parallel()
 	for _, side := range nriSides {
@@ -317,7 +320,7 @@ func TestHostedRefusals(t *testing.T) {
 				if seen, _ := listed(t, c.Direct(), "no"); seen {
 					t.Error("a refused pod is still there")
 				}
-			} else { // containerd's own may leave the sandbox behind, with its name reserved
+			} else { // containerd's own NRI may leave the sandbox behind, with its name reserved
 				pod.Name = "another"
 			}
 			refuse("")
@@ -335,10 +338,10 @@ func TestHostedRefusals(t *testing.T) {
 			refuse("StartContainer")
 			fails("start container", c.TryStartContainer(ctr))
 			refuse("")
-			if side.name == "host" { // containerd's own lets such a container not be started again
+			if side.name == "host" { // with containerd's own NRI such a container cannot be started again
 				c.StartContainer(ctr)
 			}
-			for _, event := range []string{"PostCreateContainer", "StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"} { // only told
+			for _, event := range []string{"PostCreateContainer", "StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"} { // the plugin is only notified
 				refuse(event)
 				pod := c.RunPod(plain("told-"+strings.ToLower(event), ""))
 				c.RunContainer(pod, real.ContainerSpec{Name: "told"})

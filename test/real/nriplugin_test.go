@@ -15,14 +15,14 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// plugin is an NRI plugin of the test's, made with the upstream stub. It notes every event.
+// plugin is an NRI plugin of the test, made with the upstream stub. It stores every event.
 type plugin struct {
 	t    testing.TB
 	stub stub.Stub
 
 	create func(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error)
 	update func(c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error)
-	fail   func(event, id string) error // what an event without answer returns
+	fail   func(event, id string) error // what an event without an answer returns
 	during func(event, pod, id string)  // called within each event
 	synced chan struct{}                // closed when the plugin is synchronised
 	once   sync.Once
@@ -119,7 +119,7 @@ func (p *plugin) seenPod(event, name string) *api.PodSandbox {
 	return p.pods[event+" "+name]
 }
 
-// becomes waits until the events of some names are as wanted.
+// becomes waits until the events with some names are as expected.
 func (p *plugin) becomes(t testing.TB, want []string, names ...string) {
 	t.Helper()
 	real.Eventually(t, patiently, func() error {
@@ -130,7 +130,7 @@ func (p *plugin) becomes(t testing.TB, want []string, names ...string) {
 	})
 }
 
-// becomesEither is becomes where two orders are right.
+// becomesEither is becomes for two valid orders.
 func (p *plugin) becomesEither(t testing.TB, one, other []string, names ...string) {
 	t.Helper()
 	real.Eventually(t, patiently, func() error {

@@ -12,8 +12,9 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// hookFiles makes a program that leaves a file of the name of its argument, and hooks that start it: one for every
-// container, one for those whose pod asks, and one at the end of those that meet a condition. It returns the directory of the hooks and of the files left.
+// hookFiles makes a program that creates a file with the name of its argument, and hooks that run it: one
+// for every container, one for pods that request it, and one at the end of containers that match a
+// condition. It returns the directories of the hooks and of the created files.
 func hookFiles(t *testing.T, ends string) (dir, left string) {
 	t.Helper()
 	dir, left = t.TempDir(), t.TempDir()
@@ -38,8 +39,8 @@ const hooksOn = `authorization: [{kinds: [oci-hooks], namespaces: [default], dec
 hooks: {ociHooks: {enabled: true, directories: [%s]}}
 `
 
-// TestOCIHooks has containerd run the OCI hooks of a directory, as the NRI plugin hook-injector does; and those that a
-// pod asks for only where a rule allows it.
+// TestOCIHooks makes containerd run the OCI hooks of a directory, as the NRI plugin hook-injector does.
+// Hooks that a pod requests run only if a rule allows it.
 func TestOCIHooks(t *testing.T) {
 	t.Parallel()
 	c, a := real.Start(t), newTrimtab(t)
@@ -49,7 +50,7 @@ func TestOCIHooks(t *testing.T) {
 	a.attached()
 	playHooks(t, c, left)
 
-	// A file that comes later counts for later containers.
+	// A file that is added later applies to later containers.
 	text, err := os.ReadFile(filepath.Join(dir, "10-always.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,8 @@ func TestOCIHooksByWrapper(t *testing.T) {
 	playHooks(t, c, left)
 }
 
-// playHooks runs a pod that asks for a hook where it may, one that asks where it may not, and one that does not ask.
+// playHooks runs a pod that requests a hook and may, one that requests it and may not, and one without a
+// request.
 func playHooks(t *testing.T, c *real.Containerd, left string) {
 	t.Helper()
 	run := func(namespace, name, asks string) real.ContainerID {
@@ -106,7 +108,7 @@ func playHooks(t *testing.T, c *real.Containerd, left string) {
 	}
 }
 
-// sizeOf is the size of a file that a hook left; 0 if there is none.
+// sizeOf returns the size of a file that a hook wrote; 0 if there is none.
 func sizeOf(dir, name string) int64 {
 	info, err := os.Stat(filepath.Join(dir, name))
 	if err != nil {

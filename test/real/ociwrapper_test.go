@@ -34,8 +34,8 @@ func wrapperHandler(t *testing.T, decisions string) real.Option {
 	})
 }
 
-// TestWrapper has values arrive in a container that no field of the CRI can carry: the CRI proxy leaves them for
-// trimtab-oci, in front of a containerd whose NRI is off.
+// TestWrapper: values for which the CRI has no field take effect in a container. The CRI proxy leaves them
+// for trimtab-oci, in front of a containerd whose NRI is off.
 func TestWrapper(t *testing.T) {
 	t.Parallel()
 	decisions := filepath.Join(t.TempDir(), "oci")

@@ -67,7 +67,7 @@ func (p *podsOf) drop(uid string) {
 	delete(p.pods, uid)
 }
 
-// nicPlugin is a process of the plugin, and the next ones with its state.
+// nicPlugin runs processes of the plugin, one after another with the same state.
 type nicPlugin struct {
 	t       *testing.T
 	dir     string
@@ -96,7 +96,7 @@ func newNICPlugin(t *testing.T, a *trimtab) *nicPlugin {
 	return p
 }
 
-// start starts a process, with a socket of another name each time.
+// start starts a process, with another socket name each time.
 func (p *nicPlugin) start() {
 	p.t.Helper()
 	p.made++
@@ -123,7 +123,7 @@ func (p *nicPlugin) signal(s syscall.Signal) {
 	}
 }
 
-// given returns who has which interface, by the plugin's own file.
+// given returns the owner of each interface, from the plugin's own file.
 func (p *nicPlugin) given() map[string]map[string][]string {
 	p.t.Helper()
 	out := map[string]map[string][]string{}
@@ -137,7 +137,7 @@ func (p *nicPlugin) given() map[string]map[string][]string {
 	return out
 }
 
-// until waits until the agent shows a state of the plugin.
+// until waits until the agent reports a state of the plugin.
 func (p *nicPlugin) until(a *trimtab, what string, is func(socket string, answering bool, pending int) bool) {
 	p.t.Helper()
 	real.Eventually(p.t, patiently, func() error {
@@ -169,7 +169,7 @@ func (p *nicPlugin) registered(a *trimtab) {
 	})
 }
 
-// nicPods makes and ends pods, and knows who has which interface.
+// nicPods creates and removes pods, and knows the owner of each interface.
 type nicPods struct {
 	t         *testing.T
 	c         *real.Containerd
@@ -220,9 +220,10 @@ func (n *nicPods) end(name string) {
 	n.counts["ended"]++
 }
 
-// TestResourcePlugin runs the example of a resource plugin through NRI and through the CRI proxy: it is killed, hangs and
-// is replaced while pods come and go. No two containers have one interface, pods that request none are created, and what
-// ended pods had is free at the end.
+// TestResourcePlugin runs the example of a resource plugin through NRI and through the CRI proxy. The
+// plugin is killed, hangs and is replaced while pods are created and removed. No two containers have the
+// same interface, a pod whose interfaces are not available is not created, and the interfaces of ended pods
+// are free at the end.
 func TestResourcePlugin(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nri", "cri"} {
@@ -295,7 +296,7 @@ func playResourcePlugin(t *testing.T, a *trimtab, p *nicPlugin, n *nicPods) {
 			p.registered(a)
 			n.counts["replaced"]++
 		}
-		n.end(second) // released now, or when the plugin is back
+		n.end(second) // released now, or when the plugin runs again
 		must(0)
 		if round%3 != 2 {
 			if _, _, err := n.run(1); err == nil || !strings.Contains(err.Error(), "resource plugin example.com/nic") {
@@ -336,7 +337,7 @@ func playResourcePlugin(t *testing.T, a *trimtab, p *nicPlugin, n *nicPods) {
 	})
 }
 
-// checkGiven checks everything that an answer gives, as the container's process sees it.
+// checkGiven checks everything that an answer sets, as the container's process sees it.
 func checkGiven(t *testing.T, a *trimtab, p *nicPlugin, n *nicPods, name string, id real.ContainerID) {
 	t.Helper()
 	same(t, "the plugin's file", n.has[name], p.given()["00000000-0000-0000-0000-000000000001"]["app"][0])

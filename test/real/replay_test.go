@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestRecordedChurn records, from its middle on, how pods of all classes and owners come and go. The replay of the file
-// decides the same, byte for byte, and under another configuration it names what would differ.
+// TestRecordedChurn records, from its middle on, a churn with pods of all classes and owners. The replay
+// makes the same decisions, byte for byte, and with another configuration it lists the differences.
 func TestRecordedChurn(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)

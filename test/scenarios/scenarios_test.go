@@ -21,8 +21,8 @@ func newAgent(o sim.AgentOptions) (sim.Agent, error) {
 	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 }
 
-// TestScenarios plays each file as it is written, and again with the other
-// cgroup version and driver: what is wanted is the same on all four.
+// TestScenarios plays each file as it is written, and again with the other cgroup version and driver: the
+// expected results are the same in all four.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := sim.Files(".")
@@ -49,8 +49,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestEveryWantIsCited sees to it that no number of ours is made of the code it
-// tests: each says which row of which table, or which rule, it comes from.
+// TestEveryWantIsCited checks that no expected number comes from the tested code: each names the table row
+// or rule that it comes from.
 func TestEveryWantIsCited(t *testing.T) {
 	files, err := sim.Files(".")
 	if err != nil {

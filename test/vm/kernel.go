@@ -21,14 +21,14 @@ type kernel struct {
 	initrd  string
 }
 
-// modules are what the guests' devices, containerd and the kernel script (bfq) need; those built into a kernel are not
-// among its modules.
+// modules lists the modules that the guests' devices, containerd and the kernel script (bfq) need; modules
+// that are built into a kernel are not among its files.
 var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay", "bfq"}
 
-// kernels are those brought by this process; asking the archive takes a second.
+// kernels are the kernels that this process has fetched, because asking the archive takes a second.
 var kernels sync.Map
 
-// kernelOf brings the kernel of a series and makes the archive that finds its root disk.
+// kernelOf fetches the kernel of a series and makes the initrd that mounts its root disk.
 func kernelOf(ctx context.Context, series string) (kernel, error) {
 	if k, ok := kernels.Load(series); ok {
 		return k.(kernel), nil
@@ -64,7 +64,7 @@ func bring(ctx context.Context, series string) (kernel, error) {
 	return k, replaceFile(k.initrd, archive)
 }
 
-// initrd loads the modules in the order they need each other, and mounts the disk.
+// initrd loads the modules in the order of their dependencies, and mounts the disk.
 func initrd(ctx context.Context, dir string) ([]byte, error) {
 	t := tree{}
 	t.dir("/dev", "/proc", "/sys", "/root")
@@ -92,13 +92,13 @@ func initrd(ctx context.Context, dir string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// needed lists the files of modules.dep that the modules want, each after those it needs.
+// needed lists the files of modules.dep that the modules need, each after its dependencies.
 func needed(deps string, names []string) []string {
 	needs, file := map[string][]string{}, map[string]string{}
 	for line := range strings.Lines(deps) {
 		first, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		file[moduleName(first)] = first
-		needs[first] = strings.Fields(rest) // the nearest first
+		needs[first] = strings.Fields(rest) // the direct dependencies first
 	}
 	var found []string
 	for _, name := range names {
@@ -122,7 +122,7 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// unpacked reads a module. Later kernels keep them compressed.
+// unpacked reads a module. Later kernels store modules compressed.
 func unpacked(ctx context.Context, file string) ([]byte, error) {
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)

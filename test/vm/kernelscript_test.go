@@ -20,10 +20,9 @@ var scripted = vm.Topology{
 	Name: "n2", Sockets: 2, Dies: 1, Cores: 2, Threads: 1, Nodes: []vm.Node{{CPUs: "0-1", MiB: 512}, {CPUs: "2-3", MiB: 512}},
 }
 
-// TestKernelScript runs the kernel script (suite K) on real kernels. It fails
-// where they answer something else than was recorded, and where the fake does:
-// a newer kernel of a series may have changed, and the recordings, which the fake
-// is held to by every make test, are then written again with -update.
+// TestKernelScript runs the kernel script (suite K) on real kernels. It fails if their answers differ from
+// the recordings or from the simulated kernel. A newer kernel of a series may have changed; -update then
+// writes the recordings again, with which every make test compares the simulated kernel.
 func TestKernelScript(t *testing.T) {
 	t.Parallel()
 	program := scriptProgram(t)
@@ -58,7 +57,7 @@ func TestKernelScript(t *testing.T) {
 	}
 }
 
-// agree compares a kernel with its recording, and with the fake.
+// agree compares a kernel with its recording, and with the simulated kernel.
 func agree(t *testing.T, want, got script.Recording) {
 	t.Helper()
 	steps := 0

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// logsDir is where the logs of failed tests stay: TRIMTAB_E2E_LOGS, or .cache/e2e of the checkout.
+// logsDir is the directory of the logs of failed tests: TRIMTAB_E2E_LOGS, or .cache/e2e of the checkout.
 func logsDir() string {
 	if dir := os.Getenv("TRIMTAB_E2E_LOGS"); dir != "" {
 		return dir
@@ -20,7 +20,7 @@ func logsDir() string {
 	return filepath.Join(here(), "../../.cache/e2e")
 }
 
-// keepLogs saves the console, QEMU's words and the guest's own logs, and shows where.
+// keepLogs saves the console, QEMU's output and the guest's logs, and prints where they are.
 func (m *Machine) keepLogs() {
 	name := strings.NewReplacer("/", "_", " ", "_").Replace(m.t.Name() + "-" + m.Guest.String())
 	dir := filepath.Join(logsDir(), name)

@@ -23,11 +23,11 @@ const (
 	callTimeout    = 2 * time.Minute
 )
 
-// Guest says which machine a test wants.
+// Guest describes the machine that a test needs.
 type Guest struct {
-	Topology Topology // Flat unless set
-	Kernel   string   // a series: 6.1 (unless set) or 6.12
-	CgroupV1 bool     // all controllers in version 1; with kernel 6.1 only, later ones are built without
+	Topology Topology // the default is Flat
+	Kernel   string   // a series: 6.1 (the default) or 6.12
+	CgroupV1 bool     // all controllers in version 1; only with kernel 6.1, because later ones are built without them
 	Systemd  bool     // systemd as the first process, instead of busybox
 	Stage    Stage
 }
@@ -53,14 +53,14 @@ func (g Guest) String() string {
 	return strings.Join(append(words, g.Stage.String()), " ")
 }
 
-// Result is how a command ended.
+// Result is the result of a command.
 type Result = wire.Result
 
-// Command is a program to run in a guest, with all that can be said of it.
+// Command is a program to run in a guest, with all options.
 type Command = wire.Command
 
-// Machine is a running guest. Its methods may be called from several goroutines; those that return no error end the
-// test on one and belong to the test's own.
+// Machine is a running guest. Its methods may be called from several goroutines, but methods without an
+// error result end the test on an error, so only the test's goroutine may call them.
 type Machine struct {
 	Guest   Guest
 	t       testing.TB
@@ -68,8 +68,9 @@ type Machine struct {
 	channel *channel
 }
 
-// Start gives the test a machine of its own, from a snapshot, and ends it with the test. On a failure the guest's logs
-// stay behind. It needs root and QEMU; without, the test is skipped with the reason, except in CI, where it fails.
+// Start starts a machine for the test from a snapshot, and ends it with the test. After a failure the
+// guest's logs are kept. It needs root and QEMU; without them the test is skipped with the reason, except
+// in CI, where it fails.
 func Start(t testing.TB, g Guest) *Machine {
 	t.Helper()
 	g = g.completed()
@@ -127,7 +128,7 @@ func restore(g Guest) (*Machine, error) {
 	return m, nil
 }
 
-// wake lets the machine run on, sets its clock and mounts the programs.
+// wake lets the machine continue, sets its clock and mounts the programs.
 func (m *Machine) wake(ctx context.Context) error {
 	if err := m.process.monitor.resume(ctx); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (m *Machine) stop() {
 	os.RemoveAll(m.process.dir)
 }
 
-// For is the same machine with its failures reported to another test, a subtest for example.
+// For returns the same machine with failures reported to another test, such as a subtest.
 func (m *Machine) For(t testing.TB) *Machine {
 	t.Helper()
 	other := *m
@@ -166,10 +167,10 @@ func (m *Machine) Exec(ctx context.Context, argv ...string) (Result, error) {
 	return m.channel.exec(ctx, Command{Argv: argv})
 }
 
-// Do is Exec with all that can be said of a command; with a Log it only starts it.
+// Do is Exec with all options; with a Log it only starts the command.
 func (m *Machine) Do(ctx context.Context, c Command) (Result, error) { return m.channel.exec(ctx, c) }
 
-// Run runs a program, which must end with 0, and returns its standard output without the last newline.
+// Run runs a program, which must exit with 0, and returns its standard output without the last newline.
 func (m *Machine) Run(argv ...string) string {
 	m.t.Helper()
 	ctx, cancel := call()
@@ -184,7 +185,7 @@ func (m *Machine) Run(argv ...string) string {
 	return strings.TrimSuffix(r.Stdout, "\n")
 }
 
-// Sh is Run of a shell's script.
+// Sh is Run for a shell script.
 func (m *Machine) Sh(script string) string {
 	m.t.Helper()
 	return m.Run("/bin/sh", "-ec", script)
@@ -205,14 +206,14 @@ func (m *Machine) Spawn(name string, argv ...string) int {
 	return r.PID
 }
 
-// Get reads a file of the guest. A file that is not there gives fs.ErrNotExist.
+// Get reads a file of the guest. A missing file gives fs.ErrNotExist.
 func (m *Machine) Get(path string) ([]byte, error) {
 	ctx, cancel := call()
 	defer cancel()
 	return m.channel.get(ctx, path)
 }
 
-// Read is Get of a file that must be there, without space at its ends.
+// Read is Get for a file that must exist; it trims space at both ends.
 func (m *Machine) Read(path string) string {
 	m.t.Helper()
 	b, err := m.Get(path)
@@ -222,7 +223,7 @@ func (m *Machine) Read(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Put writes a file of the guest in one step, and the folders above it. Content is sent at some 5 MB/s.
+// Put writes a file of the guest atomically, and makes the missing folders above it. It sends about 5 MB/s.
 func (m *Machine) Put(path string, mode fs.FileMode, content []byte) {
 	m.t.Helper()
 	ctx, cancel := call()
@@ -241,10 +242,10 @@ func call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
-// PID is the process id of QEMU on this machine.
+// PID is the process id of QEMU on the host.
 func (m *Machine) PID() int { return m.process.pid }
 
-// ends are run by Main.
+// Main calls the functions in ends.
 var ends struct {
 	mu  sync.Mutex
 	all []func()
@@ -256,7 +257,7 @@ func atEnd(do func()) {
 	ends.all = append(ends.all, do)
 }
 
-// Main runs a package's tests, then what is to be done after all of them, and removes what was built for them:
+// Main runs a package's tests and then the final steps, and removes the programs that were built for them:
 // func TestMain(m *testing.M) { vm.Main(m) }.
 func Main(m *testing.M, after ...func() error) {
 	code := m.Run()

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { vm.Main(m) }
 
-// TestBare boots the plain guests and uses every word of the channel.
+// TestBare boots the plain guests and uses every operation of the channel.
 func TestBare(t *testing.T) {
 	for name, g := range map[string]vm.Guest{"6.1 v2": {}, "6.1 v1": {CgroupV1: true}, "6.12 v2": {Kernel: "6.12"}} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestContainerd(t *testing.T) {
 	}
 }
 
-// TestSystemd boots the guest with systemd, which must have come up without a failed unit.
+// TestSystemd boots the guest with systemd, which must have no failed unit.
 func TestSystemd(t *testing.T) {
 	m := vm.Start(t, vm.Guest{Systemd: true, Stage: vm.Containerd})
 	if got := m.Run("cat", "/proc/1/comm"); got != "systemd" {

@@ -19,13 +19,13 @@ import (
 //go:embed all:rootfs
 var rootfs embed.FS
 
-// here is this package's folder.
+// here is the folder of this package.
 func here() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }
 
-// cached is the folder that images, snapshots and kernels stay in between runs.
+// cached is the folder in which images, snapshots and kernels are kept between runs.
 var cached = sync.OnceValues(func() (string, error) {
 	root := os.Getenv("TRIMTAB_CACHE")
 	if root == "" {
@@ -38,10 +38,10 @@ var cached = sync.OnceValues(func() (string, error) {
 	return root, os.MkdirAll(root, 0o755)
 })
 
-// say shows progress, at once.
+// say prints progress at once.
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
 
-// build runs a command, shows its progress as it comes and returns what it printed.
+// build runs a command, prints its progress and returns its output.
 func build(cmd *exec.Cmd) (string, error) {
 	var printed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
@@ -76,8 +76,8 @@ var pinned = sync.OnceValues(func() (tools, error) {
 	return tools{dirs[0], dirs[1], dirs[2]}, nil
 })
 
-// once runs make unless the path is there already, with at most one maker at a time among all processes. What make
-// leaves at the path it is given is moved into place.
+// once calls make unless the path exists, with at most one call at a time among all processes. It moves
+// what make created to the path.
 func once(path string, make func(work string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
@@ -88,12 +88,12 @@ func once(path string, make func(work string) error) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and with it the lock
+	defer lock.Close() // this also releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
-		return nil // another run made it meanwhile
+		return nil // another run has made it meanwhile
 	}
 	work := path + ".new"
 	if err := os.RemoveAll(work); err != nil {
@@ -108,8 +108,8 @@ func once(path string, make func(work string) error) error {
 // unused is how long an unused entry stays in the cache.
 const unused = 7 * 24 * time.Hour
 
-// prune removes what was not used for long: each change of a disk or of QEMU's arguments leaves some hundred megabytes
-// behind. It is housekeeping, so it fails in silence.
+// prune removes entries that were not used for long: each change of a disk or of QEMU's arguments leaves
+// some hundred megabytes. Errors are ignored, because pruning is optional.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -119,7 +119,7 @@ func prune(dir string) {
 	}
 }
 
-// replaceFile writes a file in one step.
+// replaceFile writes a file atomically.
 func replaceFile(path string, content []byte) error {
 	return once(path, func(work string) error { return os.WriteFile(work, content, 0o644) })
 }

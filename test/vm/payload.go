@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// payloadSize is fixed, because the size of a disk is part of a snapshot.
+// payloadSize is fixed, because a snapshot depends on the size of the disk.
 const payloadSize = 256 << 20
 
-// payload is a disk with the programs of this checkout, made once for this process. A snapshot does not depend on it,
-// so a change of ours costs seconds and not a boot of every guest.
+// payload is a disk with the programs of this checkout, made once per process. A snapshot does not depend
+// on it, so a change of the code costs seconds and not a boot of every guest.
 var payload = sync.OnceValues(func() (string, error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "ttpayload")
@@ -31,5 +31,5 @@ var payload = sync.OnceValues(func() (string, error) {
 	return image, ext4(ctx, folder, image, "256M")
 })
 
-// payloadDir is where the disk is mounted in a guest.
+// payloadDir is the mount point of the disk in a guest.
 const payloadDir = "/payload"

@@ -20,23 +20,24 @@ import (
 
 const program = "qemu-system-x86_64"
 
-// process is one running QEMU. Its folder holds the control socket, the console and QEMU's own words.
+// process is one running QEMU. Its folder has the control socket, the console and QEMU's output.
 type process struct {
 	dir     string
-	address string // of the agent, on the loopback
+	address string // the agent's port, on the loopback
 	pid     int
-	exited  chan struct{} // closed when it is gone
+	exited  chan struct{} // closed when it has ended
 	monitor *monitor
 }
 
-// launch is what differs between two runs of the same guest.
+// launch has what differs between two runs of the same guest.
 type launch struct {
 	disk    string // drive options of the root disk
 	payload string // image of the second disk
-	state   string // file to load memory and devices from; empty boots
+	state   string // the file from which memory and devices are loaded; empty boots
 }
 
-// hardware are QEMU's arguments that decide what the guest is. They are part of a snapshot's key, with clock as it is there.
+// hardware returns QEMU's arguments that define the guest. They are part of a snapshot's key, with the
+// clock's argument.
 func (g Guest) hardware(k kernel, clock string) []string {
 	line := "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr net.ifnames=0 psi=1 audit=0 apparmor=0 " +
 		"nowatchdog tsc=reliable no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on"
@@ -46,10 +47,11 @@ func (g Guest) hardware(k kernel, clock string) []string {
 	line += clock
 	args := []string{
 		"-machine", "q35,hpet=off,smm=off",
-		// One thread for all processors: with one each, kernel 6.12 died twice of an int3 where it patches its own code (QEMU 7.2), and
-		// two guests took 85 s for what takes 59 to 71.
+		// One thread for all processors: with one thread each, kernel 6.12 crashed twice on an int3 while
+		// it patched its own code (QEMU 7.2), and two guests took 85 s instead of 59 to 71.
 		"-accel", "tcg,thread=single,tb-size=512",
-		// With QEMU's own vendor, threads of a core are no siblings in the guest and dies are numbered wrongly.
+		// With QEMU's own vendor, threads of a core are not siblings in the guest and dies are numbered
+		// wrongly.
 		"-cpu", "max,vendor=GenuineIntel",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", k.image, "-initrd", k.initrd, "-append", line,
@@ -57,8 +59,8 @@ func (g Guest) hardware(k kernel, clock string) []string {
 	return append(args, g.Topology.args()...)
 }
 
-// start runs QEMU and waits for its control socket. The port is chosen here, so another program may take it first;
-// then QEMU ends at once and another port is tried.
+// start runs QEMU and waits for its control socket. The port is chosen here, so another program may use it
+// first; then QEMU ends at once and another port is tried.
 func start(ctx context.Context, hardware []string, l launch) (*process, error) {
 	var last error
 	for range 3 {
@@ -112,8 +114,8 @@ func (p *process) socket() string  { return filepath.Join(p.dir, "qmp") }
 func (p *process) console() string { return filepath.Join(p.dir, "console.log") }
 func (p *process) words() string   { return filepath.Join(p.dir, "qemu.log") }
 
-// run starts QEMU from a thread that lives as long as it does: the kernel ends it with the thread that started it,
-// and so with this process, however that ends.
+// run starts QEMU from a thread that lives as long as QEMU does, because the kernel ends QEMU together with
+// the thread that started it. So QEMU ends with this process, however that ends.
 func (p *process) run(args []string) error {
 	words, err := os.Create(p.words())
 	if err != nil {
@@ -122,7 +124,7 @@ func (p *process) run(args []string) error {
 	defer words.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = words, words
-	cmd.Env = append(os.Environ(), "TMPDIR="+p.dir) // where the layer of a throw-away disk goes
+	cmd.Env = append(os.Environ(), "TMPDIR="+p.dir) // the directory of the layer of a throw-away disk
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	begun := make(chan error)
 	go func() {
@@ -156,7 +158,7 @@ func (p *process) connect(ctx context.Context) error {
 	})
 }
 
-// sweep removes, once for this process, the folders of processes that were killed before they could.
+// sweep removes, once per process, the folders of processes that were killed.
 var sweep = sync.OnceFunc(func() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "ttvm-*-*"))
 	for _, dir := range dirs {
@@ -167,7 +169,7 @@ var sweep = sync.OnceFunc(func() {
 	}
 })
 
-// end stops QEMU, first politely, and waits until it is gone.
+// end stops QEMU, first gracefully, and waits until it has ended.
 func (p *process) end() {
 	if p.monitor != nil {
 		_ = p.monitor.do("quit", nil, nil)
@@ -178,7 +180,7 @@ func (p *process) end() {
 		return
 	case <-time.After(quitTimeout):
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGKILL) // not reaped yet, so the id is still its own
+	_ = syscall.Kill(p.pid, syscall.SIGKILL) // it is not reaped yet, so the pid is still its own
 	<-p.exited
 }
 

@@ -45,7 +45,8 @@ func openMonitor(ctx context.Context, socket string) (*monitor, error) {
 
 func (m *monitor) close() { m.conn.Close() }
 
-// do runs a command and decodes its answer into result unless that is nil. Events that come in between are dropped.
+// do runs a command and decodes its answer into result, unless that is nil. It drops events that arrive
+// meanwhile.
 func (m *monitor) do(command string, arguments, result any) error {
 	request := map[string]any{"execute": command}
 	if arguments != nil {
@@ -101,7 +102,7 @@ func (m *monitor) save(ctx context.Context, file string) error {
 	})
 }
 
-// resume lets a machine run whose state was loaded; loading leaves it paused.
+// resume lets a machine run whose state was loaded, because loading leaves it paused.
 func (m *monitor) resume(ctx context.Context) error {
 	err := until(ctx, 10*time.Millisecond, func() (bool, error) {
 		var s struct{ Status string }
@@ -116,7 +117,7 @@ func (m *monitor) resume(ctx context.Context) error {
 	return m.do("cont", nil, nil)
 }
 
-// until asks again and again, up to the context's end.
+// until repeats a call until it succeeds or the context ends.
 func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A snapshot is a folder with a layer over the root disk and the machine's memory and devices. The two belong
-// together, and to the exact machine they were taken of.
+// A snapshot is a folder with a layer over the root disk and the machine's memory and devices. The two
+// belong together, and to exactly the machine from which they were taken.
 const (
 	layerFile = "layer.qcow2"
 	stateFile = "state"
@@ -49,10 +49,10 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 	return dir, hardware, err
 }
 
-// bootProtocol is changed when the steps of take are, so that older snapshots are not used.
+// bootProtocol must change when the steps of take change, so that older snapshots are not used.
 const bootProtocol = "1"
 
-// take boots a guest, brings it to its stage and saves it.
+// take boots a guest, prepares its stage and saves it.
 func (g Guest) take(ctx context.Context, hardware []string, image, work string) error {
 	begun := time.Now()
 	say("%s: booting, to take a snapshot", g)
@@ -66,7 +66,7 @@ func (g Guest) take(ctx context.Context, hardware []string, image, work string) 
 	if _, err := build(create); err != nil {
 		return err
 	}
-	// The disk of the checkout's programs is not looked at before the snapshot, so an empty one does.
+	// The disk of the checkout's programs is not used before the snapshot, so an empty one suffices.
 	payload := filepath.Join(work, "payload")
 	if err := os.WriteFile(payload, nil, 0o644); err != nil {
 		return err
@@ -110,7 +110,7 @@ var qemuVersion = sync.OnceValues(func() (string, error) {
 	return string(out), nil
 })
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(text string) string {
 	const lines = 60
 	all := strings.Split(strings.TrimSpace(text), "\n")

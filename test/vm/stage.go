@@ -17,19 +17,20 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// Stage is how far a guest has come when a test gets it.
+// Stage is the state of a guest when a test gets it.
 type Stage int
 
 const (
 	// Bare is a kernel with cgroups mounted, busybox (or systemd) and nothing else.
 	Bare Stage = iota
-	// Containerd has a running containerd with NRI on, and the images of the tests; a kubelet is there but not running.
+	// Containerd has a running containerd with NRI enabled, and the images of the tests; a kubelet is
+	// installed but not running.
 	Containerd
 )
 
 func (s Stage) String() string { return []string{"bare", "containerd"}[s] }
 
-// key is what the stage's snapshot depends on besides the disk.
+// key is what the stage's snapshot depends on, besides the disk.
 func (s Stage) key() (string, error) {
 	if s == Bare {
 		return s.String(), nil
@@ -42,7 +43,7 @@ func (s Stage) key() (string, error) {
 	return s.String() + hash, err
 }
 
-// probe builds the workload of all tests once for this process.
+// probe builds the workload of all tests once per process.
 var probe = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ttprobe")
 	if err != nil {
@@ -63,11 +64,11 @@ func (g Guest) prepare(ctx context.Context, c *channel) error {
 	if err := c.pull(ctx); err != nil {
 		return err
 	}
-	// Pages that wait for the disk would be written by every copy of the machine.
+	// Otherwise every copy of the machine would write the pages that wait for the disk.
 	return c.want(ctx, "sync")
 }
 
-// want runs a program that must end with 0.
+// want runs a program that must exit with 0.
 func (c *channel) want(ctx context.Context, argv ...string) error {
 	r, err := c.exec(ctx, wire.Command{Argv: argv})
 	if err == nil && r.Code != 0 {
@@ -77,13 +78,13 @@ func (c *channel) want(ctx context.Context, argv ...string) error {
 }
 
 const (
-	// CRISocket is containerd's.
+	// CRISocket is containerd's CRI socket.
 	CRISocket = "/run/containerd/containerd.sock"
 	// NRISocket is where NRI plugins connect.
 	NRISocket = "/run/nri/nri.sock"
 )
 
-// containerdCommand runs it where there is no service manager.
+// containerdCommand runs containerd in a guest without a service manager.
 var containerdCommand = []string{"/usr/local/bin/containerd", "--config", containerdConfig}
 
 func (c *channel) startContainerd(ctx context.Context, systemd bool) error {
@@ -116,7 +117,7 @@ func (c *channel) containerdReady(ctx context.Context) error {
 	return nil
 }
 
-// grpc is a connection to a server on a unix socket of the guest.
+// grpc returns a connection to a server on a unix socket of the guest.
 func (c *channel) grpc(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:guest", grpc.WithContextDialer(c.dialer(socket)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quickReconnect))
@@ -125,8 +126,8 @@ func (c *channel) grpc(socket string) (*grpc.ClientConn, error) {
 // Image is the reference of an image in the guests: probe or pause.
 func Image(name string) string { return "registry.test/" + name + ":1" }
 
-// pull brings the images from a registry on this machine's loopback, which a guest knows as 10.0.2.2. They get names
-// without a port, since a snapshot lives longer than the registry.
+// pull pulls the images from a registry on the host's loopback, which is 10.0.2.2 in a guest. They get
+// names without a port, because a snapshot outlives the registry.
 func (c *channel) pull(ctx context.Context) error {
 	program, err := probe()
 	if err != nil {

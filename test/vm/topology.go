@@ -18,20 +18,21 @@ type Topology struct {
 	Distances []Distance
 }
 
-// Node is a NUMA node. Without CPUs it has memory only.
+// Node is a NUMA node. Without CPUs it has only memory.
 type Node struct {
-	CPUs string // as QEMU counts them: threads of a core, cores of a die, in order; a range such as 0-3
+	CPUs string // in QEMU's numbering: threads of a core, cores of a die, in order; a range such as 0-3
 	MiB  int
 }
 
-// Distance is how far two nodes are from each other, both ways; 10 is a node's own.
+// Distance is the distance of two nodes, in both directions; 10 is a node's distance to itself.
 type Distance struct{ From, To, Is int }
 
-// The shapes that the suites use. Memory is 2 GiB in all.
+// The shapes that the suites use. Memory is 2 GiB in total.
 var (
 	// Flat has 4 CPUs and one node.
 	Flat = Topology{Name: "n1", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 2048}}}
-	// FourNodes has 2 sockets with 2 dies of 2 cores; each die is a node, near to the other die of its socket.
+	// FourNodes has 2 sockets with 2 dies of 2 cores; each die is a NUMA node, near the other die of its
+	// socket.
 	FourNodes = Topology{
 		Name: "n4", Sockets: 2, Dies: 2, Cores: 2, Threads: 1,
 		Nodes:     []Node{{"0-1", 512}, {"2-3", 512}, {"4-5", 512}, {"6-7", 512}},
@@ -43,17 +44,17 @@ var (
 	}
 	// TwoCores has 2 cores with 2 threads and one node.
 	TwoCores = Topology{Name: "c2", Sockets: 1, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 2048}}}
-	// FarMemory has 4 CPUs on one node, and a second node with nothing but memory.
+	// FarMemory has 4 CPUs on one node, and a second node with only memory.
 	FarMemory = Topology{
 		Name: "mem", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 1024}, {"", 1024}},
 		Distances: []Distance{{0, 1, 17}},
 	}
 )
 
-// CPUs is how many there are.
+// CPUs returns the number of CPUs.
 func (t Topology) CPUs() int { return t.Sockets * t.Dies * t.Cores * t.Threads }
 
-// args are QEMU's arguments for the shape.
+// args returns QEMU's arguments for the shape.
 func (t Topology) args() []string {
 	total := 0
 	var nodes []string
@@ -76,8 +77,9 @@ func (t Topology) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%d CPUs, %d nodes)", t.Name, t.CPUs(), len(t.Nodes)))
 }
 
-// Shaped makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a socket is a die.
-// Threads are refused, since QEMU numbers those of a core one after another and the notation counts them last.
+// Shaped makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a
+// socket is a die. It refuses threads, because QEMU numbers the threads of a core one after another and the
+// notation numbers them last.
 func Shaped(text string) (Topology, error) {
 	cpus, _, _ := strings.Cut(text, ",")
 	count := map[byte]int{'s': 1, 'n': 1, 'c': 1, 't': 1}

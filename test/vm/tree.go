@@ -17,13 +17,14 @@ import (
 	"strings"
 )
 
-// tree is a root file system in the making: entries by absolute path. Folders above an entry come by themselves.
+// tree is a root file system that is being built: entries by absolute path. Missing folders above an entry
+// are added.
 type tree map[string]entry
 
 type entry struct {
 	mode    fs.FileMode // with fs.ModeDir for a folder
 	content []byte
-	source  string // a file of this machine, instead of content
+	source  string // a file of the host, instead of content
 	link    string // the target of a symbolic link
 }
 
@@ -37,10 +38,10 @@ func (t tree) link(at, target string) { t[at] = entry{link: target} }
 
 func (t tree) text(at, content string) { t[at] = entry{mode: 0o644, content: []byte(content)} }
 
-// program copies an executable file of this machine.
+// program copies an executable file of the host.
 func (t tree) program(at, source string) { t[at] = entry{mode: 0o755, source: source} }
 
-// embedded copies what is below root in files; what begins with #! can be executed.
+// embedded copies the files below root; those that begin with #! become executable.
 func (t tree) embedded(files fs.FS, root string) error {
 	return fs.WalkDir(files, root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -59,7 +60,7 @@ func (t tree) embedded(files fs.FS, root string) error {
 	})
 }
 
-// hash is over everything, the content of sources too.
+// hash covers everything, including the content of source files.
 func (t tree) hash() (string, error) {
 	h := sha256.New()
 	for _, at := range slices.Sorted(maps.Keys(t)) {
@@ -119,7 +120,8 @@ func (e entry) lay(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ext4 makes a file system image of a folder, without mounting anything. The file has the given size and is sparse.
+// ext4 makes a file system image of a folder without mounting anything. The file has the given size and is
+// sparse.
 func ext4(ctx context.Context, folder, image, size string) error {
 	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=1,root_owner=0:0",
 		"-d", folder, image, size)
@@ -130,7 +132,7 @@ func ext4(ctx context.Context, folder, image, size string) error {
 	return nil
 }
 
-// cpio writes the tree as the archive a kernel unpacks at its start (the "newc" format of the kernel's
+// cpio writes the tree as the archive that a kernel unpacks at its start (the "newc" format of the kernel's
 // Documentation/driver-api/early-userspace/buffer-format.rst).
 func (t tree) cpio(w io.Writer) error {
 	all := tree{}

@@ -1,4 +1,4 @@
 package vm
 
-// ticks is the processor's time stamp counter, which QEMU's emulation hands to the guest as it is.
+// ticks returns the processor's time stamp counter, which QEMU's emulation passes to the guest unchanged.
 func ticks() uint64

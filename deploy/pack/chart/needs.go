@@ -108,7 +108,7 @@ func (n Needs) Table() string {
 			at = ", mounted at `" + p.MountPath + "`"
 		}
 		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason)
-		lines = append(lines, line+p.said())
+		lines = append(lines, line+p.expectedMessage())
 	}
 	write("Directories of the node:", lines)
 	return strings.TrimSuffix(b.String(), "\n")
@@ -117,13 +117,13 @@ func (n Needs) Table() string {
 func (n Needs) list(needs []Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, need := range needs {
-		lines = append(lines, fmt.Sprintf("`%s`; %s: %s", need.Name, n.When[need.For], need.Reason)+need.said())
+		lines = append(lines, fmt.Sprintf("`%s`; %s: %s", need.Name, n.When[need.For], need.Reason)+need.expectedMessage())
 	}
 	return lines
 }
 
 // expectedMessage returns the message that users see without the need, and the test that checks it.
-func (n Need) said() string {
+func (n Need) expectedMessage() string {
 	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
 }
 

@@ -495,7 +495,7 @@ func TestSockets(t *testing.T) {
 	if err := os.WriteFile(g.socket(), []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.again().Run(g.ctx()); !strings.Contains(fmt.Sprint(err), "is no socket") {
+	if err := g.again().Run(g.ctx()); !strings.Contains(fmt.Sprint(err), "is not a socket") {
 		t.Errorf("a file: %v", err)
 	}
 	if text, _ := os.ReadFile(g.socket()); string(text) != "precious" {

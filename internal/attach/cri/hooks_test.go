@@ -379,7 +379,7 @@ func TestSandboxesEnd(t *testing.T) {
 	}
 	g.stop()
 	kept := census.Of([]string{"*cri_test."}, g.a)
-	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandbox", "cri.hookService.creating", "cri.order.queues", "cri.order.starts", "cri.retries.of", "cri.unannounced.seen", "cri.unannounced.next"} {
+	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandbox", "cri.hookService.creating", "cri.callQueues.queues", "cri.callQueues.starts", "cri.retries.byID", "cri.unannounced.seen", "cri.unannounced.next"} {
 		if n, counted := kept[name]; n != 0 || !counted {
 			t.Errorf("%s has %d entries, and no pod is left (it is counted: %t)", name, n, counted)
 		}

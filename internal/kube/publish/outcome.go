@@ -46,7 +46,7 @@ func (p *Publisher) setState(state string, why error) {
 }
 
 // notifyDone sets the state of an object that is up to date, and notes which fields the object still lacks.
-func (p *Publisher) tellDone(state string) {
+func (p *Publisher) notifyDone(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
 		note := p.report.Note()

@@ -262,7 +262,7 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	if same(ours, want.Object) || p.seen != nil && p.seen.desired == wish && same(ours, p.seen.lastWritten) {
 		p.keep(wish, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
-		p.tellDone("up to date" + p.lost)
+		p.notifyDone("up to date" + p.lost)
 		return p.pace.CheckInterval, true
 	}
 	if _, has := live.Object[p.report.Later]; p.report.Later != "" && !has && ownsKey(live, p.report.Key) {
@@ -326,7 +326,7 @@ func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string
 		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
 		return p.pace.CheckInterval
 	}
-	p.tellDone(state)
+	p.notifyDone(state)
 	return p.pace.CheckInterval
 }
 

@@ -56,12 +56,12 @@ func TestNodes(t *testing.T) {
 		{"nothing asked", Memory{}, "5", "[1]"},
 		{"nothing is left there", Memory{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
 		{"nor at the next", Memory{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
-		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are left on 2 NUMA nodes"},
+		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are free on 2 NUMA nodes"},
 		{"further kinds where it does not fit", Memory{Bytes: 150, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
 		{"no further kinds where it does", Memory{Bytes: 130, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
 		{"further kinds by distance", Memory{Bytes: 45, Further: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
-		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are left on 2 NUMA nodes"},
-		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are left on 0 NUMA nodes"},
+		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are free on 2 NUMA nodes"},
+		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are free on 0 NUMA nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

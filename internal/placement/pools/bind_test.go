@@ -52,29 +52,29 @@ func TestBound(t *testing.T) {
 		},
 		{
 			name: "apart from others", machine: "2s x 4c x 2t", owned: "4,8-11,12", n: 2, cpus: "5,13",
-			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{CoreApart: true}}}, why: "the most that is preferred",
+			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{CoreApart: true}}}, why: "the most preferred CPUs",
 		},
 		{
 			name: "what a pool needs that is bound to a node", machine: "2s x 4c x 2t", owned: "7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 2, cpus: "1,9", why: "the only choice that holds all",
+			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 2, cpus: "1,9", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "and from it where there is no other way", machine: "2s x 4c x 2t", owned: "0-3,8-11,7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4,6,12,14", why: "the only choice that holds all",
+			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4,6,12,14", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "and from it rather than of two nodes", machine: "2s x 4c x 2t", owned: "0-2,8-10,7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4-5,12-13", why: "the only choice that holds all",
+			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4-5,12-13", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "whole cores, preferred", machine: "2s x 4c x 2t", owned: "0-2,7,15", n: 4, cpus: "4-5,12-13",
-			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{PreferWhole: true}}}, why: "the most that is preferred",
+			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{PreferWhole: true}}}, why: "the most preferred CPUs",
 		},
 		{
 			name: "evenly over two nodes, both with memory", machine: "4n x 4c x 2t", n: 4,
 			in:     intent.Pod{NUMA: intent.Sourced[intent.NUMABinding]{Key: "x", V: intent.NUMABinding{Even: true, Count: 2}}},
 			memory: placement.Memory{Bytes: 40 * gib, Left: []uint64{20 * gib, 0, 20 * gib, 20 * gib}},
-			cpus:   "1,8,17,24", why: "the one with the lowest nodes (before 2 others), the nearest memory (before 3 others)",
+			cpus:   "1,8,17,24", why: "the one with the lowest node ids (before 2 others), the nearest memory (before 3 others)",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
 // nodes if other pools have all of them.
 func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set) {
 	for _, id := range w.On() {
-		if !isAlone(l, id) {
+		if !isExclusiveNode(l, id) {
 			cpus = cpus.Union(s.nodes[id])
 		}
 	}
@@ -248,7 +248,7 @@ func (s *Sizing) leave(l *placement.Layout) {
 	}
 	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
 	for node, cpus := range s.nodes {
-		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isAlone(l, node) {
+		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isExclusiveNode(l, node) {
 			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.MinReclaimed, 1)))
 		}
 	}
@@ -263,7 +263,7 @@ func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Se
 }
 
 // isExclusiveNode reports whether a pool has a NUMA node exclusively.
-func isAlone(l *placement.Layout, node int) bool {
+func isExclusiveNode(l *placement.Layout, node int) bool {
 	for w := range l.Demand.Needs.All() {
 		if w.ExclusiveNode && w.Node == node {
 			return true

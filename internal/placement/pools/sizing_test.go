@@ -239,14 +239,14 @@ func TestLayoutHolds(t *testing.T) {
 		}
 		for _, n := range m.Nodes {
 			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Reclaimed, Near: n.CPUs})
-			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isAlone(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
+			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isExclusiveNode(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
 				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
 			}
 		}
 		for w, milli := range d.Needs.All() {
 			var there topology.Set
 			for _, id := range w.On() {
-				if n, _ := m.Node(id); w.Nodes != "" && !isAlone(l, id) {
+				if n, _ := m.Node(id); w.Nodes != "" && !isExclusiveNode(l, id) {
 					there = there.Union(n.CPUs)
 				}
 			}

@@ -96,7 +96,7 @@ func TestMemory(t *testing.T) {
 		{"two of a model", "81920", []devices.GPU{gpu("H100"), gpu("H100")}, ""},
 		{"two models", "81920", []devices.GPU{gpu("H100"), gpu("T4")}, "there are several"},
 		{"text", "40GB", []devices.GPU{gpu("T4")}, `is "40GB"`},
-		{"negative", "-1", []devices.GPU{gpu("T4")}, "no size"},
+		{"negative", "-1", []devices.GPU{gpu("T4")}, "not a size"},
 		{"zero", "0", []devices.GPU{gpu("T4")}, "no size"},
 		{"more than there is", "9223372036854775807", []devices.GPU{gpu("T4")}, "no size"},
 	} {

@@ -19,7 +19,7 @@ type Result string
 const (
 	OK      Result = "ok"
 	Problem Result = "problem"
-	Unknown Result = "could not determine"
+	Unknown Result = "could not tell"
 )
 
 // Check is the result of one check of the node.

@@ -27,7 +27,7 @@ func TestPodSpecs(t *testing.T) {
 		{"/", url, []api.SpecSource{up, down}, OK, "401 Unauthorized"},
 		{"/", url, []api.SpecSource{down}, Problem, "no source answers: kubelet /pods: 401 Unauthorized"},
 		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
-		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be asked from here"},
+		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be reached from here"},
 	} {
 		o := Options{
 			HostRoot: c.root, Specs: func(context.Context, config.Config) []api.SpecSource { return c.sources },
@@ -68,9 +68,9 @@ func TestContested(t *testing.T) {
 	left := api.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
 	kept := api.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
 	for want, files := range map[string][]api.Contested{
-		"":                                  {{File: "cpu.max", Writes: 3}},
-		"another program writes values":     {left},
-		"what keeps containers apart: keep": {left, kept},
+		"": {{File: "cpu.max", Writes: 3}},
+		"another program writes the agent's values": {left},
+		"values that separate containers: keep":     {left, kept},
 	} {
 		if got, some := (Check{}).contested(api.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {
 			t.Errorf("%+v: %+v", files, got)

@@ -117,8 +117,8 @@ func TestAnswers(t *testing.T) {
 		{"by IPv6", "GET", "http://[::1]:9464/page/", nil, 200, "<title>"},
 		{"by localhost", "GET", "http://localhost/page/", nil, 200, "<title>"},
 		{"by the node's name", "GET", "http://Worker-7:9464/page/", nil, 200, "<title>"},
-		{"by a name of somebody else", "GET", "http://evil.example:9464/page/", nil, 421, "not one of the node"},
-		{"by a name that looks like an address", "GET", "http://127.0.0.1.evil.example/page/events", nil, 421, "not one"},
+		{"by a name of somebody else", "GET", "http://evil.example:9464/page/", nil, 421, "does not serve this host name"},
+		{"by a name that looks like an address", "GET", "http://127.0.0.1.evil.example/page/events", nil, 421, "does not serve this host name"},
 		{"a script", "GET", "http://localhost/page/app.js", nil, 200, "EventSource"},
 		{"the styles", "HEAD", "http://localhost/page/style.css", nil, 200, ""},
 		{"no way up", "GET", "http://localhost/page/../page.go", nil, 404, "not found"},
@@ -127,10 +127,10 @@ func TestAnswers(t *testing.T) {
 		{"no questions by other sites", "GET", "http://localhost/page/events", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors"}, 403, "another site"},
 		{"a link of another site", "GET", "http://localhost/page/", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, 200, "<title>"},
 		{"the map without scripts", "GET", "http://localhost/page/node.svg", nil, 200, "shop/db alone: 2-3"},
-		{"an unknown CPU", "GET", "http://localhost/page/explain?what=cpu&which=64", nil, 404, "no such thing"},
-		{"no number", "GET", "http://localhost/page/explain?what=cpu&which=x", nil, 404, "no such thing"},
-		{"an unknown container", "GET", "http://localhost/page/explain?what=container&which=a/b/c/d", nil, 404, "no such thing"},
-		{"a long question", "GET", "http://localhost/page/explain?what=pod&which=" + strings.Repeat("a", 2000), nil, 404, "no such thing"},
+		{"an unknown CPU", "GET", "http://localhost/page/explain?what=cpu&which=64", nil, 404, "does not have this object"},
+		{"no number", "GET", "http://localhost/page/explain?what=cpu&which=x", nil, 404, "does not have this object"},
+		{"an unknown container", "GET", "http://localhost/page/explain?what=container&which=a/b/c/d", nil, 404, "does not have this object"},
+		{"a long question", "GET", "http://localhost/page/explain?what=pod&which=" + strings.Repeat("a", 2000), nil, 404, "does not have this object"},
 		{"a container", "GET", "http://localhost/page/explain?what=container&which=shop/web/main/c2", nil, 200, "Everything that was decided for it is in force."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestVerdicts(t *testing.T) {
 		"all is well":    {func(*api.Node) {}, nil},
 		"no runtime":     {func(n *api.Node) { n.Attachments[0].State = "waiting for socket" }, []string{"No runtime is attached"}},
 		"standby":        {func(n *api.Node) { n.Standby, n.Attachments = "another agent runs", nil }, []string{"another agent runs"}},
-		"released":       {func(n *api.Node) { n.Released = true }, []string{"given back"}},
+		"released":       {func(n *api.Node) { n.Released = true }, []string{"restored"}},
 		"configuration":  {func(n *api.Node) { n.ConfigError = "line 1\nline 2" }, []string{"line 1; line 2"}},
 		"without cgroup": {func(n *api.Node) { n.WithoutCgroup = []string{"a/b/c"} }, []string{"a/b/c runs"}},
 		"left":           {func(n *api.Node) { n.Contested = []api.Contested{{Left: "x writes cpu.max"}} }, []string{"x writes cpu.max"}},
@@ -231,7 +231,7 @@ func TestVerdicts(t *testing.T) {
 		"a hook's server": {func(n *api.Node) {
 			n.HookServers = &api.HookServers{Servers: []api.HookServer{{File: "a.yaml", Error: "gone"}}}
 		}, []string{"a.yaml: not in force: gone"}},
-		"several, in turn": {func(n *api.Node) { n.Released, n.ConfigError = true, "bad" }, []string{"given back", "bad"}},
+		"several, in turn": {func(n *api.Node) { n.Released, n.ConfigError = true, "bad" }, []string{"restored", "bad"}},
 	} {
 		n := small()
 		tc.change(&n)

@@ -92,7 +92,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 	}
 }
 
-// socket returns a path that is short enough for a socket, whatever the test's name.
+// socketPath returns a path that is short enough for a socket, whatever the test's name.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status")
@@ -162,7 +162,7 @@ func TestServeOccupiedPath(t *testing.T) {
 	t.Run("dead agent", func(t *testing.T) {
 		path := socketPath(t)
 		leaveSocket(t, path)
-		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), "agent is gone") {
+		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), "no agent answers") {
 			t.Errorf("dialling a dead socket: %v", err)
 		}
 		serve(t, path, newJournal())

@@ -117,7 +117,7 @@ func TestMistakes(t *testing.T) {
 		rule("{name: r, match: 'pod.nam == \"x\"', class: shared}"):                                                                                                      "t.yaml:5: rules[0].match: line 1, column 4",
 		rule("{name: r, match: 'true', klass: shared}"):                                                                                                                  "t.yaml:5: rules[0].klass",
 		rule("{name: r, match: 'true', set: [{field: rlimit, key: X, value: \"1\"}]}"):                                                                                   "t.yaml:5: rules[0].set[0].key",
-		head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: " + pod + ", want: {}}]":                                                        "cases[0].want: says nothing",
+		head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: " + pod + ", want: {}}]":                                                        "cases[0].want: is empty",
 		head + "rules: [{name: r, match: 'true', class: shared}]\ncases: [{name: a, pod: " + pod + ", want: {class: x}}, {name: a, pod: " + pod + ", want: {class: x}}]": "is the name of another case",
 		"{apiVersion: trimtab.io/v1alpha1, kind: RulesTest, rules: [{name: r, match: 'true', class: shared}], cases: [{name: a, want: {class: x}}]}":                     "on lines of its own",
 		head + "config: " + strings.Repeat("x", rulestest.MaxSize):                                                                                                       "is larger than",

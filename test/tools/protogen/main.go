@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// generators are the tools and what they are asked for.
+// generators are the tools and their options.
 var generators = []struct{ tool, parameter string }{
 	{"protoc-gen-go", "paths=source_relative"},
 	{"protoc-gen-go-grpc", "paths=source_relative"},
@@ -62,7 +62,7 @@ func generate(ctx context.Context, dir string, files []string) error {
 	return nil
 }
 
-// run asks one generator, and writes what it answers below dir.
+// run runs one generator, and writes its output below dir.
 func run(ctx context.Context, tool string, request []byte, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "tool", tool) //nolint:gosec // a name of the table above
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr

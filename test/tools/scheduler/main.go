@@ -1,5 +1,5 @@
-// Command scheduler is kube-scheduler with the plugin NodeResourceTopologyMatch of sigs.k8s.io/scheduler-plugins, as that
-// project's own command has it, without its other plugins.
+// Command scheduler is kube-scheduler with the plugin NodeResourceTopologyMatch of
+// sigs.k8s.io/scheduler-plugins, like that project's own command, but without its other plugins.
 package main
 
 import (

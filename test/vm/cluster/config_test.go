@@ -258,7 +258,7 @@ func TestConfigWithoutServer(t *testing.T) {
 	a, stop := c.agent()
 	c.key(a, "pools.reserved", `"2"`, "ConfigMap trimtab/trimtab-cluster")
 	c.Wait("it is logged", func(context.Context) error {
-		if !strings.Contains(c.log.String(), "takes effect at the next start") {
+		if !strings.Contains(c.log.String(), "takes effect after a restart") {
 			return errors.New(c.log.String())
 		}
 		return nil

@@ -40,7 +40,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// answer sends an error, if there is one, as text.
+// answer sends an error as text, if there is one.
 func answer(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -119,7 +119,7 @@ func setClock(text string) error {
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
 
-// dial turns the HTTP connection into one to a socket of the guest.
+// dial turns the HTTP connection into a connection to a socket of the guest.
 func dial(w http.ResponseWriter, r *http.Request) {
 	var d net.Dialer
 	there, err := d.DialContext(r.Context(), r.FormValue("network"), r.FormValue("address"))

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ask has kubectl trimtab ask both nodes, and reads what it says of them.
+// ask makes kubectl trimtab ask both nodes, and checks the answers.
 func (c *cluster) ask() {
 	owner := c.apart()
 	c.must(strange)
@@ -46,7 +46,7 @@ func (c *cluster) ask() {
 			c.t.Errorf("%s is %+v, its agent says %q", r.Node, r, own)
 		}
 	}
-	for _, n := range c.nodes { // the pod is on one of them
+	for _, n := range c.nodes { // the pod runs on one of them
 		if s, err := c.sh("kubectl get pod strange -o jsonpath='{.spec.nodeName}'"); err == nil && s == n.name {
 			c.event(n, "default", "strange", "RequestMalformed", "qosClass")
 		}
@@ -73,7 +73,8 @@ func (c *cluster) look() {
 	}
 }
 
-// forwarded runs a command that forwards a port, and reads the web page there and the beginning of its feed.
+// forwarded runs a command that forwards a port, and reads the web page there and the beginning of its
+// stream.
 func (c *cluster) forwarded(script string) string {
 	c.t.Helper()
 	// Another run on this machine may have the page's port.
@@ -109,7 +110,7 @@ func (c *cluster) forwarded(script string) string {
 	return page + feed
 }
 
-// begin reads the beginning of a document, which may go on for ever.
+// begin reads the beginning of a document, which may be endless.
 func begin(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -17,8 +17,8 @@ func outage() time.Duration {
 	return 45 * time.Second
 }
 
-// away stops the API server, and ends an agent meanwhile. What runs keeps what it has, and the agent comes back with the
-// copy of its ConfigMap.
+// away stops the API server, and ends an agent meanwhile. Running pods keep their values, and the agent
+// starts again with its copy of the ConfigMap.
 func (c *cluster) away() {
 	c.once("Ask all nodes", "make build")
 	c.once("Configure nodes", "kubectl trimtab config apply -f examples/cluster/reserved.yaml")
@@ -50,7 +50,8 @@ func (c *cluster) away() {
 	c.delegated(c.apart())
 }
 
-// configuredFrom waits until the agent of a node is attached, and has the ConfigMap for all nodes from there.
+// configuredFrom waits until the agent of a node is attached, and uses the ConfigMap for all nodes from the
+// given source.
 func (c *cluster) configuredFrom(n *node, from string) {
 	c.t.Helper()
 	c.await(n.name+" is attached, with the configuration of the "+from, func(context.Context) error {

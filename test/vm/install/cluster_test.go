@@ -40,11 +40,11 @@ type cluster struct {
 	nodes map[string]*node // by the address of their kubelets
 	env   []string         // of the administrator's commands
 	root  string           // of the checkout
-	page  *page            // that is followed
+	page  *page            // the page that is followed
 }
 
-// form starts a control plane. Its API server reaches kubelets as one does whose nodes are in another network: by a
-// proxy, which is this process.
+// form starts a control plane. Its API server reaches kubelets through a proxy, as if the nodes were in
+// another network; this process is the proxy.
 func form(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, nodes: map[string]*node{}, root: root(t)}
@@ -115,7 +115,7 @@ func (c *cluster) connect(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(here, there)
 }
 
-// sh runs a script as the administrator does, at the root of the checkout, and returns what it printed.
+// sh runs a script like the administrator, at the root of the checkout, and returns its output.
 func (c *cluster) sh(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (c *cluster) sh(script string) (string, error) {
 	return out.String(), err
 }
 
-// must is sh of what has to work.
+// must is sh for commands that must succeed.
 func (c *cluster) must(script string) string {
 	c.t.Helper()
 	out, err := c.sh(script)
@@ -140,7 +140,7 @@ func (c *cluster) must(script string) string {
 	return out
 }
 
-// await asks until there is no error.
+// await repeats a check until there is no error.
 func (c *cluster) await(what string, look func(context.Context) error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
@@ -155,12 +155,12 @@ func (c *cluster) await(what string, look func(context.Context) error) {
 		select {
 		case <-ctx.Done():
 			c.t.Fatalf("%s: not after %s: %v", what, patience, err)
-		case <-time.After(500 * time.Millisecond): // the pace of asking
+		case <-time.After(500 * time.Millisecond): // the pause between two checks
 		}
 	}
 }
 
-// on is the cluster with its failures reported to a subtest.
+// on returns the cluster with failures reported to a subtest.
 func (c *cluster) on(t *testing.T) *cluster {
 	t.Helper()
 	other := *c
@@ -190,7 +190,7 @@ func gvr(text string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: f[0], Version: f[1], Resource: f[2]}
 }
 
-// kubeconfig is one that a guest reaches the API server with.
+// kubeconfig returns a kubeconfig with which a guest reaches the API server.
 func (c *cluster) kubeconfig(user string) []byte {
 	c.t.Helper()
 	ca, err := os.ReadFile(c.plane.CA)
@@ -204,7 +204,7 @@ func (c *cluster) kubeconfig(user string) []byte {
 		controlplane.Guests, c.plane.Port, base64.StdEncoding.EncodeToString(ca), user+"-token")
 }
 
-// tool is the folder of a program that test/tools builds.
+// tool returns the folder of a program that test/tools builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root(t), "test/tools/build.sh"), name)

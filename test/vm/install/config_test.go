@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// configure changes the configuration, which reaches running pods.
+// configure changes the configuration, which the agents apply to running pods.
 func (c *cluster) configure() {
 	before := c.apart()
 	c.follow("Configure")
@@ -26,7 +26,7 @@ func (c *cluster) configure() {
 	c.unmoved(before, c.apart())
 }
 
-// unmoved compares what the kernel has of the owner of CPUs.
+// unmoved compares the kernel's files of the owner of CPUs.
 func (c *cluster) unmoved(before, after pod) {
 	c.t.Helper()
 	if before.name != after.name || before.running != after.running {
@@ -34,7 +34,7 @@ func (c *cluster) unmoved(before, after pod) {
 	}
 }
 
-// refused has the ConfigMap hold what no agent can use: each goes on with what it had.
+// refused writes an invalid configuration into the ConfigMap: each agent keeps its previous one.
 func (c *cluster) refused() {
 	before := c.apart()
 	good := c.must(`kubectl -n kube-system get configmap trimtab -o json`)
@@ -76,7 +76,7 @@ func (c *cluster) configMap(text string) {
 	c.must(`kubectl -n kube-system patch configmap trimtab --type merge --patch '` + string(patch) + `'`)
 }
 
-// layers rolls a ConfigMap out that stands above the chart's configuration, and then has it hold what no agent can use.
+// layers rolls out a ConfigMap above the chart's configuration, and then writes an invalid one.
 func (c *cluster) layers() {
 	c.once("Ask all nodes", "make build")
 	before := c.apart()
@@ -100,7 +100,8 @@ func (c *cluster) layers() {
 	c.condition("Ready")
 }
 
-// reserved waits until no shared pod has a CPU of these, and the agents say who reserved them.
+// reserved waits until no shared pod has one of these CPUs, and the agents report which layer reserved
+// them.
 func (c *cluster) reserved(cpus string) {
 	c.t.Helper()
 	c.await("shared pods are not on CPUs "+cpus, func(ctx context.Context) error {
@@ -117,7 +118,7 @@ func (c *cluster) reserved(cpus string) {
 	}
 }
 
-// wrongLayer writes a ConfigMap with an unknown key past the plugin, which would refuse it.
+// wrongLayer writes a ConfigMap with an unknown key without the plugin, which would refuse it.
 func (c *cluster) wrongLayer() {
 	c.t.Helper()
 	c.must(`kubectl -n kube-system patch configmap trimtab-cluster --type merge --patch '{"data": {"config.yaml": "apiVersion: trimtab.io/v1alpha1\nkind: Config\npols: {}\n"}}'`)
@@ -140,7 +141,7 @@ func (c *cluster) event(n *node, namespace, about, reason, says string) {
 	})
 }
 
-// oneEvent waits until there is an event about an object: one of all nodes, by one of them.
+// oneEvent waits until there is an event about an object: one for all nodes, written by one of them.
 func (c *cluster) oneEvent(namespace, about, reason, says string) {
 	c.t.Helper()
 	c.await(fmt.Sprintf("there is one event %s about %s", reason, about), func(context.Context) error {

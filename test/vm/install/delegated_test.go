@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// delegated waits until the agent on a pod's node has left the pod's CPUs itself. The guests mount the cgroup file system
-// with nsdelegate, as systemd does: the kernel keeps the agent from writing its own cgroup, so the runtime does.
+// delegated waits until the agent on a pod's node does not use the pod's CPUs itself any more. The guests
+// mount the cgroup file system with nsdelegate, as systemd does: the kernel does not let the agent write
+// its own cgroup, so the runtime writes it.
 func (c *cluster) delegated(owner pod) {
 	c.t.Helper()
 	n := owner.on

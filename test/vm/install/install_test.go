@@ -46,12 +46,12 @@ func TestCluster(t *testing.T) {
 			t.Fatal("the next steps need this one")
 		}
 	}
-	if ran == len(steps) { // -run may choose some
+	if ran == len(steps) { // -run may select some of them
 		c.page.done(t)
 	}
 }
 
-// install makes the image, brings it to the nodes and installs the chart.
+// install makes the image, copies it to the nodes and installs the chart.
 func (c *cluster) install() {
 	c.available()
 	c.follow("Install")
@@ -59,12 +59,12 @@ func (c *cluster) install() {
 	c.condition("Ready")
 }
 
-// available has the nodes have the images of the chart and of the page's pods.
+// available loads the images of the chart and of the page's pods on the nodes.
 func (c *cluster) available() {
 	c.t.Helper()
 	for _, n := range c.nodes {
 		n.m.Put("/usr/local/bin/ctr", 0o755, read(c, tool(c.t, "ctr")+"/ctr"))
-		// What the page's pods run, by the name that the cluster's nodes would pull it by.
+		// The images of the page's pods, by the names under which the cluster's nodes would pull them.
 		n.m.Sh("ctr -n k8s.io images tag " + vm.Image("pause") + " registry.k8s.io/pause:3.10")
 	}
 	c.follow("Make the image available")
@@ -113,7 +113,7 @@ func (c *cluster) ready() {
 	}
 }
 
-// once has one of the page's steps done, where the steps that -run chose left it out.
+// once runs one of the page's steps if the steps that -run selected left it out.
 func (c *cluster) once(heading, script string) {
 	c.t.Helper()
 	if c.page.blocks[heading] != nil {
@@ -121,7 +121,7 @@ func (c *cluster) once(heading, script string) {
 	}
 }
 
-// classes has pods of two classes, and reads of the kernel what they have.
+// classes creates pods of two classes, and reads their values from the kernel.
 func (c *cluster) classes() {
 	said := c.follow("Check")
 	if !strings.Contains(said, "dedicated") {
@@ -130,14 +130,14 @@ func (c *cluster) classes() {
 	c.delegated(c.apart())
 }
 
-// pod is where a Deployment's pod is.
+// pod is the place of a Deployment's pod.
 type pod struct {
 	running
 	name string
 	on   *node
 }
 
-// pods are those of a Deployment that run, each with one container.
+// pods returns the running pods of a Deployment, each with one container.
 func (c *cluster) pods(ctx context.Context, app string) ([]pod, error) {
 	out, err := c.sh(`kubectl get pods -l app=` + app + ` -o json`)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *cluster) named(name string) *node {
 	return nil
 }
 
-// apart waits until each pod of db has two CPUs, and no pod of web has one of them. It returns db's pod.
+// apart waits until each pod of db has two CPUs that no pod of web has. It returns db's pod.
 func (c *cluster) apart() pod {
 	c.t.Helper()
 	var owner pod

@@ -22,7 +22,7 @@ type node struct {
 	name      string
 	address   string
 	cri       vm.CRI
-	untouched string // tops, before Trimtab came
+	untouched string // tops has the values before Trimtab was installed
 }
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
@@ -36,8 +36,9 @@ VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
 esac
 `
 
-// join starts a guest as the node n1, n2, …: each user of the control plane's is one's kubelet. The address is the
-// guest's own, since all guests have the same one in QEMU's network.
+// join starts a guest as one of the nodes n1, n2, …; each of these users of the control plane is the
+// kubelet of one. The address is the guest's own, because all guests have the same address in QEMU's
+// network.
 func (c *cluster) join(i int, shape vm.Topology) *node {
 	c.t.Helper()
 	m := vm.Start(c.t, vm.Guest{Topology: shape, Stage: vm.Containerd})
@@ -57,12 +58,12 @@ func (c *cluster) join(i int, shape vm.Topology) *node {
 	return n
 }
 
-// tops are files of the cgroups above pods, which the kubelet writes at its start alone.
+// tops returns files of the cgroups above pods, which the kubelet writes only at its start.
 func (n *node) tops() string {
 	return n.m.Sh("cd /sys/fs/cgroup/kubepods; for file in cpuset.cpus cpuset.mems cpuset.cpus.partition cpu.max cpu.idle memory.max; do grep -H '' $file burstable/$file besteffort/$file; done")
 }
 
-// kubelet is its configuration. JSON is YAML, too.
+// kubelet returns the kubelet's configuration. JSON is valid YAML.
 func (n *node) kubelet() []byte {
 	n.c.t.Helper()
 	text, err := json.MarshalIndent(map[string]any{
@@ -80,7 +81,7 @@ func (n *node) kubelet() []byte {
 	return text
 }
 
-// ready is about the API server's node object.
+// ready is the state of the API server's Node object.
 func (n *node) ready(ctx context.Context) error {
 	o, err := n.c.get(ctx, "v1/nodes", "", n.name)
 	if err != nil {
@@ -95,12 +96,12 @@ func (n *node) ready(ctx context.Context) error {
 	return fmt.Errorf("%w: conditions %v", errNotYet, conditions)
 }
 
-// running is a container as the kernel has it.
+// running is a container as the kernel shows it.
 type running struct {
 	ID, CPUs, Weight, Quota, Set, Mems, Memory string
 }
 
-// container reads the one running container of a pod of this node.
+// container reads the only running container of a pod of this node.
 func (n *node) container(ctx context.Context, namespace, pod string) (running, error) {
 	answer, err := n.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
@@ -124,7 +125,7 @@ func (n *node) container(ctx context.Context, namespace, pod string) (running, e
 	return running{id, lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]}, nil
 }
 
-// built is a static program of a module of this checkout.
+// built returns a static program of a module of this checkout.
 func built(c *cluster, module, pkg string) []byte {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "program")

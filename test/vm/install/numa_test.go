@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// wide is a pod that no NUMA node of n1 has the CPUs for, though n1 has them in all.
+// wide is a pod that needs more CPUs than any NUMA node of n1 has, but not more than n1 has in total.
 const wide = `kubectl apply -f - <<'EOF'
 apiVersion: v1
 kind: Pod
@@ -23,8 +23,8 @@ spec:
     resources: {limits: {cpu: "3", memory: 64Mi}}
 EOF`
 
-// numa has the plugin NodeResourceTopologyMatch place a pod by the agents' reports: it waits while n1 is the only node,
-// and runs on n2 once that is there.
+// numa lets the plugin NodeResourceTopologyMatch place a pod by the agents' reports: the pod waits while n1
+// is the only node, and runs on n2 when that joins.
 func (c *cluster) numa() {
 	c.must("kubectl apply -f " + filepath.Join(c.moduleDir("github.com/k8stopologyawareschedwg/noderesourcetopology-api"), "manifests/crd.yaml"))
 	c.follow("Schedule by NUMA node")
@@ -57,7 +57,7 @@ func (c *cluster) numa() {
 	c.must("kubectl delete pod wide")
 }
 
-// moduleDir is where the source of a module of the scheduler's is.
+// moduleDir returns the source directory of a module that the scheduler uses.
 func (c *cluster) moduleDir(module string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)

@@ -12,13 +12,13 @@ import (
 	"github.com/trimtab/trimtab/test/pages"
 )
 
-// page is docs/cluster.md: its fenced commands by the heading above them, each run once.
+// page is docs/cluster.md: its commands by the heading above them. Each is run once.
 type page struct {
 	headings []string
 	blocks   map[string][]pages.Block
 }
 
-// imageFile is what the page has copied to the nodes.
+// imageFile is the file that the page copies to the nodes.
 const imageFile = "trimtab-image.tar"
 
 func readPage(t *testing.T, name string) *page {
@@ -34,8 +34,8 @@ func readPage(t *testing.T, name string) *page {
 	return p
 }
 
-// follow runs the commands below a heading, and returns what they printed. What was followed is done with: a heading
-// whose commands nobody ran fails at the end.
+// follow runs the commands below a heading, and returns their output. The test fails at the end if the
+// commands of a heading were not run.
 func (c *cluster) follow(heading string) string {
 	c.t.Helper()
 	p := c.page
@@ -78,7 +78,7 @@ func (c *cluster) onNodes(script string) string {
 	return said.String()
 }
 
-// done fails the test for commands that were not run.
+// done fails the test if commands were not run.
 func (p *page) done(t *testing.T) {
 	t.Helper()
 	for _, heading := range p.headings {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// remove gives back what was changed, and looks for what stays: in the API server by name, label and annotation, in the
-// cgroup files, and on the nodes, but for what the kubelet keeps of each pod for a while after its end.
+// remove uninstalls Trimtab, restores all values, and searches for remains: in the API server by name,
+// label and annotation, in the cgroup files, and on the nodes, except for what the kubelet keeps of each
+// pod for a while.
 func (c *cluster) remove() {
 	c.follow("Remove")
 	c.condition("")

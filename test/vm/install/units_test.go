@@ -7,9 +7,10 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// units has the agents run outside of pods, as the Debian package's units do, and asks them by pods without an agent.
+// units runs the agents outside of pods, as the Debian package's units do, and asks them through pods
+// without an agent.
 func (c *cluster) units() {
-	if c.page.blocks["Make the image available"] != nil { // alone, by -run
+	if c.page.blocks["Make the image available"] != nil { // selected alone by -run
 		c.available()
 		c.must("kubectl apply -f examples/cluster/classes.yaml")
 	}

@@ -11,7 +11,8 @@ import (
 // update installs another version on all nodes while pods start and end. No running pod moves.
 func (c *cluster) update() {
 	before := c.versions()
-	// Another version of the same code: Go records the tag of the build in the program. git is not asked.
+	// Another version of the same code: Go records the tag of the build in the program, and git is not
+	// called.
 	c.must("make image VCS=false MORE_TAGS=second ARCHES=" + runtime.GOARCH + " IMAGE=registry.example/trimtab TAG=v2")
 	c.imports()
 	owner, shared := c.apart(), c.shared()
@@ -32,7 +33,7 @@ func (c *cluster) update() {
 	}
 }
 
-// versions are the images that the agents run, by node.
+// versions returns the agents' images, by node.
 func (c *cluster) versions() map[string]string {
 	c.t.Helper()
 	all := map[string]string{}
@@ -49,7 +50,7 @@ func (c *cluster) versions() map[string]string {
 	return all
 }
 
-// shared are the pods that share CPUs.
+// shared returns the pods that share CPUs.
 func (c *cluster) shared() []pod {
 	c.t.Helper()
 	all, err := c.pods(c.t.Context(), "web")
@@ -97,7 +98,7 @@ EOF
 kubectl wait pod -l app=load --for=condition=Ready --timeout=7m
 kubectl delete pod -l app=load --timeout=7m`
 
-// imports is what the page has an administrator do on each node.
+// imports are the commands that an administrator runs on each node according to the page.
 func (c *cluster) imports() {
 	c.t.Helper()
 	for _, n := range c.nodes {
@@ -106,7 +107,8 @@ func (c *cluster) imports() {
 	}
 }
 
-// watch reads cgroups of pods again and again, until the function returned says how often.
+// watch reads cgroups of pods repeatedly, until the returned function is called, which returns the number
+// of reads.
 func (c *cluster) watch(pods ...pod) (stop func() string) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var all sync.WaitGroup

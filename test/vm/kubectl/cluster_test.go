@@ -29,7 +29,7 @@ import (
 
 const root = "../../.."
 
-// cluster is an API server with nodes of which some have an agent, and the two programs.
+// cluster is an API server with nodes, of which some have an agent, and the two programs.
 type cluster struct {
 	*testing.T
 	plane  *controlplane.Plane
@@ -51,7 +51,7 @@ func start(t *testing.T) *cluster {
 	return c
 }
 
-// programs is where the tests' programs are; built has them built once.
+// programs is the directory of the tests' programs; built builds them once.
 var (
 	programs string
 	built    sync.Once
@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds programs as they are delivered.
+// build builds programs as they are released.
 func (c *cluster) build(packages ...string) {
 	args := []string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags", "-s -w", "-o", programs + "/"}
 	cmd := exec.CommandContext(c.Context(), "go", append(args, packages...)...)
@@ -77,7 +77,7 @@ func (c *cluster) build(packages ...string) {
 	}
 }
 
-// resource names the resource of a kind, for the few kinds of these tests.
+// resource returns the resource of a kind, for the few kinds of these tests.
 func resource(apiVersion, kind string) schema.GroupVersionResource {
 	gv, _ := schema.ParseGroupVersion(apiVersion)
 	return gv.WithResource(strings.ToLower(kind) + "s")
@@ -95,7 +95,7 @@ func (c *cluster) create(apiVersion, kind, namespace, name string, more map[stri
 	return c.apply(namespace, &unstructured.Unstructured{Object: o})
 }
 
-// apply creates an object and, if it has one, writes its status.
+// apply creates an object and writes its status, if it has one.
 func (c *cluster) apply(namespace string, u *unstructured.Unstructured) *unstructured.Unstructured {
 	status, has := u.Object["status"]
 	to := c.plane.Dynamic(controlplane.Admin).Resource(resource(u.GetAPIVersion(), u.GetKind())).Namespace(namespace)
@@ -132,7 +132,7 @@ func (c *cluster) node(name string, port int, labels map[string]any) {
 	c.create("v1", "Node", "", name, map[string]any{"labels": labels, "status": statusOf(port)})
 }
 
-// kubeletOf says at which port a node's kubelet listens.
+// kubeletOf sets the port of a node's kubelet.
 func (c *cluster) kubeletOf(name string, port int) {
 	to := c.plane.Dynamic(controlplane.Admin).Resource(resource("v1", "Node"))
 	u, err := to.Get(c.Context(), name, v1.GetOptions{})
@@ -152,7 +152,7 @@ func statusOf(port int) map[string]any {
 	}
 }
 
-// pod makes a running pod; with an agent's labels and container if labels say so.
+// pod makes a running pod; it has an agent's labels and container if labels say so.
 func (c *cluster) pod(namespace, name, node string, labels map[string]any, args ...any) {
 	c.create("v1", "Pod", namespace, name, map[string]any{
 		"labels": labels,
@@ -182,8 +182,8 @@ func (c *cluster) agentOn(name, play string, labels map[string]any) {
 	c.pod("kube-system", "trimtab-"+name, name, agentLabels, "agent", "--config", file)
 }
 
-// play plays a scenario and leaves agent and node as they are at its end. The agent reads its part of the configuration,
-// with the path of its status socket, from a file, and the rest from the API server.
+// play plays a scenario and leaves agent and node in the final state. The agent reads its part of the
+// configuration, with the path of its status socket, from a file, and the rest from the API server.
 func (c *cluster) play(node, name, file string) {
 	s, err := scenario.Load(filepath.Join(root, "test/scenarios", name+".yaml"))
 	if err != nil {
@@ -220,7 +220,7 @@ func (c *cluster) play(node, name, file string) {
 	})
 }
 
-// answer is how the plugin ended.
+// answer is the output and exit code of the plugin.
 type answer struct {
 	out, err string
 	code     int
@@ -229,7 +229,7 @@ type answer struct {
 // run runs the plugin as the administrator, unless a flag says otherwise.
 func (c *cluster) run(args ...string) answer { return c.feed("", args...) }
 
-// feed is run with a standard input.
+// feed is run with text on standard input.
 func (c *cluster) feed(in string, args ...string) answer {
 	c.Helper()
 	var out, words bytes.Buffer
@@ -244,7 +244,7 @@ func (c *cluster) feed(in string, args ...string) answer {
 	return answer{out.String(), words.String(), cmd.ProcessState.ExitCode()}
 }
 
-// want fails unless the answer has this exit code and every text.
+// want fails the test unless the answer has this exit code and every text.
 func (c *cluster) want(a answer, code int, texts ...string) {
 	c.Helper()
 	if a.code != code {

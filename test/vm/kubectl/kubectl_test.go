@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKubectl asks two agents that own different machines through one API server, and what happens around them: a node
-// without an agent, one whose kubelet is away, and users who lack a rule.
+// TestKubectl asks two agents of different machines through one API server, and covers a node without an
+// agent, a node whose kubelet does not answer, and users without a needed rule.
 func TestKubectl(t *testing.T) {
 	c := start(t)
 	c.want(c.run("nodes"), 1, "is the chart installed?")
@@ -26,7 +26,7 @@ func TestKubectl(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) { c.at(t).unreachable() })
 }
 
-// at is the same cluster for a part of the test.
+// at returns the same cluster for a part of the test.
 func (c *cluster) at(t *testing.T) *cluster {
 	t.Helper()
 	d := *c
@@ -75,7 +75,8 @@ func (c *cluster) pods() {
 func (c *cluster) doctor() {
 	a := c.run("doctor")
 	c.want(a, 1, "n3  agent: no agent", "    do: ")
-	// With another socket than that of the pod's configuration nobody would answer; no runtime is in the pods.
+	// With another socket than the one in the pod's configuration there would be no answer; the pods have
+	// no runtime.
 	for _, not := range []string{"nobody answers", "runtime:"} {
 		if strings.Contains(a.out, not) {
 			c.Errorf("the doctor says %q", not)
@@ -83,7 +84,7 @@ func (c *cluster) doctor() {
 	}
 }
 
-// rights: the roles of deploy/kubectl are enough, and without them the user is told which rule is missing.
+// rights: the roles of deploy/kubectl are sufficient, and without them the message names the missing rule.
 func (c *cluster) rights() {
 	who := []string{"--as", "jane"}
 	as := func(args ...string) answer { return c.run(append(args, who...)...) }
@@ -112,7 +113,7 @@ func (c *cluster) wrongUse() {
 	c.want(c.run("nodes", "--token", "wrong"), 3, "does not accept your credentials")
 }
 
-// unreachable: a node whose kubelet does not answer costs its own line.
+// unreachable: a node whose kubelet does not answer affects only its own line.
 func (c *cluster) unreachable() {
 	c.node("n4", 1, nil)
 	c.pod("kube-system", "trimtab-n4", "n4", agentLabels)
@@ -121,7 +122,7 @@ func (c *cluster) unreachable() {
 	c.want(c.run("doctor"), 1, "n4  agent: cannot run trimtab in pod kube-system/trimtab-n4")
 }
 
-// known is nil if an answer has a text.
+// known returns nil if an answer contains a text.
 func known(a answer, text string) error {
 	if strings.Contains(a.out+a.err, text) {
 		return nil

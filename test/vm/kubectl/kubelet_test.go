@@ -26,12 +26,12 @@ type kubelet struct {
 // serve starts a kubelet and returns its port on 127.0.0.1.
 func (k *kubelet) serve(t *testing.T) int {
 	t.Helper()
-	s := httptest.NewTLSServer(k) // the API server is not given an authority for kubelets, and believes any
+	s := httptest.NewTLSServer(k) // the API server has no authority for kubelets, and trusts any certificate
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// ServeHTTP takes /exec/NAMESPACE/POD/CONTAINER?command=...
+// ServeHTTP serves /exec/NAMESPACE/POD/CONTAINER?command=...
 func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(path) != 4 || path[0] != "exec" {
@@ -47,7 +47,7 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		[]string{"v4.channel.k8s.io"})
 }
 
-// ExecInContainer runs the program, whose name has to be that of the agent's.
+// ExecInContainer runs the agent's program, and refuses any other.
 func (k *kubelet) ExecInContainer(ctx context.Context, _, _, container string, args []string, in io.Reader, out, words io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	if container != "trimtab" || args[0] != "trimtab" {
 		_, _ = io.WriteString(words, "exec: no such file\n")

@@ -17,8 +17,8 @@ import (
 
 const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 
-// TestRollout rolls a group's configuration out to two nodes: to its end, interrupted and gone on with, stopped by a node
-// that is worse than before and taken back.
+// TestRollout rolls a group's configuration out to two nodes: completely, interrupted and continued, and
+// stopped by an unhealthy node and undone.
 func TestRollout(t *testing.T) {
 	c := start(t)
 	for _, n := range []string{"n1", "n2"} {
@@ -73,7 +73,7 @@ func (c *cluster) text(name, body string) string {
 	return file
 }
 
-// names are the ConfigMaps that agents read.
+// names are the names of the ConfigMaps that agents read.
 func (c *cluster) names(ctx context.Context) []string {
 	l, err := c.plane.Dynamic(controlplane.Admin).Resource(resource("v1", "ConfigMap")).Namespace("kube-system").
 		List(ctx, v1.ListOptions{LabelSelector: "trimtab.io/config"})
@@ -88,7 +88,7 @@ func (c *cluster) names(ctx context.Context) []string {
 	return names
 }
 
-// maps fails if other ConfigMaps than these are there.
+// maps fails unless exactly these ConfigMaps exist.
 func (c *cluster) maps(want ...string) {
 	c.Helper()
 	if got := c.names(c.Context()); !slices.Equal(got, want) {
@@ -96,7 +96,7 @@ func (c *cluster) maps(want ...string) {
 	}
 }
 
-// interrupt begins a rollout, and interrupts it while it watches its first node.
+// interrupt starts a rollout, and interrupts it while it watches its first node.
 func (c *cluster) interrupt(args []string) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(c.Context(), c.plugin, append(args, "--kubeconfig", c.conf)...)
@@ -105,7 +105,7 @@ func (c *cluster) interrupt(args []string) {
 		c.Fatal(err)
 	}
 	c.plane.Wait("the first node has it", func(ctx context.Context) error {
-		// By its version: the agent may still have the ConfigMap of a rollout before in force.
+		// The version decides, because the agent may still use the ConfigMap of an earlier rollout.
 		o, err := c.plane.Dynamic(controlplane.Admin).Resource(resource("v1", "ConfigMap")).Namespace("kube-system").
 			Get(ctx, "trimtab-node-n1", v1.GetOptions{})
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 // proxySocket is where an agent with attach: cri serves by default.
 const proxySocket = "/var/run/trimtab/cri.sock"
 
-// rounds is how often something is done: a number in TRIMTAB_SOAK makes it more.
+// rounds is the number of repetitions; TRIMTAB_SOAK sets a higher one.
 func rounds(t *testing.T, few int) int {
 	t.Helper()
 	text := os.Getenv("TRIMTAB_SOAK")
@@ -61,7 +61,7 @@ func TestProxyKilled(t *testing.T) {
 
 	const (
 		behind = 2 // pods that may still be starting
-		each   = 4 // kills while one comes: at once, with its sandbox, with its container, and later
+		each   = 4 // kills the agent while a pod starts: at once, with its sandbox, with its container, and later
 	)
 	name := func(i int) string { return fmt.Sprint("churn-", i) }
 	own := want{cpus: "2-3", class: "shared", seat: "shared"}
@@ -100,7 +100,7 @@ func version(c vm.CRI) error {
 	return err
 }
 
-// reaches waits until a pod is so far: not at all, a sandbox, or a container.
+// reaches waits until a pod has reached a stage: none, a sandbox, or a container.
 func (n *node) reaches(name string, stage int) {
 	n.t.Helper()
 	if stage == 0 {
@@ -121,7 +121,7 @@ func (n *node) reaches(name string, stage int) {
 	})
 }
 
-// begun counts sandboxes, at stage 1, or containers with labels.
+// begun counts sandboxes at stage 1, and containers at stage 2, with labels.
 func (n *node) begun(ctx context.Context, stage int, labels map[string]string) (int, error) {
 	if stage == 1 {
 		all, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels}})
@@ -131,7 +131,8 @@ func (n *node) begun(ctx context.Context, stage int, labels map[string]string) (
 	return len(all.GetContainers()), err
 }
 
-// onlyRuns waits until so many containers run and as many pods are ready, and none more: nothing was left behind.
+// onlyRuns waits until exactly this many containers run and as many pods are ready: nothing was left
+// behind.
 func (n *node) onlyRuns(want int) {
 	n.t.Helper()
 	n.await("what is left", func() error {
@@ -156,8 +157,8 @@ func (n *node) onlyRuns(want int) {
 	})
 }
 
-// call calls the runtime through the agent without a pause until the function returned says how it went. Calls fail as
-// long as nobody answers, and not otherwise.
+// call calls the runtime through the agent repeatedly until the returned function is called, which returns
+// the result. Calls fail only while no server runs.
 func (n *node) call(through vm.CRI, id string) (stop func() string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var answered, lost atomic.Int64
@@ -174,7 +175,7 @@ func (n *node) call(through vm.CRI, id string) (stop func() string) {
 					answered.Add(1)
 				case status.Code(err) == codes.Unavailable:
 					lost.Add(1)
-					time.Sleep(20 * time.Millisecond) // nobody is there to answer
+					time.Sleep(20 * time.Millisecond) // no server runs
 				case ctx.Err() == nil:
 					n.t.Errorf("a call through the agent: %v", err)
 					return
@@ -193,20 +194,21 @@ func (n *node) call(through vm.CRI, id string) (stop func() string) {
 	}
 }
 
-// look20 reads, twenty times over, where the process of each container may run, and what its pod has: who it is comes first, for before the
-// container's own first instruction the runtime's process is there. The shell starts no process for it.
+// look20 reads twenty times on which CPUs the process of each container may run, and its pod's values. It
+// reads the process's identity first, because before the container's first instruction the process is the
+// runtime's. The shell starts no process for it.
 const look20 = `cd /sys/fs/cgroup; i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo
 for d in kubepods/pod*/*/ kubepods/*/pod*/*/; do
 read -r p <$d/cgroup.procs && read -r c </proc/$p/comm && read -r e <$d/cpuset.cpus.effective &&
 read -r w <$d/../cpu.weight && read -r q <$d/../cpu.max && echo "$d $c $e weight $w quota $q"
 done 2>/dev/null; done`
 
-// watch looks again and again, until the function returned says what was seen, who may run on an owner's CPUs, and whether
-// the pods of containers that stay have the same weight and quota all the time.
+// watch reads repeatedly, until the returned function is called, which processes may run on an owner's
+// CPUs, and whether the pods of permanent containers keep their weight and quota.
 func (n *node) watch(cpus, id string, stay map[string]running) (stop func() string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	looks, seen := 0, map[string]bool{} // by id: it is a container, and no sandbox
+	looks, seen := 0, map[string]bool{} // by id: true for a container, false for a sandbox
 	pods := map[string]string{}
 	for _, r := range stay {
 		pods[r.id] = ""
@@ -267,7 +269,7 @@ func (n *node) watch(cpus, id string, stay map[string]running) (stop func() stri
 	}
 }
 
-// isContainer asks the runtime, since sandboxes have cgroups of the same form, which are not narrowed.
+// isContainer asks the runtime, because sandboxes have cgroups of the same form, which are not narrowed.
 func (n *node) isContainer(ctx context.Context, id string) bool {
 	_, err := n.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	return err == nil

@@ -30,7 +30,7 @@ const (
 	kubeletConfig = kubeletRoot + "/config.yaml" // where doctor looks
 	manifests     = "/etc/kubernetes/manifests"
 	cgroups       = "/sys/fs/cgroup"
-	// A container that was given little CPU takes long to start in an emulated machine.
+	// A container with little CPU time takes long to start in an emulated machine.
 	patience = agent.Patience
 )
 
@@ -60,7 +60,7 @@ func boot(t *testing.T, config, kubelet map[string]any) *node {
 	return n
 }
 
-// configure writes the kubelet's configuration. JSON is YAML, too.
+// configure writes the kubelet's configuration. JSON is valid YAML.
 func (n *node) configure(keys map[string]any) {
 	n.t.Helper()
 	all := map[string]any{
@@ -104,7 +104,7 @@ func (n *node) run() {
 	})
 }
 
-// end ends the kubelet; its pods go on.
+// end ends the kubelet; its pods continue to run.
 func (n *node) end() {
 	n.t.Helper()
 	n.m.Sh(fmt.Sprintf("kill %[1]d; i=0; while [ -d /proc/%[1]d ]; do sleep 0.1; i=$((i+1)); [ $i -lt 300 ]; done", n.pid))
@@ -122,7 +122,7 @@ func (n *node) await(what string, look func() error) {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("%s: %v", what, err)
 		}
-		time.Sleep(200 * time.Millisecond) // the pace of asking a guest; what is waited for is the condition
+		time.Sleep(200 * time.Millisecond) // the interval of polling a guest; the condition decides when it ends
 	}
 }
 
@@ -133,7 +133,7 @@ type pod struct {
 	requests, limits    map[string]string
 }
 
-// apply gives the kubelet manifests. It reads a folder that it has no notification of every second.
+// apply gives manifests to the kubelet, which reads a folder without notification every second.
 func (n *node) apply(pods ...pod) {
 	n.t.Helper()
 	for _, p := range pods {
@@ -159,7 +159,7 @@ func (n *node) apply(pods ...pod) {
 type running struct {
 	id, uid  string
 	attempt  uint32
-	pod, own effective.State // in force for the pod's cgroup and the container's
+	pod, own effective.State // values of the pod's cgroup and the container's
 	procs    string
 }
 
@@ -167,7 +167,7 @@ type running struct {
 func (n *node) look(name string) (running, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// A kubelet appends the node's name to that of a static pod.
+	// A kubelet appends the node's name to the name of a static pod.
 	answer, err := n.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
 		LabelSelector: map[string]string{"io.kubernetes.pod.name": static(name)},
@@ -180,7 +180,7 @@ func (n *node) look(name string) (running, error) {
 	}
 	c := answer.Containers[0]
 	r := running{id: c.Id, uid: c.Labels["io.kubernetes.pod.uid"], attempt: c.Metadata.Attempt}
-	dir := strings.TrimSpace(n.m.Sh("cd " + cgroups + "; find kubepods -type d -name pod" + r.uid + " 2>/dev/null || true")) // another pod may go meanwhile
+	dir := strings.TrimSpace(n.m.Sh("cd " + cgroups + "; find kubepods -type d -name pod" + r.uid + " 2>/dev/null || true")) // another pod may be removed meanwhile
 	if dir == "" {
 		return r, fmt.Errorf("pod %s has no cgroup", r.uid)
 	}
@@ -207,18 +207,18 @@ func below(dir string) []string {
 	return all
 }
 
-// rooted takes paths from the hierarchy's mount point.
+// rooted reads paths relative to the hierarchy's mount point.
 type rooted vm.Files
 
 func (r rooted) ReadFile(name string) ([]byte, error) {
 	return vm.Files(r).ReadFile(path.Join(cgroups, name))
 }
 
-// want is what a container was promised; what is not said may be anything.
+// want has the expected values of a container; missing ones may be anything.
 type want struct {
 	cpus                 string
 	shares               uint64
-	quota                int64 // 0 for anything
+	quota                int64 // 0 for any value
 	podShares            uint64
 	podQuota, podMemory  int64
 	memory               int64
@@ -226,7 +226,7 @@ type want struct {
 	source               string // of the pod's spec
 }
 
-// unmet are the promises that are not in force.
+// unmet returns the expected values that are not in force.
 func (n *node) unmet(name string, w want) (running, error) {
 	r, err := n.look(name)
 	if err != nil {
@@ -255,7 +255,8 @@ func (n *node) unmet(name string, w want) (running, error) {
 	if err != nil {
 		return r, err
 	}
-	// A creation whose answer never reached the kubelet leaves a container that is never started; the kubelet makes another.
+	// A creation whose answer never reached the kubelet leaves a container that never starts; the kubelet
+	// creates another.
 	told = slices.DeleteFunc(told, func(c agent.Explanation) bool { return c.State != "running" })
 	if len(told) != 1 {
 		return r, fmt.Errorf("the agent tells of %d such containers that run", len(told))
@@ -281,7 +282,7 @@ func (n *node) unmet(name string, w want) (running, error) {
 	return r, nil
 }
 
-// awaitAll waits until all promises are in force.
+// awaitAll waits until all expected values are in force.
 func (n *node) awaitAll(when string, wants map[string]want) map[string]running {
 	n.t.Helper()
 	begun := time.Now()
@@ -296,8 +297,8 @@ func (n *node) awaitAll(when string, wants map[string]want) map[string]running {
 	return all
 }
 
-// curve are weights as runc maps shares from 1.4 on (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value); the
-// kubelet's own and Trimtab's follow the older, linear map.
+// curve has weights as runc computes them from shares since 1.4 (opencontainers/cgroups 0.0.4,
+// ConvertCPUSharesToCgroupV2Value); the kubelet and Trimtab use the older, linear map.
 var curve = map[uint64]uint64{512: 59}
 
 func sameList(a, b string) bool {

@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-// TestNeeds runs the agent beside a kubelet, and then without each directory of the kubelet that needs.yaml of the chart
-// has mounted: with them it knows the spec of a pod and the CPU that the kubelet gave it. Without, it does not, and its log
-// has the words of needs.yaml.
+// TestNeeds runs the agent beside a kubelet, and then without each of the kubelet's directories that
+// needs.yaml of the chart mounts. With them it knows the spec of a pod and the CPU that the kubelet
+// assigned. Without them it does not, and its log has the message of needs.yaml.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../deploy/charts/trimtab/needs.yaml")
@@ -64,7 +64,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// knows runs a pod, and waits until the agent runs it with what it knows by a directory, or without.
+// knows runs a pod, and waits until the agent uses, or lacks, the facts that it reads from a directory.
 func (n *node) knows(name string, limits map[string]string, known func(string) (bool, error), want bool) {
 	n.t.Helper()
 	n.apply(pod{name: name, requests: limits, limits: limits})

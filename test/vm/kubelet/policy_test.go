@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStaticPolicy runs the kubelet's static CPU manager beside the agent, which is asked to grant a CPU that the
-// kubelet gave away. Pods' specs are given by /pods.
+// TestStaticPolicy runs the kubelet's static CPU manager beside the agent, which is requested to grant a
+// CPU that the kubelet assigned. The specs of pods come from /pods.
 func TestStaticPolicy(t *testing.T) {
 	t.Parallel()
 	keys := map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}}
@@ -17,7 +17,7 @@ func TestStaticPolicy(t *testing.T) {
 	n.apply(pod{name: "pinned", requests: one, limits: one})
 	n.awaitAll("a CPU of the kubelet's", wants)
 
-	db := owner("db", "1", map[string]string{"cpu": "1"}) // without memory it is Burstable: the kubelet gives it none
+	db := owner("db", "1", map[string]string{"cpu": "1"}) // without a memory request it is Burstable: the kubelet assigns it no CPUs
 	n.apply(db)
 	wants["db"] = want{cpus: "0,2-3", quota: 100_000, class: "dedicated", problem: "given to shop/" + static("pinned") + " by the kubelet", source: podsList}
 	before := n.awaitAll("assigned by a scheduler that knows nothing of it", wants)
@@ -31,11 +31,12 @@ func TestStaticPolicy(t *testing.T) {
 
 	n.end()
 	n.run()
-	n.apply(pod{name: "late", requests: map[string]string{"memory": "16Mi"}}) // the CPUs of this node are all requested by the others
+	n.apply(pod{name: "late", requests: map[string]string{"memory": "16Mi"}}) // the others request all CPUs of this node
 	wants["late"] = want{cpus: "0,2-3", class: "none", source: podsList}
 	n.unmoved(before, n.awaitAll("kubelet restarted", wants))
 
-	// The same node by the kubelet's word: what it gives away is kept from all others, and pools are made of the rest.
+	// The same node with authority: kubelet: the CPUs that the kubelet assigns are taken from all others,
+	// and pools use the rest.
 	keys["authority"], keys["placement"] = "kubelet", map[string]any{"policy": "pools", "reclaim": "leftover"}
 	text, err := json.Marshal(keys)
 	if err == nil {
@@ -53,7 +54,7 @@ func TestStaticPolicy(t *testing.T) {
 	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "reported by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
 		t.Errorf("doctor: %s: %s", result, found)
 	}
-	// What it was given is reported in words: the request has its mark as well, and nothing differs.
+	// The grant is reported in words: the request also has its mark, and nothing differs.
 	for _, name := range []string{"pinned", "second"} {
 		found, err := n.a.Explain("shop", static(name), "c")
 		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "by its PodResources API") {

@@ -21,8 +21,8 @@ func owner(name, cpus string, requests map[string]string) pod {
 	}
 }
 
-// TestStaticPods runs a pod of each class from manifests, restarts the kubelet, and does what a kubelet does to pods'
-// cgroups.
+// TestStaticPods runs a pod of each class from manifests, restarts the kubelet, and writes to the pods'
+// cgroups as a kubelet does.
 func TestStaticPods(t *testing.T) {
 	t.Parallel()
 	n := boot(t, nil, map[string]any{"featureGates": map[string]bool{"PodsAPI": true}})
@@ -48,7 +48,7 @@ func TestStaticPods(t *testing.T) {
 
 	n.end()
 	n.run()
-	// A pod that comes now shows that the new kubelet works, and has it write the slice of its class again.
+	// A new pod shows that the new kubelet works, and makes it write the slice of its class again.
 	n.apply(pod{name: "late", labels: map[string]string{class: "LS"}, requests: map[string]string{"cpu": "1"}})
 	wants["late"] = want{cpus: "2-3", quota: -1, class: "shared", seat: "shared", source: podsAPI}
 	after := n.awaitAll("kubelet restarted", wants)
@@ -58,7 +58,7 @@ func TestStaticPods(t *testing.T) {
 		t.Errorf("the kubelet has not written %s: it is still %s", burstable, now)
 	}
 
-	// What a kubelet writes to a pod's cgroup, it takes from the pod's spec.
+	// The values that a kubelet writes to a pod's cgroup come from the pod's spec.
 	n.m.Sh(fmt.Sprintf(`cd %s/kubepods
 echo "200000 100000" >pod%[2]s/cpu.max
 echo 1 >besteffort/pod%[3]s/cpu.weight
@@ -67,7 +67,7 @@ echo max >besteffort/pod%[3]s/memory.max`, cgroups, after["db"].uid, after["job"
 	n.awaitAll("the kubelet's own values at the pods' cgroups", wants)
 }
 
-// unmoved compares what ran before a restart with what runs after it: the same containers with the same values.
+// unmoved compares containers and values before and after a restart.
 func (n *node) unmoved(before, after map[string]running) {
 	n.t.Helper()
 	for name, was := range before {
@@ -79,7 +79,7 @@ func (n *node) unmoved(before, after map[string]running) {
 
 const burstable = cgroups + "/kubepods/burstable/cpu.weight"
 
-// toldBy waits until the pods' specs are known by a source.
+// toldBy waits until the pods' specs are known from a source.
 func (n *node) toldBy(source string, pods int) {
 	n.t.Helper()
 	n.await("pod specs", func() error {
@@ -96,7 +96,7 @@ func (n *node) toldBy(source string, pods int) {
 	})
 }
 
-// batch is what a webhook writes into a pod's annotations beside its resources. A kubelet without an API server refuses
-// pods that ask for resources its node has not, so that these have the annotation alone.
+// batch returns the annotations that a webhook adds to a pod beside its resources. A kubelet without an API
+// server refuses pods that request unknown resources, so these pods have only the annotation.
 const batch = `{"containers":{"c":{"requests":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"128Mi"},` +
 	`"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"128Mi"}}}}`

@@ -18,7 +18,8 @@ import (
 // patience bounds each wait; a quiet machine needs a second or two.
 const patience = time.Minute
 
-// browser is a Chromium with one tab, driven by the DevTools protocol over a pair of pipes: no port is open.
+// browser is a Chromium with one tab, controlled by the DevTools protocol over a pair of pipes: no port is
+// open.
 type browser struct {
 	t       *testing.T
 	in      io.Writer
@@ -27,7 +28,7 @@ type browser struct {
 	mu      sync.Mutex
 	last    int
 	waiting map[int]chan reply
-	console []string // what scripts and the browser complained of
+	console []string // the complaints of scripts and the browser
 }
 
 type reply struct {
@@ -55,7 +56,7 @@ func open(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Root has no sandbox of Chromium's; the pages are our own.
+	// Root has no Chromium sandbox; the pages are our own.
 	cmd := exec.Command(program, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--force-color-profile=srgb",
 		"--user-data-dir="+t.TempDir(), "about:blank")
@@ -85,7 +86,7 @@ func open(t *testing.T) *browser {
 	return b
 }
 
-// attach makes a tab.
+// attach opens a tab.
 func (b *browser) attach() {
 	var target struct {
 		ID string `json:"targetId"`
@@ -101,7 +102,7 @@ func (b *browser) attach() {
 	}
 }
 
-// read takes messages, which end with a zero byte, until the browser ends.
+// read reads messages, which end with a zero byte, until the browser ends.
 func (b *browser) read(out io.Reader) {
 	r := bufio.NewReader(out)
 	for {
@@ -220,12 +221,12 @@ func (b *browser) until(expression, want string) {
 	}
 }
 
-// text is the text of the first element of a selector.
+// text returns the text of the first element of a selector.
 func text(selector string) string {
 	return fmt.Sprintf("(document.querySelector(%q) || {textContent: 'missing'}).textContent.trim()", selector)
 }
 
-// has is whether an element's text contains a part.
+// has reports whether an element's text contains a part.
 func has(selector, part string) string {
 	return fmt.Sprintf("%s.includes(%q)", text(selector), part)
 }
@@ -243,7 +244,7 @@ func (b *browser) press(key string) {
 	b.do("Input.dispatchKeyEvent", p)
 }
 
-// view sets how large the window is, how much it is enlarged, and the colours that the person likes.
+// view sets the size of the window, its zoom, and the preferred colour scheme.
 func (b *browser) view(width, height int, zoom float64, scheme string) {
 	b.t.Helper()
 	b.do("Emulation.setDeviceMetricsOverride", map[string]any{

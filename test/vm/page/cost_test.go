@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestCost prints what an open page costs an agent with 1,024 CPUs and 1,000 containers, and what it costs without one.
-// The runtime is in the same process, so it is an upper bound. It takes a minute: TRIMTAB_COST=1 runs it.
+// TestCost prints the cost of an open page for an agent with 1,024 CPUs and 1,000 containers, and the cost
+// without a page. The runtime is in the same process, so the result is an upper bound. It takes a minute,
+// so only TRIMTAB_COST=1 runs it.
 func TestCost(t *testing.T) {
 	if os.Getenv("TRIMTAB_COST") == "" {
 		t.Skip("TRIMTAB_COST=1 runs it")
@@ -27,7 +28,7 @@ func TestCost(t *testing.T) {
 		n.batch("batch", fmt.Sprintf("pod-%d", i))
 	}
 	n.work(func(int) float64 { return 0.5 })
-	time.Sleep(5 * time.Second) // what was decided settles
+	time.Sleep(5 * time.Second) // the decisions take effect
 	const rest = 20 * time.Second
 	used := func() time.Duration {
 		var u syscall.Rusage
@@ -38,7 +39,7 @@ func TestCost(t *testing.T) {
 	}
 	measure := func(what string) {
 		before := used()
-		time.Sleep(rest) // that is what is measured
+		time.Sleep(rest) // this is the measured time
 		t.Logf("%s: %.2f %% of a CPU", what, 100*float64(used()-before)/float64(rest))
 	}
 	measure("without a page")

@@ -66,10 +66,10 @@ func newNode(t testing.TB, shape string) *node {
 	return n
 }
 
-// url is where the page is.
+// url returns the page's URL.
 func (n *node) url() string { return "http://" + n.address + "/page/" }
 
-// start runs an agent until stop, or the end of the test.
+// start runs an agent until stop, or until the end of the test.
 func (n *node) start() {
 	n.t.Helper()
 	c := config.Default()
@@ -121,7 +121,7 @@ func (n *node) wait(what string, done func() bool) {
 	}
 }
 
-// work lets the CPUs have been busy for a while, each by a share.
+// work makes the CPUs busy for a while, each by a share.
 func (n *node) work(share func(cpu int) float64) {
 	n.t.Helper()
 	n.round++
@@ -150,7 +150,7 @@ func (n *node) work(share func(cpu int) float64) {
 	}
 }
 
-// busy has the CPUs work until the test ends.
+// busy makes the CPUs work until the test ends.
 func (n *node) busy(share func(cpu int) float64) {
 	n.t.Helper()
 	ended, over := make(chan struct{}), make(chan struct{})
@@ -170,7 +170,7 @@ func (n *node) busy(share func(cpu int) float64) {
 	n.t.Cleanup(func() { close(ended); <-over })
 }
 
-// pod runs a pod with a container named main. cpus are those it asks for, in thousandths.
+// pod runs a pod with a container named main. cpus are the requested milli-CPUs.
 func (n *node) pod(p scenario.Pod, cpus int64) {
 	n.t.Helper()
 	c := scenario.Container{Name: "main", Resources: scenario.Resources{Shares: new(uint64(2))}}

@@ -85,12 +85,13 @@ func TestPage(t *testing.T) {
 		b.until("document.getElementById('verdict').className", "bad")
 		b.until(has("#verdict", "shop/greedy/main: "), "true")
 		b.until("document.title.startsWith('✗')", "true")
-		b.until(has("#rows tr", "shop/greedy/main"), "true") // comes first
+		b.until(has("#rows tr", "shop/greedy/main"), "true") // it is first
 	})
 	b.quiet()
 }
 
-// keyboard does what a person without a mouse does. The CPUs are one stop of the Tab key; arrows move within.
+// keyboard does what a user without a mouse does. The CPUs are one stop of the Tab key; arrow keys move
+// within them.
 func keyboard(t *testing.T, b *browser) {
 	t.Helper()
 	b.eval("location.hash = ''")
@@ -99,7 +100,7 @@ func keyboard(t *testing.T, b *browser) {
 	focused := "(document.activeElement.getAttribute('href') || document.activeElement.id || document.activeElement.tagName)"
 	b.press("Tab")
 	b.until(focused, "#containers")
-	b.until("document.activeElement.getBoundingClientRect().left >= 0", "true") // it can be seen now
+	b.until("document.activeElement.getBoundingClientRect().left >= 0", "true") // it is visible now
 	b.press("Tab")
 	b.until(focused, "#numa=0")
 	b.press("Tab")
@@ -125,7 +126,8 @@ func keyboard(t *testing.T, b *browser) {
 	b.until("[...document.querySelectorAll('a, button, input')].filter((e) => !(e.getAttribute('aria-label') || e.textContent || e.labels?.length)).length", "0")
 }
 
-// TestShapes: nothing is wider than the window at any enlargement, in both colour schemes, and text can be read.
+// TestShapes: nothing is wider than the window at any zoom, in both colour schemes, and all text has enough
+// contrast.
 func TestShapes(t *testing.T) {
 	n := newNode(t, shape)
 	n.start()
@@ -144,7 +146,7 @@ func TestShapes(t *testing.T) {
 	b.quiet()
 }
 
-// contrast compares texts with what is behind them, by the formula of WCAG 2.1; 4.5 is what level AA asks for.
+// contrast compares texts with their background by the formula of WCAG 2.1; level AA needs 4.5.
 const contrast = `(() => {
   const light = (c) => { const [r, g, b] = c.match(/[\d.]+/g).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
@@ -159,7 +161,7 @@ const contrast = `(() => {
   return bad.length ? bad.join("; ") : "ok";
 })()`
 
-// TestHostile: names and annotations of a pod that wants to be markup are text, wherever they are shown.
+// TestHostile: names and annotations of a pod that contain markup are shown as text everywhere.
 func TestHostile(t *testing.T) {
 	n := newNode(t, shape)
 	n.start()
@@ -175,13 +177,14 @@ func TestHostile(t *testing.T) {
 	b.until(has("#explanation", "onerror"), "true")
 	b.until("document.querySelectorAll('img:not(noscript img)').length + document.querySelectorAll('body script').length", "0")
 	b.until("String(window.hit)", "undefined")
-	// Even a script that got in would not run, and nothing could be sent away.
+	// Even an injected script would not run, and could not send anything.
 	b.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.hit = 1'; document.body.append(s); s.remove(); })()")
 	b.until("String(window.hit)", "undefined")
 	b.until("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')", "refused")
 }
 
-// TestReconnects: the page says that the agent is away, and goes on by itself when it is back.
+// TestReconnects: the page shows that the agent does not answer, and continues by itself when it does
+// again.
 func TestReconnects(t *testing.T) {
 	n := newNode(t, shape)
 	n.start()
@@ -198,7 +201,7 @@ func TestReconnects(t *testing.T) {
 	b.until("document.body.classList.contains('old')", "false")
 }
 
-// TestRebinding: the page answers neither to foreign host names for this address, nor to requests of other sites.
+// TestRebinding: the page answers neither requests with foreign host names nor requests of other sites.
 func TestRebinding(t *testing.T) {
 	n := newNode(t, "4c")
 	n.start()
@@ -219,7 +222,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestPictures takes the pictures of the docs with -update, and else sees that they are there.
+// TestPictures takes the pictures of the docs with -update, and otherwise checks that they exist.
 func TestPictures(t *testing.T) {
 	const dir = "../../../docs/images"
 	names := []string{"page.png", "page-dark.png"}
@@ -256,7 +259,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// smaller is a picture in its 256 most frequent colours, which a page of few colours needs no more than.
+// smaller returns a picture in its 256 most frequent colours, which are enough for a page of few colours.
 func smaller(t *testing.T, data []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(data))

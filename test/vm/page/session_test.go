@@ -17,8 +17,8 @@ import (
 // columns is the width of the terminal in the pictures.
 const columns = 104
 
-// TestSession: docs/images has a session with the agent of trimtab sim serve, as a terminal shows it, on a light and on
-// a dark page. With -update it takes the pictures.
+// TestSession: docs/images has a session with the agent of trimtab sim serve, as a terminal shows it, on a
+// light and on a dark background. With -update it takes the pictures.
 func TestSession(t *testing.T) {
 	const dir = "../../../docs/images"
 	for _, scheme := range []string{"light", "dark"} {
@@ -52,7 +52,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// session returns what a terminal gets from commands beside the agent of trimtab sim serve.
+// session returns the terminal output of commands for the agent of trimtab sim serve.
 func session(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,7 +134,8 @@ pre { font: 13px/1.35 "DejaVu Sans Mono", monospace; margin: 0; white-space: pre
 	return b.String()
 }
 
-// styleOf turns the numbers of an escape sequence into CSS: bold, faint, the eight colours, and the 256 colours.
+// styleOf converts the numbers of an escape sequence to CSS: bold, faint, the eight colours, and the 256
+// colours.
 func styleOf(codes string) string {
 	var css []string
 	all := strings.Split(codes, ";")
@@ -156,7 +157,7 @@ func styleOf(codes string) string {
 	return strings.Join(css, ";")
 }
 
-// xterm is a colour of the cube or of the greys of xterm's 256.
+// xterm returns a colour of the cube or of the greys of xterm's 256 colours.
 func xterm(n int) string {
 	if n >= 232 {
 		grey := 8 + 10*(n-232)

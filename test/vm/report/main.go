@@ -1,7 +1,8 @@
-// Command report reads `go test -json` from standard input, shows what runs while it runs, and ends with a table: per
-// suite what ran, what was skipped and why, what failed and where its logs are.
+// Command report reads `go test -json` from standard input, prints running tests, and ends with a table:
+// for each suite the tests that ran, those that were skipped and why, and those that failed with the path
+// of their logs.
 //
-//	go test -json ./... | report
+// go test -json ./... | report
 package main
 
 import (
@@ -22,7 +23,7 @@ type event struct {
 	Elapsed                       float64
 }
 
-// test is one leaf: a test that runs none of its own.
+// test is a test without subtests.
 type test struct {
 	name, action string
 	took         time.Duration
@@ -37,7 +38,7 @@ type suite struct {
 	tests  []*test
 	action string
 	took   time.Duration
-	output []string // of no test
+	output []string // belongs to no test
 }
 
 func main() {
@@ -52,7 +53,8 @@ func main() {
 	}
 }
 
-// read shows each test's beginning and end. The output of a test is shown only if it fails, and then whole.
+// read prints each test's start and end. The output of a test is printed only if it fails, and then
+// completely.
 func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	var all []*suite
 	lines := bufio.NewScanner(from)
@@ -75,7 +77,7 @@ func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	return all, lines.Err()
 }
 
-// line is the text itself where it was no event.
+// line returns the text itself if it is not an event.
 func line(err error, text string) string {
 	if err == nil {
 		return ""
@@ -83,7 +85,7 @@ func line(err error, text string) string {
 	return text
 }
 
-// progress begins what the driver and the scripts of test/tools say of what takes long.
+// progress is the prefix of progress messages of the driver and the scripts of test/tools.
 var progress = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
 
 func (s *suite) take(e event, to io.Writer) {
@@ -130,12 +132,12 @@ func (s *suite) test(name string) *test {
 	return t
 }
 
-// summarise prints the table and reports whether all is well.
+// summarise prints the table and reports whether everything passed.
 func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
 	good := len(suites) > 0
 	fmt.Fprintln(to)
 	for _, s := range suites {
-		if s.action != "skip" || len(s.tests) > 0 { // else it has no tests
+		if s.action != "skip" || len(s.tests) > 0 { // otherwise it has no tests
 			good = s.summarise(to) && good
 		}
 	}
@@ -147,13 +149,13 @@ func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
 	return good
 }
 
-// summarise counts the leaves. A test that began and has no end has failed.
+// summarise counts the tests. A test that started and did not end has failed.
 func (s *suite) summarise(to io.Writer) bool {
 	count := map[string]int{}
 	var notes []string
 	var skipped skips
 	for _, t := range s.tests {
-		if !t.ran { // a name with a slash in it, no test of its own
+		if !t.ran { // a name with a slash, not a subtest
 			continue
 		}
 		if t.action == "" {
@@ -183,7 +185,7 @@ func (s *suite) summarise(to io.Writer) bool {
 	return good
 }
 
-// skips are skipped tests by reason, in the order in which the reasons came.
+// skips are skipped tests by reason, in the order of the reasons' first occurrence.
 type skips []skip
 
 type skip struct {
@@ -201,7 +203,7 @@ func (all *skips) add(reason, name string) {
 	*all = append(*all, skip{reason, []string{name}})
 }
 
-// print writes each reason with those it holds for, in lines one can read.
+// print writes each reason with its tests, in lines of readable length.
 func (all skips) print(to io.Writer) {
 	const width = 120
 	for _, r := range all {
@@ -218,7 +220,8 @@ func (all skips) print(to io.Writer) {
 	}
 }
 
-// reason is the last thing a skipped test said, without file and line. What has none was printed by another program meanwhile.
+// reason returns the last output of a skipped test, without file and line. Without one, another program has
+// printed it before.
 func reason(output []string) string {
 	for _, text := range slices.Backward(output) {
 		if _, after, ok := strings.Cut(text, ".go:"); ok {

@@ -1,8 +1,9 @@
-// Package rotation chooses what a run of the suites plays where all there is would take hours: what was played longest
-// ago, as much as makes a tenth of the whole by the time it takes. So each part is played within ten runs.
+// Package rotation chooses the parts that a run of the suites plays if all parts would take hours: the
+// parts that were played longest ago, until they take a tenth of the total time. So each part is played
+// within ten runs.
 //
-// A text file says when each part was played last. A run that passes is to be committed with it; a run that nobody
-// commits, as that of CI, plays what comes next and changes nothing.
+// A text file has the last run of each part. Commit it with a run that passes. A run without a commit, such
+// as one in CI, plays the next parts and changes nothing.
 package rotation
 
 import (
@@ -15,21 +16,21 @@ import (
 	"time"
 )
 
-// Within is in how many runs each part is played.
+// Within is the number of runs in which each part is played at least once.
 const Within = 10
 
-// guess is how long a part takes that was never played.
+// guess is the assumed duration of a part that was never played.
 const guess = 30 * time.Second
 
-// Part is one thing that is played by turns, and when it was played last.
+// Part is one part of the rotation, with its last run.
 type Part struct {
 	Name string
-	Run  int    // the run that played it last; 0 where none did
-	Day  string // of that run, as 2026-11-23
+	Run  int    // the last run that played it; 0 for none
+	Day  string // the day of that run, such as 2026-11-23
 	Took time.Duration
 }
 
-// Last is when the part was played last, in words.
+// Last describes when the part was played last.
 func (p Part) Last() string {
 	if p.Run == 0 {
 		return "never played before"
@@ -37,9 +38,9 @@ func (p Part) Last() string {
 	return fmt.Sprintf("last played in run %d, on %s", p.Run, p.Day)
 }
 
-// Book is what was played when.
+// Book has the last run of each part.
 type Book struct {
-	Run   int // the last one
+	Run   int // the number of the last run
 	parts map[string]Part
 }
 
@@ -49,7 +50,7 @@ const head = `# What "make e2e" plays by turns: the run that played it last, its
 # what was played longest ago, a tenth of the whole. Commit this file with what the run was made for.
 `
 
-// Read reads a book. An empty one says that nothing was played yet.
+// Read reads a book. An empty one means that nothing was played yet.
 func Read(from io.Reader) (*Book, error) {
 	b := &Book{parts: map[string]Part{}}
 	lines := bufio.NewScanner(from)
@@ -72,7 +73,7 @@ func Read(from io.Reader) (*Book, error) {
 	return b, lines.Err()
 }
 
-// Of is what the book says of a part; one that it does not know was never played.
+// Of returns the entry of a part; an unknown one was never played.
 func (b *Book) Of(name string) Part {
 	if p, has := b.parts[name]; has {
 		return p
@@ -80,8 +81,8 @@ func (b *Book) Of(name string) Part {
 	return Part{Name: name, Took: guess}
 }
 
-// Due are those of all parts that the next run is to play: the ones played longest ago, until they take a tenth of the
-// time that all take. What was played in the same run is taken by name.
+// Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
+// the time of all parts. Parts of the same run are ordered by name.
 func (b *Book) Due(all []string) []Part {
 	var parts []Part
 	var whole time.Duration
@@ -105,7 +106,7 @@ func (b *Book) Played(name string, run int, day time.Time, took time.Duration) {
 	b.parts[name] = Part{Name: name, Run: run, Day: day.UTC().Format(time.DateOnly), Took: took.Round(time.Second)}
 }
 
-// Write writes the book, without parts that are not there any more.
+// Write writes the book, without parts that do not exist any more.
 func (b *Book) Write(to io.Writer, all []string) error {
 	text := head
 	for _, name := range slices.Sorted(slices.Values(all)) {

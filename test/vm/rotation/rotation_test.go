@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWithin plays runs one after another: each part is played within ten, whatever time parts take, and no run takes
-// much more than a tenth of the whole.
+// TestWithin plays runs one after another: each part is played within ten, whatever the durations are, and
+// no run takes much more than a tenth of the total.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -32,7 +32,7 @@ func TestWithin(t *testing.T) {
 			b.Played(p.Name, run, time.Unix(int64(run)*86400, 0), takes[p.Name])
 			last[p.Name] = run
 		}
-		if run > 2*Within && took > whole/Within+longest { // by then all times are known
+		if run > 2*Within && took > whole/Within+longest { // all durations are known by then
 			t.Errorf("run %d takes %v of %v", run, took, whole)
 		}
 		for _, name := range all {
@@ -44,7 +44,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// again is the book written and read.
+// again writes and reads the book.
 func again(t *testing.T, b *Book, all []string) *Book {
 	t.Helper()
 	var text bytes.Buffer
@@ -61,7 +61,8 @@ func again(t *testing.T, b *Book, all []string) *Book {
 	return read
 }
 
-// TestFailedStays has a part that failed come again in the next run, and one that is gone leave the file.
+// TestFailedStays: a part that failed is played again in the next run, and one that does not exist any more
+// is removed from the file.
 func TestFailedStays(t *testing.T) {
 	t.Parallel()
 	b, err := Read(strings.NewReader("3 2026-11-20 10 a\n4 2026-11-21 10 gone\n5 2026-11-22 10 b\n"))
@@ -83,7 +84,7 @@ func TestFailedStays(t *testing.T) {
 	}
 }
 
-// TestBad refuses lines that are none, by number.
+// TestBad: invalid lines are refused with their number.
 func TestBad(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x 2026-11-20 1 a", "1 2026-11-20 a", "0 2026-11-20 1 a", "1 2026-11-20 -1 a", "1 2026-11-20 1 a\n1 2026-11-20 1 a"} {

@@ -48,8 +48,8 @@ func (attachment) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: "simulated", Create: all, Update: all, Copy: all}
 }
 
-// agent is what the agent of a simulated node does with the API server: the parts that internal/agent makes for the
-// defaults of the chart, with their usual times.
+// agent has the parts of a simulated node's agent that use the API server: those that internal/agent makes
+// for the chart's defaults, with their default times.
 type agent struct {
 	b        testing.TB
 	name     string
@@ -67,7 +67,7 @@ type agent struct {
 	taken   atomic.Pointer[taken]
 }
 
-// taken is the version of the cluster's ConfigMap that an agent has, and since when.
+// taken is the version of the cluster's ConfigMap that an agent uses, and since when.
 type taken struct {
 	version string
 	at      time.Time
@@ -75,7 +75,7 @@ type taken struct {
 
 const cpus = 16
 
-// newNode is a conductor of a node with two NUMA nodes, that decides for events.
+// newNode returns a conductor of a node with two NUMA nodes.
 func newNode(b testing.TB) (*conductor.Conductor, *kernel.Cgroups) {
 	b.Helper()
 	var all []topology.CPU
@@ -101,7 +101,7 @@ func newNode(b testing.TB) (*conductor.Conductor, *kernel.Cgroups) {
 	}), tree
 }
 
-// start makes what an agent does with the API server, with a connection of its own.
+// start makes an agent's parts that use the API server, with a separate connection.
 func (a *agent) start() {
 	c, err := kube.Connect(kube.Options{Kubeconfig: a.file, Node: a.name, Namespace: objects.Namespace, Version: "scale", Dial: a.counts.dial, Spread: 20 * time.Second})
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *agent) start() {
 	})
 }
 
-// run is the agent from its start until ctx ends.
+// run runs the agent until ctx ends.
 func (a *agent) run(ctx context.Context) error {
 	if _, err := a.node.Handle(ctx, attachment{}, lifecycle.Event{Kind: lifecycle.Synchronize}); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (a *agent) condition() condition.State {
 	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and the agent knows its containers"}
 }
 
-// take notes which configuration the agent has, and reports one that it cannot use.
+// take notes which configuration the agent uses, and reports an invalid one.
 func (a *agent) take(s layers.Seen) {
 	now := time.Now()
 	err := s.Err
@@ -187,7 +187,7 @@ func (a *agent) take(s layers.Seen) {
 	a.taken.Store(t)
 }
 
-// begin has the runtime of the node start a pod that owns a CPU. What an unreadable annotation asks for is an event.
+// begin makes the node's runtime start a pod that owns a CPU. A malformed annotation causes an event.
 func (a *agent) begin(ctx context.Context, p *lifecycle.Pod) error {
 	if err := a.tree.MkdirRunc(dirOf(p)); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (a *agent) begin(ctx context.Context, p *lifecycle.Pod) error {
 	return nil
 }
 
-// end has the runtime of the node remove a pod.
+// end makes the node's runtime remove a pod.
 func (a *agent) end(ctx context.Context, p *lifecycle.Pod) error {
 	for _, ev := range []lifecycle.Event{
 		{Kind: lifecycle.StopContainer, Pod: p, Container: containerOf(p)},
@@ -219,14 +219,14 @@ func (a *agent) end(ctx context.Context, p *lifecycle.Pod) error {
 	return errors.Join(a.tree.Rmdir(dirOf(p)), a.tree.Rmdir(path.Dir(dirOf(p))))
 }
 
-// dirOf is the cgroup directory of a pod's container.
+// dirOf returns the cgroup directory of a pod's container.
 func dirOf(p *lifecycle.Pod) string { return strings.TrimPrefix(containerOf(p).CgroupsPath, "/") }
 
 func containerOf(p *lifecycle.Pod) *lifecycle.Container {
 	return &lifecycle.Container{ID: "c-" + p.ID, PodID: p.ID, Name: "app", CgroupsPath: p.CgroupParent + "/c"}
 }
 
-// podOf is a pod of the API server as a runtime has it.
+// podOf converts a pod of the API server to a runtime's pod.
 func podOf(name, uid string, annotations map[string]string) *lifecycle.Pod {
 	return &lifecycle.Pod{
 		ID: uid, Name: name, UID: uid, Namespace: "default", CgroupParent: "/kubepods/pod" + uid,

@@ -27,9 +27,9 @@ type crowd struct {
 	plane  *controlplane.Plane
 	admin  dynamic.Interface
 	others *meter // the requests of admin
-	ours   *meter // those of all agents
+	ours   *meter // the requests of all agents
 	agents []*agent
-	pods   []*lifecycle.Pod // the youngest of each node; nil for none
+	pods   []*lifecycle.Pod // the newest pod of each node; nil for none
 }
 
 const topologies = `
@@ -75,7 +75,7 @@ func gather(b testing.TB, nodes int) *crowd {
 	return c
 }
 
-// nodeObject is a Node of the size that kubelets make, with the names of fifty images.
+// nodeObject returns a Node of the size that kubelets make, with the names of fifty images.
 func nodeObject(name string) *unstructured.Unstructured {
 	var images []any
 	for i := range 50 {
@@ -113,11 +113,11 @@ func kubeletConditions(now time.Time) (out []any) {
 	return out
 }
 
-// heartbeat is how often a kubelet writes its node's status where nothing changed.
+// heartbeat is how often a kubelet writes its node's status without a change.
 const heartbeat = 5 * time.Minute
 
-// live has kubelets write their nodes' status and, this many times a minute and node, a pod come in place of the one
-// before, until ctx ends.
+// live simulates kubelets until ctx ends: they write their nodes' status and, this many times per minute
+// and node, replace a pod by a new one.
 func (c *crowd) live(ctx context.Context, podsPerMinute float64) {
 	var running sync.WaitGroup
 	n := len(c.agents)
@@ -131,7 +131,7 @@ func (c *crowd) live(ctx context.Context, podsPerMinute float64) {
 	})
 	if podsPerMinute > 0 {
 		c.every(ctx, &running, time.Duration(float64(time.Minute)/podsPerMinute/2)/time.Duration(n), func(i int) error {
-			// One goes half the time after it came, so that both change what is free.
+			// Each pod ends half of the interval after its start, so that both change the free resources.
 			if c.pods[i] != nil {
 				return c.remove(ctx, i)
 			}
@@ -142,7 +142,7 @@ func (c *crowd) live(ctx context.Context, podsPerMinute float64) {
 	running.Wait()
 }
 
-// every calls what for each node in turn, one each pace; a node's calls come one after the other.
+// every calls what for each node in turn, at intervals of pace; the calls for one node do not overlap.
 func (c *crowd) every(ctx context.Context, running *sync.WaitGroup, pace time.Duration, what func(node int) error) {
 	const workers = 16
 	var turns [workers]chan int
@@ -179,8 +179,8 @@ func (c *crowd) every(ctx context.Context, running *sync.WaitGroup, pace time.Du
 	})
 }
 
-// create makes a pod on a node, and does what its kubelet does: the sandbox, the container, and two writes of the
-// status. Every tenth asks for something that cannot be read.
+// create makes a pod on a node, and does what its kubelet does: the sandbox, the container, and two writes
+// of the status. Every tenth pod has a malformed annotation.
 func (c *crowd) create(ctx context.Context, i int) error {
 	annotations := map[string]any{intent.KoordResourceStatus: fmt.Sprintf(`{"cpuset":"%d"}`, i%8)}
 	if i%10 == 0 {
@@ -212,7 +212,7 @@ func (c *crowd) create(ctx context.Context, i int) error {
 	return c.status(ctx, name, "Running", true)
 }
 
-// reasons are how many events there are of each reason.
+// reasons returns the number of events of each reason.
 func (c *crowd) reasons() map[string]int {
 	c.b.Helper()
 	l, err := objects.Of(c.admin, "Event", "").List(c.b.Context(), metav1.ListOptions{})
@@ -227,7 +227,7 @@ func (c *crowd) reasons() map[string]int {
 	return out
 }
 
-// remove deletes the pod of a node, as its kubelet sees it to its end.
+// remove deletes the pod of a node, and does what its kubelet does at its end.
 func (c *crowd) remove(ctx context.Context, i int) error {
 	p := c.pods[i]
 	if p == nil {

@@ -1,3 +1,3 @@
-// Package scale measures what the agents of many nodes cost a real API server. Their parts that talk to it are the real
-// ones, and each has a connection of its own; the nodes, their runtimes and kubelets are simulated.
+// Package scale measures the load that the agents of many nodes put on a real API server. The agents' parts
+// that use it are the real ones, each with its own connection; nodes, runtimes and kubelets are simulated.
 package scale

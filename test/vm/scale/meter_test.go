@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// meter counts requests, by verb and resource, and bytes on the wire: those of TLS too, without those of TCP.
+// meter counts requests by verb and resource, and bytes of the connections, with those of TLS and without
+// those of TCP.
 type meter struct {
 	sent, received atomic.Int64
 
 	mu        sync.Mutex // guards all below
 	requests  map[string]int
-	refused   map[int]int // answers that are no success, by status; 0 for none
+	refused   map[int]int // answers that are not a success, by status; 0 for none
 	begun     time.Time
 	bySeconds []int
 }
@@ -35,7 +36,7 @@ type reading struct {
 	sent, received int64
 }
 
-// again returns what was counted, and counts from nothing.
+// again returns the counts, and resets them.
 func (m *meter) again() reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +45,7 @@ func (m *meter) again() reading {
 	return r
 }
 
-// sum counts requests; writes says those alone that change something.
+// sum counts requests; writes counts only those that change something.
 func (r reading) sum(writes bool) (n int) {
 	for what, count := range r.requests {
 		if verb, _, _ := strings.Cut(what, " "); !writes || verb != "get" && verb != "list" && verb != "watch" {
@@ -54,7 +55,7 @@ func (r reading) sum(writes bool) (n int) {
 	return n
 }
 
-// peak is the most requests of one second, and within how many seconds nine of ten were made.
+// peak returns the highest number of requests in one second, and in how many seconds nine of ten were made.
 func (r reading) peak() (most, spread int) {
 	all, soFar := r.sum(false), 0
 	for i, n := range r.bySeconds {
@@ -67,14 +68,14 @@ func (r reading) peak() (most, spread int) {
 	return most, spread
 }
 
-// String is what was counted so far, by kind.
+// String returns the counts so far, by kind.
 func (m *meter) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return fmt.Sprint(m.requests)
 }
 
-// seen waits until this many requests of a kind were answered well.
+// seen waits until this many requests of a kind have succeeded.
 func (m *meter) seen(what string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +110,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// kind is a request as the API server's own metrics have it: the verb and the resource.
+// kind returns a request's verb and resource, as the API server's own metrics name them.
 func kind(r *http.Request) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if i := 2; len(parts) > 0 && parts[0] == "apis" {
@@ -163,7 +164,7 @@ func (w wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// minus is what came to a count since an earlier one.
+// minus returns the increase since an earlier count.
 func minus(now, before map[string]int) map[string]int {
 	out := maps.Clone(now)
 	for k, n := range before {

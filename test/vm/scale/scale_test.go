@@ -26,8 +26,9 @@ var (
 	busyFlag  = flag.Duration("busy", 2*time.Minute, "how long they are measured with pods, and the API server without agents")
 )
 
-// BenchmarkScale starts the agents of many nodes at once, and measures what they ask of the API server: at their start,
-// at rest, with pods that come and go, at changes of the configuration, and after the API server was away.
+// BenchmarkScale starts the agents of many nodes at once, and measures their requests to the API server: at
+// their start, at rest, while pods are created and removed, at changes of the configuration, and after an
+// outage of the API server.
 func BenchmarkScale(b *testing.B) {
 	c := gather(b, *nodesFlag)
 	ctx, stop := context.WithCancel(b.Context())
@@ -65,7 +66,7 @@ func load() string {
 	return strings.TrimSpace(string(text))
 }
 
-// phase measures for some time, and prints what is asked per node and minute, and what that costs.
+// phase measures for some time, and prints the requests per node and minute, and their cost.
 func (c *crowd) phase(what string, d time.Duration, podsPerMinute float64) reading {
 	c.b.Helper()
 	ctx, cancel := context.WithTimeout(c.b.Context(), d)
@@ -98,7 +99,7 @@ func (c *crowd) phase(what string, d time.Duration, podsPerMinute float64) readi
 	return ours
 }
 
-// burst prints how requests came since the meter began.
+// burst prints the distribution of requests since the meter was reset.
 func (c *crowd) burst(what string) {
 	c.b.Helper()
 	_, server := c.plane.Processes()
@@ -159,7 +160,7 @@ func (c *crowd) configure() {
 	c.b.Logf("a change of the configuration reaches the agents, of which 300 ms are waited on purpose (p50, p99, last): %v", times)
 }
 
-// refuse writes a configuration that no agent can use, and measures the events and conditions that follow.
+// refuse writes an invalid configuration, and measures the events and conditions that follow.
 func (c *crowd) refuse() {
 	c.b.Helper()
 	c.ours.again()
@@ -173,7 +174,7 @@ func (c *crowd) refuse() {
 	c.burst("a good one again")
 }
 
-// away measures how the agents come back after the API server was away.
+// away measures how the agents reconnect after an outage of the API server.
 func (c *crowd) away() {
 	c.b.Helper()
 	c.plane.StopServer()

@@ -18,7 +18,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// usage is what a process used so far, and what it holds.
+// usage is what a process has used so far, and its memory.
 type usage struct {
 	cpu      time.Duration
 	resident int64 // MiB
@@ -32,7 +32,7 @@ func used(b testing.TB, pid int) usage {
 	}
 	// The second field is a name in brackets; user and system time are the 14th and 15th.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const ticks, page = 100, 4096 // of a second; bytes
+	const ticks, page = 100, 4096 // in seconds; in bytes
 	var n [3]int64
 	for i, at := range []int{11, 12, 21} {
 		if n[i], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
@@ -44,11 +44,11 @@ func used(b testing.TB, pid int) usage {
 
 var answered = regexp.MustCompile(`^apiserver_request_total\{(?:.*,)?resource="([a-z]+)".*verb="([A-Z]+)".*\} ([0-9.e+]+)$`)
 
-// compared are the resources that agents use, and nobody of the control plane.
+// compared are the resources that only agents use, and no part of the control plane.
 var compared = map[string]bool{"nodes": true, "pods": true, "events": true, "configmaps": true, "noderesourcetopologies": true}
 
-// answers reads how many requests the API server answered, by verb and resource. Watches count when they end, and are
-// left out.
+// answers reads how many requests the API server has answered, by verb and resource. Watches are left out,
+// because they count only when they end.
 func answers(b testing.TB, p *controlplane.Plane) map[string]int {
 	b.Helper()
 	c := p.Config(controlplane.Admin)
@@ -76,8 +76,8 @@ func answers(b testing.TB, p *controlplane.Plane) map[string]int {
 	return out
 }
 
-// sameCount fails where the API server counted other requests than the meters. Verbs are added up, since it calls a POST
-// and an apply by several names.
+// sameCount fails if the API server counted other requests than the meters. Verbs are added up, because it
+// has several names for a POST and an apply.
 func sameCount(b testing.TB, server map[string]int, ours ...reading) {
 	b.Helper()
 	sum := func(all map[string]int) map[string]int {
@@ -96,7 +96,7 @@ func sameCount(b testing.TB, server map[string]int, ours ...reading) {
 		}
 	}
 	for resource, n := range sum(server) {
-		// Some are under way when the counts are read.
+		// Some requests are running while the counts are read.
 		if off := n - want[resource]; off > 5+n/50 || -off > 5+n/50 {
 			b.Errorf("%s: the API server counted %d requests, and we sent %d", resource, n, want[resource])
 		}

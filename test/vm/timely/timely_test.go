@@ -36,7 +36,7 @@ const (
 	podsSocket = "/var/lib/kubelet/pods-api/pods-api.sock"
 )
 
-// plugin lets a node be ready: its pods use the network of the host.
+// plugin makes a node ready: its pods use the host's network.
 const plugin = `#!/bin/sh
 cat >/dev/null
 case $CNI_COMMAND in
@@ -45,9 +45,10 @@ VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
 esac
 `
 
-// BenchmarkTimely measures, from the API server's answer to the creation of a pod, how long each source takes until it
-// knows it. All are asked at once, by one process of the guest, which is where the clock is. The guest is emulated: its
-// kubelet and containerd are several times slower than on a node, and the API server outside is not.
+// BenchmarkTimely measures how long each source takes, from the API server's answer to the creation of a
+// pod, until it has the pod. One process in the guest, which has the clock, asks all sources at the same
+// time. The guest is emulated: its kubelet and containerd are several times slower than on a real node, and
+// the API server outside is not.
 func BenchmarkTimely(b *testing.B) {
 	p := controlplane.Start(b, "--disable-admission-plugins=ServiceAccount")
 	m := vm.Start(b, vm.Guest{Stage: vm.Containerd})
@@ -77,7 +78,7 @@ func BenchmarkTimely(b *testing.B) {
 		if time.Since(begun) > 8*time.Minute {
 			b.Fatal(ready(b, p))
 		}
-		time.Sleep(time.Second) // the pace of asking
+		time.Sleep(time.Second) // the interval of polling
 	}
 	answer, err := m.Exec(b.Context(), "/usr/local/bin/timely", admin, name, vm.Image("probe"), podsSocket, fmt.Sprint(*many))
 	if err != nil || answer.Code != 0 {
@@ -100,7 +101,7 @@ func BenchmarkTimely(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// reach is how a user reaches the API server from a guest.
+// reach returns a kubeconfig with which a guest reaches the API server.
 func reach(b *testing.B, p *controlplane.Plane, user string) []byte {
 	b.Helper()
 	ca, err := os.ReadFile(p.CA)
@@ -119,7 +120,7 @@ func reach(b *testing.B, p *controlplane.Plane, user string) []byte {
 	return text
 }
 
-// ready says why the node is not ready.
+// ready returns why the node is not ready.
 func ready(b *testing.B, p *controlplane.Plane) error {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
@@ -137,7 +138,7 @@ func ready(b *testing.B, p *controlplane.Plane) error {
 	return errors.New("the node is not ready: see the log of its kubelet")
 }
 
-// built is the probe.
+// built returns the probe.
 func built(b *testing.B) []byte {
 	b.Helper()
 	file := filepath.Join(b.TempDir(), "probe")

@@ -11,26 +11,27 @@ package wire
 
 import "time"
 
-// Port is where the agent listens in the guest.
+// Port is the port of the agent in the guest.
 const Port = 7000
 
 // Upgrade is the protocol that /dial changes to.
 const Upgrade = "stream"
 
-// Command is a program to run. With Log it goes on in the background, in a session of its own, its output in that file.
+// Command is a program to run. With Log it runs in the background, in its own session, with its output in
+// that file.
 type Command struct {
 	Argv    []string
-	Env     []string // added to the agent's
+	Env     []string // added to the agent's environment
 	Dir     string
 	Stdin   []byte
 	Timeout time.Duration // 0 means two minutes
 	Log     string
 }
 
-// Result is how a Command ended. In the background only PID is set.
+// Result is the result of a Command. For a background command only PID is set.
 type Result struct {
-	Code           int // of the exit; 124 after the timeout, 126 if it did not start, 128 and the signal if it was killed
+	Code           int // the exit code; 124 after the timeout, 126 if it did not start, 128 plus the signal if it was killed
 	PID            int
 	Stdout, Stderr string
-	Err            string // why it could not be run or was ended, empty for any exit of its own
+	Err            string // why it could not be run or was ended; empty if it exited by itself
 }

@@ -1,5 +1,5 @@
-// Command forward hands TCP connections on: what kube-proxy does on a node for the API server's service, which guests
-// have no need of for anything else.
+// Command forward forwards TCP connections, as kube-proxy does on a node for the API server's service.
+// Guests need kube-proxy for nothing else.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// hand copies both ways until one side ends.
+// hand copies in both directions until one side ends.
 func hand(here net.Conn, to string) {
 	defer here.Close()
 	there, err := net.Dial("tcp", to)

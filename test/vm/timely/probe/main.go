@@ -1,5 +1,5 @@
-// Command probe creates pods at the API server, bound to its node, and prints how long after the server's answer each
-// source first knew them.
+// Command probe creates pods at the API server, bound to its node, and prints how long after the server's
+// answer each source first had them.
 package main
 
 import (
@@ -25,11 +25,11 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// known are the times at which sources first knew pods, by UID and source.
+// known has the times at which sources first had pods, by UID and source.
 type known struct {
 	mu    sync.Mutex
 	at    map[string]map[string]time.Time
-	now   map[string]map[string]bool // what each polled source has at present
+	now   map[string]map[string]bool // what each polled source has now
 	wakes chan struct{}
 }
 
@@ -49,7 +49,7 @@ func (k *known) note(source, uid string) {
 	}
 }
 
-// RunPodSandbox is NRI's.
+// RunPodSandbox is NRI's event.
 func (k *known) RunPodSandbox(_ context.Context, p *api.PodSandbox) error { //nolint:unparam // the signature is NRI's
 	k.note("NRI", p.GetUid())
 	return nil
@@ -82,14 +82,14 @@ func (k *known) all(uid string) bool {
 	return len(k.at[uid]) == len(sources)
 }
 
-// gone reports whether the kubelet has forgotten a pod.
+// gone reports whether the kubelet has dropped a pod.
 func (k *known) gone(uid string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.now["/pods"][uid] && !k.now["API server"][uid]
 }
 
-// until waits for something that a source tells.
+// until waits for a condition on the sources.
 func (k *known) until(ctx context.Context, what string, done func() bool) error {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
@@ -161,7 +161,7 @@ func follow(ctx context.Context, k *known, source string, r podspec.SpecSource) 
 	}()
 }
 
-// poll asks the kubelet's /pods again and again.
+// poll polls the kubelet's /pods.
 func poll(ctx context.Context, k *known) {
 	r := podspec.NewKubelet(podspec.KubeletOptions{URL: "https://127.0.0.1:10250", SkipVerify: true, Interval: time.Hour})
 	defer r.Close()
@@ -178,12 +178,12 @@ func poll(ctx context.Context, k *known) {
 	}
 }
 
-// pollEvery is the pause between two questions to /pods: what is measured of it is as coarse.
+// pollEvery is the pause between two polls of /pods, which limits the precision.
 const pollEvery = 20 * time.Millisecond
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// one creates a pod, waits until every source knows it, and removes it.
+// one creates a pod, waits until every source has it, and removes it.
 func one(ctx context.Context, k *known, c *kube.Client, image, name string) (map[string]float64, error) {
 	objects := c.Dynamic.Resource(pods).Namespace("default")
 	made, err := objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
