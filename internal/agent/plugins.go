@@ -24,6 +24,7 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	a.plugins = qrm.New(qrm.Options{
 		Directory: c.Directory, Watch: c.Watch, Timeout: time.Duration(c.Timeout) * time.Millisecond, Names: c.Mapped(),
 		Fail: c.FailurePolicy == "fail", Reconcile: time.Duration(c.Reconcile) * time.Second,
+		Pod:  func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
 		Live: a.livePods, Changed: func(uids []string) { a.conductor.Inform(uids) },
 		Saved: a.files.load(pluginsName), Save: a.files.save(pluginsName),
 		Recorder: resourceRecorder{a.metrics}, Log: a.log,

@@ -117,6 +117,7 @@ func everyKind() []asks {
 		{intent.IntelRDTKind, "schemata", nil, always(intent.NRISchemata, "L3:0=fffff"), false},
 		{intent.IntelRDTKind, "monitoring", nil, always(intent.NRIMonitoring, "true"), false},
 		{intent.OCIHookKind, "OCI hooks", nil, always("trace.example/on", "yes"), false},
+		{intent.PluginKind, "values of plugins", nil, nil, false},
 		{intent.CPUEnvKind, "environment", labelled("LSR"), always(intent.TrimtabCPUEnv, "true"), false},
 	}
 }

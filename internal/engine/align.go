@@ -84,38 +84,42 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	return a
 }
 
-// hints returns the hints for a new owner: first for its CPUs, then for memory, devices, and the
-// NUMA nodes that its pod has already.
+// hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With
+// scope pod they are about the pod as a whole, as the kubelet's are: what its containers own
+// already counts as free, and its NUMA nodes are in each set. Its memory was decided with its
+// first container.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
 	owned := s.n.ledger.OfPod(s.p.Pod.UID)
 	bytes := memory.Bytes
-	if t.Pod && owned.Empty() {
+	if t.Pod {
 		cpus, all := s.ofPod()
-		n, bytes = max(n, cpus), max(bytes, all)
+		n, bytes = max(n+owned.Len(), cpus), max(bytes, all)
+		free = free.Union(owned)
 	}
 	cpus := &numahints.Counts{Need: uint64(n)} //nolint:gosec // a positive number
 	mem := &numahints.Counts{Need: bytes}
-	pod := &numahints.Counts{}
+	var has numahints.Mask // the NUMA nodes of what the pod owns
 	usable := s.n.policy.Pools.Online.Minus(s.n.policy.Pools.Reserved)
 	for i := range m.Nodes {
 		on := &m.Nodes[i]
 		cpus.Free = append(cpus.Free, uint64(free.And(on.CPUs).Len()))           //nolint:gosec // a count
 		cpus.Capacity = append(cpus.Capacity, uint64(usable.And(on.CPUs).Len())) //nolint:gosec // a count
-		has := uint64(0)
 		if !owned.And(on.CPUs).Empty() {
-			has = 1
+			has |= 1 << i
 		}
-		pod.Need, pod.Free = pod.Need+has, append(pod.Free, has)
+		bytes := uint64(0)
 		if on.Kind == topology.DRAM {
-			has = on.Memory
-		} else {
-			has = 0
+			bytes = on.Memory
 		}
-		mem.Capacity = append(mem.Capacity, has)
+		mem.Capacity = append(mem.Capacity, bytes)
+	}
+	first := !t.Pod || has == 0
+	if !first {
+		cpus.Through(has)
 	}
 	out := []numahints.Resource{{Name: lifecycle.ResourceCPU, Counts: cpus}}
-	if mem.Free = memory.Left; mem.Free != nil {
+	if mem.Free = memory.Left; first && restrictsMemory(mem) {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
 	// A card that a scheduler allocated is found by its address, like a device that a device
@@ -123,10 +127,12 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	for _, g := range append(s.subject().Devices, lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
 		out = append(out, deviceHints(m, g)...)
 	}
-	if pod.Capacity = pod.Free; t.Pod && pod.Need > 0 {
-		out = append(out, numahints.Resource{Name: "the pod's other containers", Counts: pod})
-	}
 	return append(out, pluginHints(m, s.c.decided.hints)...)
+}
+
+// restrictsMemory reports whether memory has hints: without a limit only if a node has none left.
+func restrictsMemory(c *numahints.Counts) bool {
+	return c.Free != nil && (c.Need > leastMemory || slices.Min(c.Free) < c.Need)
 }
 
 // ofPod returns the largest amounts that a pod's containers have at one time: whole CPUs, and

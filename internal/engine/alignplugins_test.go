@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement/numahints"
 )
@@ -44,5 +45,42 @@ func TestUnstoppable(t *testing.T) {
 				t.Errorf("decided %+v", known)
 			}
 		})
+	}
+}
+
+// TestPluginValues: a rule can refuse what a plugin gives beside CPUs and limits; the problem names plugin and rule.
+func TestPluginValues(t *testing.T) {
+	m := node(t)
+	for _, refused := range []bool{false, true} {
+		p := policy(m)
+		if refused {
+			p.Rules = intent.Rules{{Kinds: []intent.Kind{intent.PluginKind}, Namespaces: []string{"d"}, Decision: intent.Refuse, Name: "rule 1"}}
+		}
+		s := NewState(m, p)
+		why := lifecycle.Reason{Hook: lifecycle.ResourcePluginName, Source: "nic"}
+		answer := lifecycle.HookServerAnswer{Values: []lifecycle.Value{
+			{Field: lifecycle.Env, Key: "NICS", Text: "eth1", Why: why}, {Field: lifecycle.Annotation, Key: "k", Text: "v", Why: why},
+			{Field: lifecycle.MountPoint, Key: "/m", Mount: &lifecycle.Mount{Destination: "/m", Source: "/tmp", Type: "bind"}, Why: why},
+			{Field: lifecycle.DeviceNode, Key: "/dev/x", Device: &lifecycle.Device{Path: "/dev/x", Type: "c"}, Why: why},
+			{Field: lifecycle.MemoryLimit, Int: 1 << 30, Why: why}, {Field: lifecycle.Env, Key: "B", Text: "c", Why: lifecycle.Reason{Hook: lifecycle.HookServerName, Source: "s"}},
+		}}
+		pod := &lifecycle.Pod{ID: "s", UID: "u", Namespace: "d", Name: "p"}
+		ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "c", PodID: "s", Name: "c"}}
+		plan := Decide(s, &ev, Facts{HookServers: answer})
+		s.Commit(plan)
+		want, problems := 6, 0
+		if refused {
+			want, problems = 2, 4
+		}
+		ctr := s.Container("c")
+		all := s.Problems(ctr)
+		if len(ctr.HookServerValues) != want || len(all) != problems {
+			t.Errorf("refused %v: %v, problems %v", refused, ctr.HookServerValues, all)
+		}
+		for _, q := range all {
+			if q.Rule != "rule 1" || !strings.HasPrefix(q.Key, "nic: ") || !strings.Contains(q.Reason, "plugin-values") {
+				t.Errorf("%+v", q)
+			}
+		}
 	}
 }

@@ -29,6 +29,8 @@ func (s *placer) mergeExternal(o lifecycle.HookServerAnswer, creating bool) {
 		case !creating && !slices.Contains(inUpdates, v.Field):
 			s.c.deny(v, "only the creation of a container can set it", "nothing changes")
 			continue
+		case s.refusedOfPlugin(v):
+			continue
 		case makesPartition(v):
 			s.c.deny(v, "only hooks.partition makes partitions, of pods that own CPUs", "nothing changes")
 			continue
@@ -41,6 +43,19 @@ func (s *placer) mergeExternal(o lifecycle.HookServerAnswer, creating bool) {
 			granted.set(v)
 		}
 	}
+}
+
+// ofPlugins are the fields of resource plugins that rules for the kind plugin-values are about.
+var ofPlugins = []lifecycle.Field{lifecycle.Env, lifecycle.Annotation, lifecycle.MountPoint, lifecycle.DeviceNode}
+
+// refusedOfPlugin reports whether a rule refuses a value of a resource plugin, and notes that.
+func (s *placer) refusedOfPlugin(v lifecycle.Value) bool {
+	rule := s.p.Intent.NoPluginValues
+	if rule == "" || v.Why.Hook != lifecycle.ResourcePluginName || !slices.Contains(ofPlugins, v.Field) {
+		return false
+	}
+	s.c.denyBy(rule, v, fmt.Sprintf("%s: pods of namespace %s may not have it (authorisation: %s)", intent.PluginKind, intent.Printable(s.p.Pod.Namespace), rule), "it is left out")
+	return true
 }
 
 // inUpdates are the fields that an update can set.
@@ -96,10 +111,13 @@ func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.V
 }
 
 // deny reports a value that is not granted.
-func (c *Container) deny(v lifecycle.Value, why, then string) {
+func (c *Container) deny(v lifecycle.Value, why, then string) { c.denyBy("", v, why, then) }
+
+// denyBy reports a value that a rule refuses; "" for no rule.
+func (c *Container) denyBy(rule string, v lifecycle.Value, why, then string) {
 	c.decided.refusals = lifecycle.Bound(append(c.decided.refusals, lifecycle.Problem{
 		Hook: cmp.Or(v.Why.Hook, lifecycle.HookServerName), Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
-		Reason: why, Then: then, Refused: true,
+		Reason: why, Then: then, Refused: true, Rule: rule,
 	}), lifecycle.MaxProblems)
 }
 

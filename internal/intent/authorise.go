@@ -155,6 +155,9 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	if rule := r.For(OCIHookKind, namespace); rule.Decision == Refuse {
 		out.NoHooks = rule.Name
 	}
+	if rule := r.For(PluginKind, namespace); rule.Decision == Refuse {
+		out.NoPluginValues = rule.Name
+	}
 	if rule := r.For(HugepageLimits, namespace); out.Hugepages.IsSet() && rule.Decision == Cap {
 		out.Hugepages.V.Capped = rule.Name
 	}

@@ -149,6 +149,9 @@ type Pod struct {
 	// NoHooks names the rule that refuses a pod the OCI hooks whose condition is an
 	// annotation; "" if none does.
 	NoHooks string
+	// NoPluginValues names the rule that refuses a pod variables, annotations, mounts and devices
+	// of resource plugins.
+	NoPluginValues string
 	// Burst is the CPU time in µs that a container may use above its quota in one period, if it
 	// used less in earlier ones.
 	Burst Sourced[int64]

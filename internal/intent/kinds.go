@@ -55,6 +55,7 @@ const (
 	OCIHookKind      Kind = "oci-hooks"
 	CgroupKind       Kind = "writable-cgroups"
 	IntelRDTKind     Kind = "intel-rdt"
+	PluginKind       Kind = "plugin-values"
 )
 
 // Default is the decision for a kind without a matching rule, and its text for users.
@@ -280,6 +281,10 @@ var kinds = []declaration{
 		field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.Schemata }, perContainer),
 		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.Monitoring }, perContainer),
 	}},
+	{Default{
+		PluginKind, "*", Allow, "variables, annotations, mounts and devices that resource plugins give for resources that it requests", "only root's programs are resource plugins, and they know what the node has",
+		"nothing: a pod gets them for a resource that it requests",
+	}, nil, nil},
 }
 
 // declared returns the declaration of a kind; an empty one if it is unknown.

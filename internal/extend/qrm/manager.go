@@ -29,6 +29,8 @@ type Options struct {
 	Names map[string]string
 	// Fail refuses a container if a plugin cannot allocate what the container requests.
 	Fail bool
+	// Pod reports whether the topology manager has the scope pod; nil for never.
+	Pod func() bool
 	// Reconcile is how often the manager asks plugins for their allocations.
 	Reconcile time.Duration
 	// Live returns the UIDs of the node's pods; nil if they are unknown.

@@ -72,7 +72,8 @@ type plugin struct {
 	lastErr string
 	gone    bool // its socket was removed
 	breaker breaker.Breaker
-	listed  bool // the manager has asked for its allocations
+	listed  bool            // the manager has asked for its allocations
+	lacks   map[string]bool // optional methods that it does not have
 }
 
 // unlisted reports whether the manager never asked the plugin for its allocations, and notes that it asks
@@ -121,6 +122,14 @@ func checkSocket(path string) error {
 type callError struct {
 	result Result
 	text   string
+	// unimplemented: the plugin does not have the method.
+	unimplemented bool
+}
+
+// isUnimplemented reports whether a call failed because the plugin does not have its method.
+func isUnimplemented(err error) bool {
+	var call *callError
+	return errors.As(err, &call) && call.unimplemented
 }
 
 func (e *callError) Error() string { return e.text }
@@ -165,12 +174,12 @@ func describe(ctx context.Context, err error, took time.Duration) error {
 	text := status.Convert(err)
 	switch {
 	case ctx.Err() != nil || text.Code() == codes.DeadlineExceeded:
-		return &callError{TimedOut, fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
+		return &callError{result: TimedOut, text: fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
 	case text.Code() == codes.Unavailable, text.Code() == codes.Canceled:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
-		return &callError{Unreachable, "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+		return &callError{result: Unreachable, text: "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{Failed, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+	return &callError{result: Failed, text: fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message())), unimplemented: text.Code() == codes.Unimplemented}
 }
 
 // begin reports whether the plugin may be called now.
@@ -178,7 +187,7 @@ func (p *plugin) begin(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{Skipped, fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %s",
+		return &callError{result: Skipped, text: fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %s",
 			wait.Round(time.Millisecond), breaker.MaxFailures, p.lastErr)}
 	}
 	return nil
@@ -197,6 +206,11 @@ func (p *plugin) end(err error, now time.Time, cancelled bool) {
 	if err == nil {
 		p.breaker.End(breaker.Answered, now)
 		p.lastErr, p.gone = "", false
+		return
+	}
+	if isUnimplemented(err) { // it works, and lacks an optional method
+		p.breaker.End(breaker.Answered, now)
+		p.gone = false
 		return
 	}
 	p.failed, p.lastErr = p.failed+1, err.Error()

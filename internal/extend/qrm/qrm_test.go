@@ -77,12 +77,18 @@ func (f *fake) GetResourcesAllocation(context.Context, *api.GetResourcesAllocati
 
 func (f *fake) serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
+	return f.serveAs(t, path, f)
+}
+
+// serveAs serves a plugin that has more methods than a fake.
+func (f *fake) serveAs(t *testing.T, path string, plugin api.ResourcePluginServer) (stop func()) {
+	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer()
-	api.RegisterResourcePluginServer(s, f)
+	api.RegisterResourcePluginServer(s, plugin)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	stop = sync.OnceFunc(func() { s.Stop(); <-done })

@@ -32,6 +32,7 @@ type Question struct {
 type item struct {
 	p       *plugin
 	request *api.ResourceRequest
+	ofPod   float64 // what the whole pod requests; 0 if plugins are asked by container
 }
 
 // Question returns the question about a new container; nil if no plugin serves a resource that it
@@ -49,10 +50,13 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 		}}}
 	}
 	q := &Question{m: m}
-	amounts := q.amounts(of.Requests)
+	amounts, all := q.amounts(of.Requests), map[string]float64{}
+	if m.o.Pod != nil && m.o.Pod() {
+		all = (&Question{m: m}).amounts(ofPod(spec))
+	}
 	for _, p := range plugins {
 		if amount, requested := amounts[p.resource]; requested {
-			q.items = append(q.items, item{p, requestOf(pod, spec, of, p.resource, amount)})
+			q.items = append(q.items, item{p, requestOf(pod, spec, of, p.resource, amount), all[p.resource]})
 		}
 	}
 	if len(q.items)+len(q.problems) == 0 {
@@ -169,8 +173,13 @@ func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHi
 	if a, known := q.m.answeredAhead(it.request); known {
 		return a.hints(), nil
 	}
-	if h, has := q.m.allocatedHints(it.request); has {
+	if h, has := q.m.allocatedHints(it); has {
 		return []lifecycle.ResourceHints{h}, nil
+	}
+	if it.ofPod > 0 {
+		if out, problems, known := q.podHints(ctx, it); known {
+			return out, problems
+		}
 	}
 	var resp api.ResourceHintsResponse
 	var raw []byte
@@ -298,12 +307,31 @@ func (q *Question) allocate(ctx context.Context, it item, at *lifecycle.Affinity
 		return nil, err
 	}
 	q.m.begun(it.request, q.ahead)
-	var resp api.ResourceAllocationResponse
-	if err := it.p.call(ctx, "Allocate", it.request, &resp, nil); err != nil {
+	if it.ofPod > 0 {
+		if of := q.m.podAnswer(it.request); of != nil { // for an earlier container
+			q.m.allocated(it.request, of.answer, of.ofPod, q.ahead)
+			return of.answer, nil
+		}
+	}
+	answer, ofPod, err := q.m.askFor(ctx, it.p, it.request, it.ofPod)
+	if err != nil {
 		return nil, err
 	}
-	q.m.allocated(it.request, resp.GetAllocationResult(), q.ahead)
-	return resp.GetAllocationResult(), nil
+	q.m.allocated(it.request, answer, ofPod, q.ahead)
+	return answer, nil
+}
+
+// askFor asks a plugin to allocate, for the whole pod if ofPod is what that requests and the plugin
+// can do it. It returns the pod's amount if it did.
+func (m *Manager) askFor(ctx context.Context, p *plugin, request *api.ResourceRequest, ofPod float64) (*api.ResourceAllocation, float64, error) {
+	if ofPod > 0 {
+		if answer, known, err := m.allocateForPod(ctx, p, request, ofPod); known {
+			return answer, ofPod, err
+		}
+	}
+	var resp api.ResourceAllocationResponse
+	err := p.call(ctx, "Allocate", request, &resp, nil)
+	return resp.GetAllocationResult(), 0, err
 }
 
 // PreStart notifies plugins of the start of a container: those that require it and have allocated something

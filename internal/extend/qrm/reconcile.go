@@ -44,7 +44,11 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 	pods := m.adopt(p.resource, resp.GetPodResources())
 	for _, at := range before {
-		now := resp.GetPodResources()[at.uid].GetContainerResources()[at.container]
+		of := resp.GetPodResources()[at.uid].GetContainerResources()
+		now := of[at.container]
+		if now == nil && at.ofPod > 0 {
+			now = of[""] // some name no container for what a pod has
+		}
 		if now == nil {
 			now = m.again(ctx, p, at)
 		}
@@ -160,13 +164,13 @@ func (m *Manager) again(ctx context.Context, p *plugin, at place) *api.ResourceA
 	if at.adopted || at.request.GetContainerType() == api.ContainerType_INIT {
 		return nil
 	}
-	var resp api.ResourceAllocationResponse
-	if err := p.call(ctx, "Allocate", at.request, &resp, nil); err != nil {
+	answer, _, err := m.askFor(ctx, p, at.request, at.ofPod)
+	if err != nil {
 		m.o.Log.Warn("a resource plugin does not know a container any more, and does not allocate its resource again",
 			logkey.Key, p.resource, logkey.Pod, at.request.GetPodName(), logkey.Container, at.container, logkey.Err, err)
 		return nil
 	}
-	return resp.GetAllocationResult()
+	return answer
 }
 
 // replace stores an answer. It returns false if the answer is the last one, or if the pod has ended.
@@ -181,7 +185,7 @@ func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation
 	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
 		return false // unchanged, or newer than the list
 	}
-	p.answers[at.container][resource] = stored{have.request, now, have.adopted, have.ahead}
+	p.answers[at.container][resource] = stored{have.request, now, have.adopted, have.ahead, have.ofPod}
 	return true
 }
 

@@ -81,7 +81,7 @@ func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return &callError{TimedOut, "the plugin did not release the pod's earlier sandbox in time"}
+			return &callError{result: TimedOut, text: "the plugin did not release the pod's earlier sandbox in time"}
 		}
 	}
 }

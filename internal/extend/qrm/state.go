@@ -32,6 +32,8 @@ type stored struct {
 	adopted bool
 	// ahead: it was asked before the container was created.
 	ahead bool
+	// ofPod is what the whole pod requests, if the answer is for all of its containers; else 0.
+	ofPod float64
 }
 
 func newPod() *pod { return &pod{asked: map[string]bool{}, answers: map[string]map[string]stored{}} }
@@ -51,7 +53,7 @@ func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
 }
 
 // allocated stores an answer.
-func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation, ahead bool) {
+func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation, ofPod float64, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -63,7 +65,7 @@ func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAlloca
 		of = map[string]stored{}
 		p.answers[req.GetContainerName()] = of
 	}
-	of[req.GetResourceName()] = stored{request: req, answer: answer, ahead: ahead}
+	of[req.GetResourceName()] = stored{request: req, answer: answer, ahead: ahead, ofPod: ofPod}
 	m.wake()
 }
 
@@ -87,11 +89,17 @@ func (m *Manager) has(uid, container, resource string) bool {
 
 // allocatedHints returns the hints of a container's existing allocation, so that a container that is
 // created again keeps its NUMA nodes.
-func (m *Manager) allocatedHints(req *api.ResourceRequest) (lifecycle.ResourceHints, bool) {
-	name := req.GetResourceName()
-	info := m.lastAnswer(req).GetResourceAllocation()[name]
+func (m *Manager) allocatedHints(it item) (lifecycle.ResourceHints, bool) {
+	req, name := it.request, it.request.GetResourceName()
+	answer, needed := m.lastAnswer(req), req.GetResourceRequests()[name]
+	if it.ofPod > 0 {
+		if of := m.podAnswer(req); of != nil {
+			answer, needed = of.answer, it.ofPod
+		}
+	}
+	info := answer.GetResourceAllocation()[name]
 	hints := info.GetResourceHints().GetHints()
-	if len(hints) == 0 || len(hints) > maxHints || math.Ceil(info.GetAllocatedQuantity()) < math.Ceil(req.GetResourceRequests()[name]) {
+	if len(hints) == 0 || len(hints) > maxHints || math.Ceil(info.GetAllocatedQuantity()) < math.Ceil(needed) {
 		return lifecycle.ResourceHints{}, false
 	}
 	return lifecycle.ResourceHints{Resource: name, Hints: converted(hints)}, true
@@ -125,6 +133,8 @@ type savedAnswer struct {
 	Answer  []byte `json:"answer"`
 	Adopted bool   `json:"adopted,omitempty"`
 	Ahead   bool   `json:"ahead,omitempty"`
+	// Pod is what the whole pod requests, if the answer is for all of its containers.
+	Pod float64 `json:"pod,omitempty"`
 }
 
 const savedVersion = 1
@@ -160,7 +170,7 @@ func (m *Manager) snapshot() saved {
 				req, err := encode.Marshal(a.request)
 				text, err2 := encode.Marshal(a.answer)
 				if err == nil && err2 == nil { // a message of proto3 that was decoded can be encoded
-					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted, a.ahead}
+					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted, a.ahead, a.ofPod}
 				}
 			}
 		}
@@ -230,7 +240,7 @@ func restored(p savedPod, err error) (*pod, error) {
 	for ctr, of := range p.Answers {
 		out.answers[ctr] = map[string]stored{}
 		for resource, a := range of {
-			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted, a.Ahead}
+			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted, a.Ahead, a.Pod}
 			if err == nil {
 				err = proto.Unmarshal(a.Request, one.request)
 			}

@@ -56,6 +56,8 @@ type Hint struct {
 // machine. The kubelet's CPU, memory and device managers enumerate these sets.
 type Counts struct {
 	Need uint64
+	// OnEmpty is the need that decides which sets are preferred; 0 means Need.
+	OnEmpty uint64
 	// Free and Capacity are the amounts of each node, by index.
 	Free, Capacity []uint64
 }
@@ -78,6 +80,33 @@ func on(amounts []uint64, m Mask) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+// Through limits the hints to sets that contain all nodes of a mask, for a pod that has something
+// on these nodes already.
+func (c *Counts) Through(m Mask) {
+	if c.OnEmpty == 0 {
+		c.OnEmpty = c.Need
+	}
+	more := c.Need + 1 // a set without one of the nodes has less than the need
+	for _, free := range c.Free {
+		more += free
+	}
+	c.Free = slices.Clone(c.Free)
+	for _, i := range m.Indices() {
+		c.Free[i] += more
+		c.Need += more
+	}
+}
+
+// least returns the size of the smallest set of nodes that has enough on an empty machine; 0 if no
+// set has.
+func (c *Counts) least(n int) int {
+	need := c.OnEmpty
+	if need == 0 {
+		need = c.Need
+	}
+	return smallest(c.Capacity, need, n)
 }
 
 // fits reports whether a set of nodes has enough.
@@ -110,7 +139,7 @@ func insert(sorted []uint64, a uint64) []uint64 {
 
 // expand lists the hints of counts on n nodes.
 func (c *Counts) expand(n int) []Hint {
-	best := smallest(c.Capacity, c.Need, n)
+	best := c.least(n)
 	out := []Hint{}
 	for m := Mask(1); m <= All(n) && m != 0; m++ {
 		if c.fits(m) {

@@ -60,7 +60,7 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	}
 	size := 0
 	for i, c := range counts {
-		least := smallest(c.Capacity, c.Need, s.n)
+		least := c.least(s.n)
 		if least == 0 || i > 0 && least != size {
 			return Hint{}, false
 		}

@@ -114,7 +114,7 @@ func (c *chains) smallSets(counts *Counts) (out []Mask) {
 
 // among returns those of the given sets that are hints of the counts.
 func (c *chains) among(counts *Counts, pool []Mask) []Hint {
-	least := smallest(counts.Capacity, counts.Need, c.n)
+	least := counts.least(c.n)
 	var out []Hint
 	for _, m := range pool {
 		if counts.fits(m) {

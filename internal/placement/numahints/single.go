@@ -25,7 +25,7 @@ func (s *search) single(resources []Resource) Result {
 // singles lists the hints of a resource that count for this policy.
 func (s *search) singles(r Resource) (out []Hint) {
 	if c := r.Counts; c != nil {
-		one := smallest(c.Capacity, c.Need, s.n) == 1
+		one := c.least(s.n) == 1
 		for i := range s.n {
 			if one && c.fits(1<<i) {
 				out = append(out, Hint{Nodes: 1 << i, Preferred: true})

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement/numahints"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// TestPodOnSeveralNodes: with scope pod, a pod that needs two NUMA nodes has them, and each of its containers is
+// admitted, as the kubelet decides once for the pod.
+func TestPodOnSeveralNodes(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		policy   numahints.Policy
+		cpus     []int64
+		taken    string // CPUs that another pod owns
+		refused  bool   // the first container is
+		together bool   // all are on one NUMA node
+	}{
+		{"two nodes", numahints.Restricted, []int64{5, 5}, "", false, false},
+		{"two nodes, uneven", numahints.Restricted, []int64{2, 7, 1}, "", false, false},
+		{"one node", numahints.Restricted, []int64{3, 3}, "", false, true},
+		{"one node, single", numahints.SingleNode, []int64{3, 3}, "", false, true},
+		{"one node is not free", numahints.SingleNode, []int64{3, 3}, "1-4,9-12", true, false},
+		{"one node is not free, restricted", numahints.Restricted, []int64{3, 3}, "1-4,9-12", true, false},
+		{"numeric", numahints.Numeric, []int64{5, 5}, "", false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, p := t16(t, "2s x 1n x 8c, 8GiB/node")
+			p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
+			p.Topology = TopologyManager{Policy: tc.policy, Pod: true, Refuse: true, Align: []string{"cpu", "memory"}}
+			s := NewState(m, p)
+			if tc.taken != "" {
+				other := asking{name: "other", level: "LSE", milli: 8000, more: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"` + tc.taken + `"}`}}
+				other.run(t, s)
+			}
+			a := asking{name: "p"}
+			pod := a.pod()
+			spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed"}
+			for i, n := range tc.cpus {
+				of := lifecycle.Amounts{lifecycle.ResourceCPU: n * 1000}
+				spec.Containers = append(spec.Containers, lifecycle.ContainerSpec{Name: string(rune('a' + i)), Requests: of, Limits: of})
+			}
+			var owned topology.Set
+			for i, n := range tc.cpus {
+				name := string(rune('a' + i))
+				ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: name, PodID: pod.ID, Name: name, Resources: asking{milli: n * 1000}.resources()}}
+				plan := Decide(s, &ev, Facts{Specs: map[string]*lifecycle.PodSpec{pod.UID: spec}})
+				if refused := plan.Reject != ""; refused != tc.refused {
+					t.Fatalf("container %s is refused: %q; %v, others own %v", name, plan.Reject, plan.Affinity(), s.Grants())
+				}
+				if tc.refused {
+					return
+				}
+				s.Commit(plan)
+				ctr := s.Container(name)
+				if got := s.CPUs(ctr).Len(); got != int(n) {
+					t.Errorf("container %s has %d CPUs by %s, want %d", name, got, ctr.Assignment.Why, n)
+				}
+				owned = owned.Union(s.CPUs(ctr))
+			}
+			if on := nodesOf(m, owned).Len(); (on == 1) != tc.together {
+				t.Errorf("the pod's CPUs %s are on %d NUMA nodes", m.Format(owned), on)
+			}
+		})
+	}
+}
