@@ -19,7 +19,7 @@ var arrows = map[string][]string{
 	"api/resourceplugin/v1alpha1": {},
 	"examples/qrmplugin":          {"api/resourceplugin/v1alpha1"},
 	"internal/extend/breaker":     {},
-	"internal/extend/qrm":         {"internal/extend/breaker", "api/resourceplugin/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/sleep", "internal/socket", "internal/topology"},
+	"internal/extend/qrm":         {"internal/extend/breaker", "api/resourceplugin/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/sleep", "internal/socket", "internal/topology", "internal/trust"},
 
 	"internal/lifecycle":         {},
 	"internal/jsonwords":         {},

@@ -122,6 +122,7 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	if mem.Free = memory.Left; first && restrictsMemory(mem) {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
+	out = append(out, s.pageHints()...)
 	// A card that a scheduler allocated is found by its address, like a device that a device
 	// plugin reports by its id.
 	for _, g := range append(s.subject().Devices, lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {

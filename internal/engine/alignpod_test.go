@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -65,5 +66,36 @@ func TestPodOnSeveralNodes(t *testing.T) {
 				t.Errorf("the pod's CPUs %s are on %d NUMA nodes", m.Format(owned), on)
 			}
 		})
+	}
+}
+
+// TestHugePages: huge pages are hints: an owner gets the NUMA node that has enough of them left, or is refused where no
+// node has.
+func TestHugePages(t *testing.T) {
+	m, p := t16(t, "2s x 1n x 8c, 8GiB/node")
+	p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
+	p.Topology = TopologyManager{Policy: numahints.SingleNode, Refuse: true}
+	const size = 2 << 20
+	m.Nodes[0].HugePages, m.Nodes[1].HugePages = map[uint64]uint64{size: 100}, map[uint64]uint64{size: 300}
+	s := NewState(m, p)
+	for _, tc := range []struct {
+		name, on string // NUMA nodes; "" if it is refused
+		pages    int64
+	}{{"a", "1", 150}, {"b", "1", 140}, {"c", "0", 90}, {"d", "", 20}, {"e", "0", 5}, {"f", "", 1000}} {
+		pod := asking{name: tc.name}.pod()
+		of := lifecycle.Amounts{lifecycle.ResourceCPU: 1000, "hugepages-2Mi": tc.pages * size}
+		spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed", Containers: []lifecycle.ContainerSpec{{Name: "c", Requests: of, Limits: of}}}
+		ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: tc.name, PodID: pod.ID, Name: "c", Resources: asking{milli: 1000}.resources()}}
+		plan := Decide(s, &ev, Facts{Specs: map[string]*lifecycle.PodSpec{pod.UID: spec}})
+		if refused := plan.Reject != ""; refused != (tc.on == "") || refused && !strings.Contains(plan.Reject, "hugepages-2Mi fits on") {
+			t.Errorf("%s: refused %q", tc.name, plan.Reject)
+		}
+		if plan.Reject != "" {
+			continue
+		}
+		s.Commit(plan)
+		if got := s.Container(tc.name).Mems; got != tc.on {
+			t.Errorf("%s is on NUMA nodes %q by %s, want %s", tc.name, got, s.Container(tc.name).Assignment.Why, tc.on)
+		}
 	}
 }

@@ -63,6 +63,22 @@ func hugepageLimit(resource string, amount quantity) (size string, limit int64, 
 	return strconv.FormatInt(n, 10) + unit.name, limit, nil
 }
 
+// HugepageSize returns the size in bytes of the pages of a resource such as hugepages-2Mi; ok is
+// false for other resources.
+func HugepageSize(resource string) (bytes uint64, ok bool) {
+	text, ok := strings.CutPrefix(resource, hugepagesPrefix)
+	if !ok {
+		return 0, false
+	}
+	for _, unit := range pageUnits {
+		number, is := strings.CutSuffix(text, unit.suffix)
+		if n, err := strconv.ParseUint(number, 10, 10); is && err == nil && n > 0 {
+			return n * uint64(unit.bytes), true //nolint:gosec // a constant of the table
+		}
+	}
+	return 0, false
+}
+
 type pageUnit struct {
 	suffix, name string
 	bytes        int64

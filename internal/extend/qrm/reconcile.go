@@ -130,12 +130,26 @@ func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
 		if p.answers[ctr] == nil {
 			p.answers[ctr] = map[string]stored{}
 		}
+		p.forgetMigrated(ctr, resource, answer)
 		if p.answers[ctr][resource].answer == nil {
 			req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
 			p.answers[ctr][resource] = stored{request: req, answer: answer, adopted: true}
 		}
 	}
 	m.wake()
+}
+
+// forgetMigrated removes what a checkpoint said about resources that a plugin answers for beside its
+// own.
+func (p *pod) forgetMigrated(container, resource string, now *api.ResourceAllocation) {
+	if !p.migrated {
+		return
+	}
+	for name := range now.GetResourceAllocation() {
+		if name != resource && p.answers[container][name].adopted {
+			delete(p.answers[container], name)
+		}
+	}
 }
 
 // place is a container with an answer of one plugin.
@@ -186,6 +200,7 @@ func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation
 		return false // unchanged, or newer than the list
 	}
 	p.answers[at.container][resource] = stored{have.request, now, have.adopted, have.ahead, have.ofPod}
+	p.forgetMigrated(at.container, resource, now)
 	return true
 }
 

@@ -2,6 +2,7 @@ package qrm
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
@@ -30,9 +31,11 @@ func (m *Manager) Remove(uid string) {
 // remove is Remove for callers that hold mu.
 func (m *Manager) remove(uid string) {
 	asked := map[string]bool{}
-	if p := m.pods[uid]; p != nil {
-		asked = p.asked
-	} else {
+	p := m.pods[uid]
+	if p != nil {
+		maps.Copy(asked, p.asked)
+	}
+	if p == nil || p.migrated {
 		for name := range m.plugins {
 			asked[name] = true
 		}

@@ -22,6 +22,9 @@ type pod struct {
 	answers map[string]map[string]stored
 	// ahead: no container of it was created yet.
 	ahead bool
+	// migrated: an earlier manager's checkpoint has it. Its resources may be those that a plugin of
+	// another name gave beside its own.
+	migrated bool
 }
 
 // stored is one allocation: the request, so that it can be repeated, and the last answer.
@@ -123,7 +126,8 @@ type savedPlugin struct {
 }
 
 type savedPod struct {
-	Asked []string `json:"asked"`
+	Asked    []string `json:"asked"`
+	Migrated bool     `json:"migrated,omitempty"`
 	// Answers has requests and answers as messages of the protocol.
 	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
 }
@@ -163,7 +167,7 @@ func (m *Manager) snapshot() saved {
 		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStart, p.options.aligned, p.options.reconcile})
 	}
 	for uid, p := range m.pods {
-		s := savedPod{Asked: sortedKeys(p.asked), Answers: map[string]map[string]savedAnswer{}}
+		s := savedPod{Asked: sortedKeys(p.asked), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
 		for ctr, of := range p.answers {
 			s.Answers[ctr] = map[string]savedAnswer{}
 			for resource, a := range of {
@@ -199,6 +203,7 @@ func (m *Manager) unreleased(resource string) []string {
 // still know their allocations.
 func (m *Manager) restore(data []byte) {
 	if len(data) == 0 {
+		m.migrate()
 		return
 	}
 	var s saved
@@ -234,6 +239,7 @@ func (m *Manager) restore(data []byte) {
 
 func restored(p savedPod, err error) (*pod, error) {
 	out := newPod()
+	out.migrated = p.Migrated
 	for _, name := range p.Asked {
 		out.asked[name] = true
 	}

@@ -61,3 +61,17 @@ func FuzzWithoutValue(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCheckpoint: no checkpoint of an earlier manager ends the agent.
+func FuzzCheckpoint(f *testing.F) {
+	f.Add([]byte(`{"Data":{"PodResourceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"cpu","AllocationInfo":"{\"allocated_quantity\":1}"}]},"Checksum":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
+		pods, _, err := parseCheckpoint(data)
+		for uid, p := range pods {
+			if uid == "" || len(p.answers) == 0 || err != nil {
+				t.Errorf("pod %q: %+v, %v", uid, p, err)
+			}
+		}
+	})
+}
