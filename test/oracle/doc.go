@@ -1,3 +1,4 @@
-// Package oracle compares the allocator with the kubelet's static CPU manager where both do the same: choose n CPUs of
-// a set, packed. It is a module of its own, since it needs all of Kubernetes.
+// Package oracle compares the allocator and the topology manager with the kubelet's where both do the same: choose n
+// CPUs of a set, packed; merge hints; admit pods with whole CPUs. It is a module of its own, since it needs all of
+// Kubernetes.
 package oracle

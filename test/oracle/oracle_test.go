@@ -41,19 +41,23 @@ func shapes(t *rapid.T) question {
 	return question{text: text, m: m, free: m.Online()}
 }
 
-// kubelets returns the CPUs that the kubelet's static policy gives a Guaranteed container.
-func (a question) kubelets() (topology.Set, error) {
+// kubeletTopology is the machine as the kubelet sees it.
+func (a question) kubeletTopology() *kubelet.CPUTopology {
 	details, cores, packages := kubelet.CPUDetails{}, map[int]bool{}, map[int]bool{}
 	for i, c := range a.m.CPUs {
 		core := coreOf(a.m, i)
 		details[c.ID] = kubelet.CPUInfo{NUMANodeID: c.Node, SocketID: c.Package, CoreID: core, UncoreCacheID: c.Node}
 		cores[core], packages[c.Package] = true, true
 	}
-	topo := &kubelet.CPUTopology{
+	return &kubelet.CPUTopology{
 		NumCPUs: len(a.m.CPUs), NumCores: len(cores), NumSockets: len(packages), NumNUMANodes: len(a.m.Nodes), NumUncoreCache: len(a.m.Nodes), CPUDetails: details,
 	}
+}
+
+// kubelets returns the CPUs that the kubelet's static policy gives a Guaranteed container.
+func (a question) kubelets() (topology.Set, error) {
 	log := logr.Discard()
-	policy, err := cpumanager.NewStaticPolicy(log, topo, 0, cpuset.New(), topologymanager.NewFakeManager(), nil)
+	policy, err := cpumanager.NewStaticPolicy(log, a.kubeletTopology(), 0, cpuset.New(), topologymanager.NewFakeManager(), nil)
 	if err != nil {
 		return topology.Set{}, err
 	}

@@ -39,7 +39,7 @@ export GOGC=400
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
 part unplugged "owned CPUs go offline and online: every history of four steps, and every 41st of five" \
   bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 3h -run "TestHotplugHistories$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 3h -run "TestHotplugHistories$"'
-part oracle "choices compared with the kubelet's static CPU manager, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
+part oracle "choices compared with the kubelet's CPU and topology managers, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
 part arm64 "the program for arm64 plays the demo, emulated" test/tools/arm64.sh
 
 echo "== make soak: ${failed[*]:+FAILED: ${failed[*]}; }in $((SECONDS / 60)) min"
