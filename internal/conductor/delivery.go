@@ -30,6 +30,41 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
+// byOther returns the result for a value that another program sets in a new container.
+func byOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
+	if by == nil || !by.Fields.Has(v.Field) {
+		return d
+	}
+	given := d.Applied || d.Channel == by.By || by.Err != "" && d.Missing == api.CreateOnly
+	switch {
+	case !given:
+		return d
+	case by.Pending:
+		return delivery{Channel: by.By, Value: v.String(), Missing: api.NotYet, Note: by.By + " sets it when the container starts"}
+	case by.Err != "":
+		return delivery{Channel: by.By, Value: v.String(), Missing: api.NotCarried, Note: by.Err}
+	}
+	return delivery{Channel: by.By, Value: v.String(), Applied: true}
+}
+
+// noteDelegated notes what became of the values of an event's container that another program sets.
+func (n *node) noteDelegated(ev *lifecycle.Event) {
+	if ev.Delegated == nil {
+		return
+	}
+	ctr := n.state.Container(ev.Container.ID)
+	if ctr == nil {
+		return
+	}
+	t := n.track(ctr.ID)
+	t.delegated = ev.Delegated
+	for _, v := range n.state.Values(ctr) {
+		if d, ok := t.of(v); ok {
+			t.deliver(v, d)
+		}
+	}
+}
+
 // unreported reports whether some runtime does not report the field for an existing container:
 // none reports the first three, CRI-O no CDI devices over the CRI.
 func unreported(f lifecycle.Field) bool {

@@ -23,6 +23,7 @@ func (n *node) route(w *work) {
 	case lifecycle.PostCreateContainer:
 		n.rename(w)
 	}
+	n.noteDelegated(w.done.Event)
 	n.dropEnded(w)
 	for _, id := range w.done.Plan.ChangedPods {
 		n.preparePod(w, id)

@@ -39,6 +39,8 @@ type track struct {
 	cgroup           cgroupPath
 	noCgroupPath     bool // its creation has no cgroup path that the keeper can use
 	undescribed      bool // the runtime listed it without a description
+	// delegated says which of its values another program sets; nil for none.
+	delegated *lifecycle.Delegation
 }
 
 // cgroupPath caches a container's cgroup, with the inputs that it was derived from.
@@ -95,6 +97,7 @@ func (t *track) createdWith(v lifecycle.Value) bool {
 
 // deliver notes the result for a value.
 func (t *track) deliver(v lifecycle.Value, d delivery) {
+	d = byOther(t.delegated, v, d)
 	d.Field, d.Key = v.Field, v.Key
 	if i := t.sent.at(v); i >= 0 {
 		t.sent[i] = d

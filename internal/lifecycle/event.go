@@ -79,7 +79,21 @@ type Event struct {
 	// overhead in an UpdatePodSandbox.
 	Requested *Resources
 	Overhead  *Resources
+	// Delegated says, in a PostCreateContainer or PostStartContainer, which values of the
+	// container the attachment left to another program; nil for none.
+	Delegated *Delegation `json:",omitempty"`
 
 	Pods       []*Pod
 	Containers []*Container
+}
+
+// Delegation is a set of fields of a new container that another program sets, such as an OCI
+// runtime wrapper, and the result.
+type Delegation struct {
+	Fields FieldSet
+	By     string // the program
+	// Pending reports that the program has not run yet: it runs when the container starts.
+	Pending bool
+	// Err is why the container has none of these values; "" if it has all of them.
+	Err string
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // tools are the programs of a private runtime.
@@ -57,6 +58,16 @@ func prepare() (*tools, error) {
 	t.probe, errProbe = os.ReadFile(filepath.Join(out, "probe"))
 	t.reap, errReap = os.ReadFile(filepath.Join(out, "reap"))
 	return t, errors.Join(errProbe, errReap)
+}
+
+// Probe returns the static program that runs in the containers of the tests.
+func Probe(t testing.TB) []byte {
+	t.Helper()
+	tools, err := prepared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools.probe
 }
 
 // build runs a command, shows its progress and returns its standard output.

@@ -14,6 +14,7 @@ need gcc gcc # the race detector and runc are built with cgo
 need pkg-config pkg-config
 need flock util-linux
 need containerd containerd # 1.6: a runtime without NRI for the tests
+compgen -G '/usr/lib/*/libdevmapper.so.1.02.1' >/dev/null || missing+=(libdevmapper1.02.1) # for the dockerd of docker.sh
 need jq jq # commands in docs, for test/pages
 need nghttp nghttp2-client # and h2load: other implementations of HTTP/2 than Go's, for test/http2
 need nghttpd nghttp2-server

@@ -241,11 +241,16 @@ func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Co
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
 	c.queues.after(p.ID, func(ctx context.Context) {
+		var left *lifecycle.Delegation
+		if len(values) > 0 {
+			left = c.wrapper.delegation(c.link.met.Load().kind)
+		}
 		if err := c.wrapper.decide(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.undecided = err })
+			left.Pending, left.Err = false, err.Error()
 		}
 		// Others may get its CPUs before it starts, so the agent must know its cgroup by then.
-		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID})
+		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID, Delegated: left})
 	})
 }
 
@@ -265,12 +270,19 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 	return relay.Verdict{Done: func(o relay.Outcome) {
 		c.queues.after(p.ID, func(ctx context.Context) {
 			defer end()
-			if o.Answered && o.Code == codes.OK {
-				c.wrapper.check(k.ID, c.events.logAttrs(k.ID))
+			ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: k}
+			if o.Answered && o.Code == codes.OK && !c.withoutDecision(k.ID) {
+				ev.Delegated = c.wrapper.result(c.link.met.Load().kind, k.ID, c.events.logAttrs(k.ID))
 			}
-			c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: k})
+			c.events.notify(ctx, ev)
 		})
 	}}
+}
+
+// withoutDecision reports whether the decision for the OCI runtime wrapper about a container could not be written.
+func (c *calls) withoutDecision(id string) (is bool) {
+	c.store.change(id, func(k *ctr) { is = k.undecided != nil })
+	return is
 }
 
 // undecided returns why the OCI runtime wrapper has no decision about a container, if this must keep the container

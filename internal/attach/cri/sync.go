@@ -35,6 +35,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 	}
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize, Pods: pods}
 	for _, c := range ctrs {
+		s.wrapper.describe(c.Container)
 		c.Compact()
 		ev.Containers = append(ev.Containers, c.Container)
 	}

@@ -109,18 +109,79 @@ func (w wrapper) decide(id string, values []lifecycle.Value) error {
 	return ociedit.Write(w.dir, d)
 }
 
-// check logs how the wrapper applied the decision about a container that has started.
-func (w wrapper) check(id string, about []any) {
+// wrapperName is the channel of the values that the wrapper sets.
+const wrapperName = "trimtab-oci"
+
+// delegation says which values of new containers the wrapper sets; nil without a wrapper.
+func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 	if w.dir == "" {
-		return
+		return nil
 	}
+	fields := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return byWrapper(kind, f) })
+	return &lifecycle.Delegation{Fields: fields, By: wrapperName, Pending: true}
+}
+
+// result returns how the wrapper applied the decision about a container that has started, and logs a failure.
+func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycle.Delegation {
+	d := w.delegation(kind)
+	if d == nil {
+		return nil
+	}
+	d.Pending = false
 	switch err := ociedit.Applied(w.dir, id); {
 	case err == nil:
 	case errors.Is(err, ociedit.ErrNotRead):
+		d.Err = "the container's OCI runtime is not trimtab-oci, or uses another directory of decisions"
 		w.log.Warn("a container runs without a part of its decision: its OCI runtime is not trimtab-oci, or uses another directory of decisions", about...)
 	default:
+		d.Err = "trimtab-oci could not apply it: " + err.Error()
 		w.log.Warn("a container runs without a part of its decision: trimtab-oci could not apply it", append(about, logkey.Err, err)...)
 	}
+	return d
+}
+
+// describe adds to a container what the wrapper has set in it. The runtime does not report that.
+func (w wrapper) describe(c *lifecycle.Container) {
+	if w.dir == "" || c.Undescribed != "" || ociedit.Applied(w.dir, c.ID) != nil {
+		return
+	}
+	d, err := ociedit.Read(w.dir, c.ID)
+	if err != nil {
+		return
+	}
+	for _, r := range d.Rlimits {
+		c.Rlimits = append(c.Rlimits, lifecycle.Rlimit(r))
+	}
+	if p := d.IOPriority; p != nil {
+		c.IOPriority = &lifecycle.IOPriority{Class: p.Class, Priority: int32(p.Priority)} //nolint:gosec // 0 to 7
+	}
+	if d.Scheduler != nil {
+		made := lifecycle.Scheduler(*d.Scheduler)
+		c.Scheduler = &made
+	}
+	if r := d.RDT; r != nil {
+		c.RDT = &lifecycle.RDT{Schemata: r.Schemata}
+		if r.ClosID != "" {
+			c.RDT.ClosID = lifecycle.Some(r.ClosID)
+		}
+		if r.EnableMonitoring {
+			c.RDT.Monitoring = lifecycle.Some(true)
+		}
+	}
+	if len(d.Hooks) > 0 {
+		c.Hooks = &lifecycle.OCIHooks{
+			Prestart: hooksOf(&d, "prestart"), CreateRuntime: hooksOf(&d, "createRuntime"), CreateContainer: hooksOf(&d, "createContainer"),
+			StartContainer: hooksOf(&d, "startContainer"), Poststart: hooksOf(&d, "poststart"), Poststop: hooksOf(&d, "poststop"),
+		}
+	}
+}
+
+// hooksOf returns the OCI hooks that a decision adds at a stage.
+func hooksOf(d *ociedit.Decision, stage string) (all []lifecycle.OCIHook) {
+	for _, h := range d.Hooks[stage] {
+		all = append(all, lifecycle.OCIHook(h))
+	}
+	return all
 }
 
 // forget removes the decisions about containers that no longer exist.

@@ -33,9 +33,13 @@ func TestCheckDecision(t *testing.T) {
 		if err := c.happens(w.dir); err != nil {
 			t.Fatal(err)
 		}
-		w.check("c1", nil)
+		containerd := runtimes.Of("containerd", "2.4.2", runtimes.Version{})
+		result := w.result(containerd, "c1", nil)
 		if got := log.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: logged %q, want %q", c.name, got, c.want)
+		}
+		if !result.Fields.Has(lifecycle.ProcessLimit) || result.Pending || (result.Err == "") != (c.want == "") || !strings.Contains(result.Err, c.want) {
+			t.Errorf("%s: explain says %+v, want %q", c.name, result, c.want)
 		}
 	}
 }
@@ -55,5 +59,33 @@ func TestWrapperFields(t *testing.T) {
 		if err := w.decide("c1", []lifecycle.Value{{Field: f, Text: ""}}); err == nil {
 			t.Errorf("%v: a text without a form was written", f)
 		}
+	}
+}
+
+// TestDescribe: what the wrapper has set is in the description of a container, as if the runtime reported it. What it has
+// not set is not.
+func TestDescribe(t *testing.T) {
+	w := wrapper{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	values := []lifecycle.Value{
+		{Field: lifecycle.ProcessLimit, Key: "RLIMIT_CORE", Text: "1:2"}, {Field: lifecycle.ProcessIO, Text: "IOPRIO_CLASS_BE 4"},
+		{Field: lifecycle.ProcessSched, Text: "SCHED_BATCH nice=5"}, {Field: lifecycle.IntelRDT, Key: "closid", Text: "gold"},
+		{Field: lifecycle.IntelRDT, Key: "monitoring", Text: "true"}, {Field: lifecycle.InjectedHook, Key: "poststop audit", Text: `{"path":"/usr/bin/audit"}`},
+	}
+	if err := w.decide("c1", values); err != nil {
+		t.Fatal(err)
+	}
+	c := lifecycle.Container{ID: "c1"}
+	if w.describe(&c); c.Rlimits != nil || c.RDT != nil || c.Hooks != nil {
+		t.Errorf("before the wrapper ran: %+v", c)
+	}
+	if err := ociedit.Note(w.dir, "c1", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.describe(&c)
+	if len(c.Rlimits) != 1 || c.Rlimits[0].Text() != "1:2" || c.IOPriority.Text() != "IOPRIO_CLASS_BE 4" || c.Scheduler.Text() != "SCHED_BATCH nice=5" {
+		t.Errorf("%+v", c)
+	}
+	if c.RDT.Member("closid") != "gold" || c.RDT.Member("monitoring") != "true" || len(c.Hooks.At("poststop")) != 1 {
+		t.Errorf("%+v, %+v", c.RDT, c.Hooks)
 	}
 }
