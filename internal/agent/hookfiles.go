@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -16,7 +17,9 @@ const hookFilesInterval = 5 * time.Second
 func (s *settings) watchHookFiles(ctx context.Context) {
 	tick := time.NewTicker(hookFilesInterval)
 	defer tick.Stop()
-	for was := s.hookFiles(); ; {
+	was := s.hookFiles()
+	s.noteHookFiles(was)
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -31,7 +34,23 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 			continue
 		}
 		was = now
+		s.noteHookFiles(now)
 	}
+}
+
+// noteHookFiles logs how many files of OCI hooks are in force. Without one, the directories may be missing, or not be
+// mounted where the agent is a pod.
+func (s *settings) noteHookFiles(files []lifecycle.HookFile) {
+	c := s.current()
+	if !c.Hooks.OCIHooks.Enabled {
+		return
+	}
+	where := strings.Join(c.Hooks.OCIHooks.Directories, ", ")
+	if len(files) == 0 {
+		s.log.Warn("no file of OCI hooks is in hooks.ociHooks.directories, so no container gets a hook", logkey.File, where)
+		return
+	}
+	s.log.Info("read the files of OCI hooks", logkey.File, where, logkey.Values, len(files))
 }
 
 // hookFiles returns the files of OCI hooks as they are now; nil if the hook is disabled.

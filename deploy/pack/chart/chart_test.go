@@ -33,6 +33,7 @@ config:
     partition: {enabled: true}
     rdt: {enabled: true}
     rdma: {enabled: true}
+    ociHooks: {enabled: true}
     gpu: {devices: nodes}
   cri: {endpoint: unix:///run/crio/crio.sock}
   http: {address: "[::1]:9464"}
@@ -89,17 +90,21 @@ func TestNeeds(t *testing.T) {
 		values string
 		wanted []string
 	}{
-		"default":    {"", nri},
-		"bypass":     {"attach: bypass", []string{"always", "cri", "processes", "podSpecs", "podResources"}},
-		"auto":       {"attach: auto", append(nri, "cri", "processes")},
-		"core sched": {"config: {hooks: {coreSched: {enabled: true}}}", append(nri, "coreSched", "processes")},
-		"partition":  {"config: {hooks: {partition: {enabled: true}}}", append(nri, "partition")},
-		"rdt":        {"config: {hooks: {rdt: {enabled: true}}}", append(nri, "rdt", "processes")},
-		"devices":    {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
-		"no kubelet": {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
-		"empty":      {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, nri: null, http: null}", nri},
-		"unit":       {"attach: none", []string{"unit"}},
-		"everything": {everything, slices.DeleteFunc(slices.Collect(maps.Keys(needs.When)), func(name string) bool { return name == "unit" })},
+		"default":      {"", nri},
+		"bypass":       {"attach: bypass", []string{"always", "cri", "processes", "podSpecs", "podResources"}},
+		"auto":         {"attach: auto", append(nri, "cri", "processes")},
+		"core sched":   {"config: {hooks: {coreSched: {enabled: true}}}", append(nri, "coreSched", "processes")},
+		"partition":    {"config: {hooks: {partition: {enabled: true}}}", append(nri, "partition")},
+		"rdt":          {"config: {hooks: {rdt: {enabled: true}}}", append(nri, "rdt", "processes")},
+		"devices":      {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
+		"device nodes": {"config: {hooks: {deviceNodes: {enabled: true}}}", append(nri, "devices")},
+		"rules":        {"config: {rules: [{name: fuse, match: 'true', set: [{field: device, key: /dev/fuse}]}]}", append(nri, "devices")},
+		"other rules":  {"config: {rules: [{name: one, match: 'true', class: shared}]}", nri},
+		"OCI hooks":    {"config: {hooks: {ociHooks: {enabled: true}}}", append(nri, "ociHooks")},
+		"no kubelet":   {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
+		"empty":        {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, nri: null, http: null}", nri},
+		"unit":         {"attach: none", []string{"unit"}},
+		"everything":   {everything, slices.DeleteFunc(slices.Collect(maps.Keys(needs.When)), func(name string) bool { return name == "unit" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := render.Chart(t, c.values)
@@ -108,6 +113,22 @@ func TestNeeds(t *testing.T) {
 				checkConfig(t, o.Config)
 			}
 		})
+	}
+}
+
+// TestHookDirectories: each directory of OCI hooks that the configuration names is mounted where the agent reads it.
+func TestHookDirectories(t *testing.T) {
+	o := render.Chart(t, "config: {hooks: {ociHooks: {enabled: true, directories: [/etc/one, /opt/two]}}}")
+	pod, got := o.DaemonSet.Spec.Template.Spec, map[string]string{}
+	for _, v := range pod.Volumes {
+		for _, m := range pod.Containers[0].VolumeMounts {
+			if m.Name == v.Name && strings.HasPrefix(v.Name, "hooks-d") && m.ReadOnly {
+				got[v.HostPath.Path] = m.MountPath
+			}
+		}
+	}
+	if want := map[string]string{"/etc/one": "/etc/one", "/opt/two": "/opt/two"}; !maps.Equal(got, want) {
+		t.Errorf("mounts %v, want %v", got, want)
 	}
 }
 
@@ -169,9 +190,11 @@ func checkNeeds(t *testing.T, o render.Objects, needs chart.Needs, wanted []stri
 		if !slices.Contains(wanted, p.For) {
 			continue
 		}
-		want = append(want, p.Name)
-		if mounts[p.Name].ReadOnly == p.Write {
-			t.Errorf("%s is mounted read only: %v", p.Name, mounts[p.Name].ReadOnly)
+		want = append(want, p.Names()...)
+		for _, name := range p.Names() {
+			if mounts[name].ReadOnly == p.Write {
+				t.Errorf("%s is mounted read only: %v", name, mounts[name].ReadOnly)
+			}
 		}
 	}
 	if !slices.Equal(names, want) {

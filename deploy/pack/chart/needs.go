@@ -36,22 +36,36 @@ type Need struct {
 
 // Path is a file or directory of the node that is mounted.
 type Path struct {
-	Need         `json:",inline"`
-	Key          string `json:"key"`     // the key of the agent's configuration that has the path
-	Default      string `json:"default"` // the path if the key is not set
-	MountsParent bool   `json:"above"`   // the chart mounts the parent directory
-	MountPath    string `json:"at"`      // mount path, if not the same
-	Write        bool   `json:"write"`
-	Type         string `json:"type"` // type of the hostPath volume
+	Need    `json:",inline"`
+	Key     string `json:"key"`     // the key of the agent's configuration that has the path
+	Default string `json:"default"` // the path if the key is not set
+	// Defaults are those of a key with a list of paths. Each path of the list is a mount.
+	Defaults     []string `json:"defaults"`
+	MountsParent bool     `json:"above"` // the chart mounts the parent directory
+	MountPath    string   `json:"at"`    // mount path, if not the same
+	Write        bool     `json:"write"`
+	Type         string   `json:"type"` // type of the hostPath volume
 }
 
-// Mounted returns the path on a node with the default configuration.
-func (p Path) Mounted() string {
+// Mounted returns the paths on a node with the default configuration.
+func (p Path) Mounted() []string {
+	if len(p.Defaults) > 0 {
+		return p.Defaults
+	}
 	path := strings.TrimPrefix(p.Default, "unix://")
 	if p.MountsParent {
 		path = filepath.Dir(path)
 	}
-	return path
+	return []string{path}
+}
+
+// Names returns the names of the volumes, in the order of the paths.
+func (p Path) Names() []string {
+	names := []string{p.Name}
+	for i := 1; i < len(p.Defaults); i++ {
+		names = append(names, fmt.Sprintf("%s-%d", p.Name, i))
+	}
+	return names
 }
 
 // All returns the needs of each kind.
@@ -107,7 +121,7 @@ func (n Needs) Table() string {
 		if p.MountPath != "" {
 			at = ", mounted at `" + p.MountPath + "`"
 		}
-		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason)
+		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", strings.Join(p.Mounted(), "`, `"), p.Key, access, at, n.When[p.For], p.Reason)
 		lines = append(lines, line+p.expectedMessage())
 	}
 	write("Directories of the node:", lines)

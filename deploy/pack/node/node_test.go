@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -175,6 +176,9 @@ func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	a := start(t, c, tag, attach)
 	a.confined()
 	a.ready()
+	if said := a.complaint(); !strings.Contains(said, "read the files of OCI hooks") {
+		t.Errorf("the directories of OCI hooks are not read: %s", said)
+	}
 
 	pod := c.RunPod(real.PodSpec{
 		QoS:         real.Guaranteed,
@@ -221,6 +225,11 @@ func start(t *testing.T, c *real.Containerd, tag, attach string, without ...stri
 		t.Fatal(err)
 	}
 	a.write(o.Config)
+	hooks := filepath.Join(dir, "hooks.d")
+	const never = `{"version": "1.0.0", "hook": {"path": "/bin/true"}, "when": {"annotations": {"^example.com/never$": "."}}, "stages": ["poststop"]}`
+	if err := errors.Join(os.Mkdir(hooks, 0o755), os.WriteFile(filepath.Join(hooks, "never.json"), []byte(never), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	a.run(o, without...)
 	return a
 }
@@ -236,6 +245,7 @@ config:
   bypass: {cgroupRoot: %[6]s}
   paths: {statusSocket: %[9]s, key: %[7]s/key/record.key, state: %[7]s/state}
   podspec: {kubelet: {podsSocket: %[7]s/pods/p.sock, podResourcesSocket: %[7]s/devices/k.sock}}
+  hooks: {ociHooks: {enabled: true, directories: [%[7]s/hooks.d]}}
   http: {address: %[8]q}
   cluster: {enabled: false}
 `, repository, tag, attach, a.c.NRISocket(), a.c.Socket(), a.c.CgroupParent(), a.dir, a.address, a.socket)

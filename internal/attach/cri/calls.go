@@ -243,7 +243,7 @@ func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Co
 	c.queues.after(p.ID, func(ctx context.Context) {
 		var left *lifecycle.Delegation
 		if len(values) > 0 {
-			left = c.wrapper.delegation(c.link.met.Load().kind)
+			left = c.wrapper.delegation(c.link.runtimeSeen.Load().kind)
 		}
 		if err := c.wrapper.decide(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.undecided = err })
@@ -272,7 +272,7 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 			defer end()
 			ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: k}
 			if o.Answered && o.Code == codes.OK && !c.withoutDecision(k.ID) {
-				ev.Delegated = c.wrapper.result(c.link.met.Load().kind, k.ID, c.events.logAttrs(k.ID))
+				ev.Delegated = c.wrapper.result(c.link.runtimeSeen.Load().kind, k.ID, c.events.logAttrs(k.ID))
 			}
 			c.events.notify(ctx, ev)
 		})

@@ -50,13 +50,16 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- $on := dict "always" true -}}
 {{- $_ := set $on "nri" (has .Values.attach (list "nri" "auto")) -}}
 {{- $_ := set $on "cri" (has .Values.attach (list "bypass" "auto")) -}}
-{{- range $hook := list "coreSched" "partition" "rdt" "rdma" -}}
+{{- range $hook := list "coreSched" "partition" "rdt" "rdma" "deviceNodes" "ociHooks" -}}
 {{- $_ := set $on $hook (index $hooks $hook | default dict).enabled -}}
 {{- end -}}
 {{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt) -}}
-{{- $_ := set $on "devices" (or $on.rdma (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
+{{- $ruled := false -}}
+{{- range $rule := .Values.config.rules }}{{ range $set := $rule.set }}{{ if eq ($set.field | default "") "device" }}{{ $ruled = true }}{{ end }}{{ end }}{{ end -}}
+{{- $_ := set $on "devices" (or $ruled $on.rdma $on.deviceNodes (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
 {{- $_ := set $on "podSpecs" (ne (dig "podsSocket" "default" $kubelet) "") -}}
 {{- $_ := set $on "podResources" (ne (dig "podResourcesSocket" "default" $kubelet) "") -}}
+{{- $_ := unset $on "deviceNodes" -}}
 {{- range $name, $is := $on }}{{ if $is }}
 - {{ $name }}
 {{- end }}{{ end }}
@@ -87,12 +90,16 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- range $key := splitList "." $need.key -}}
 {{- $value = index ($value | default dict) $key -}}
 {{- end -}}
-{{- $path := $value | default $need.default | trimPrefix "unix://" -}}
+{{- $list := list ($value | default $need.default) -}}
+{{- if $need.defaults }}{{ $list = $value | default $need.defaults }}{{ end -}}
+{{- range $i, $each := $list -}}
+{{- $path := trimPrefix "unix://" $each -}}
 {{- if $need.above }}{{ $path = dir $path }}{{ end -}}
 {{- $at := $need.at | default $path -}}
 {{- if not (hasKey $seen $at) -}}
 {{- $_ := set $seen $at true }}
-- {name: {{ $need.name }}, path: {{ $path | quote }}, at: {{ $at | quote }}, write: {{ $need.write | default false }}, type: {{ $need.type }}}
+- {name: {{ $need.name }}{{ if $i }}-{{ $i }}{{ end }}, path: {{ $path | quote }}, at: {{ $at | quote }}, write: {{ $need.write | default false }}, type: {{ $need.type }}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
