@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
 func newSim() *cobra.Command {
@@ -42,18 +43,11 @@ says so and the exit code is 1.`,
 		Example: "  trimtab sim run test/scenarios/demo.yaml\n  trimtab sim run --svg node.svg test/scenarios/demo.yaml",
 		Args:    cli.Arguments(1, "SCENARIO.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := scenario.Load(args[0])
-			if err != nil {
-				return &usageError{err}
-			}
-			drawn, err := at.apply(s)
+			s, from, err := loadScenario(args[0], *node)
 			if err != nil {
 				return err
 			}
-			if *node != "" && !isArchive(*node) {
-				return &usageError{fmt.Errorf("--node %s: no file of 'trimtab capture'", *node)}
-			}
-			from, err := capturedNode(*node)
+			drawn, err := at.apply(s)
 			if err != nil {
 				return err
 			}
@@ -63,6 +57,27 @@ says so and the exit code is 1.`,
 	at.add(cmd)
 	node = cmd.Flags().String("node", "", "run it on the node of this `archive` of 'trimtab capture'")
 	return cmd
+}
+
+// loadScenario reads a scenario, and the captured node on which to play it: that of the archive node, or else the one
+// that the scenario names. The node is nil if there is none of them.
+func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error) {
+	s, err := scenario.Load(file)
+	if err != nil {
+		return nil, nil, &usageError{err}
+	}
+	name, archive := "--node", node
+	if archive == "" {
+		name, archive = "node.captured", s.Node.Captured
+	}
+	if archive == "" {
+		return s, nil, nil
+	}
+	if !isArchive(archive) {
+		return nil, nil, &usageError{fmt.Errorf("%s %s: no file of 'trimtab capture'", name, archive)}
+	}
+	from, err := capturedNode(archive)
+	return s, from, err
 }
 
 // play runs a scenario against the real agent.
@@ -121,21 +136,22 @@ Both continue until interrupted.`,
 		if *withAgent && len(args) > 0 && isArchive(args[0]) {
 			return serveCapturedNode(cmd.Context(), args[0], cmd.OutOrStdout(), to)
 		}
+		var from *captured.Node
 		if len(args) > 0 {
 			var err error
-			if s, err = scenario.Load(args[0]); err != nil {
-				return &usageError{err}
+			if s, from, err = loadScenario(args[0], ""); err != nil {
+				return err
 			}
 		}
 		if *withAgent {
-			return playAndServe(cmd.Context(), s, cmd.OutOrStdout(), to)
+			return playAndServe(cmd.Context(), s, cmd.OutOrStdout(), to, func(o *sim.RunOptions) { o.Captured = from })
 		}
 		quiet := slog.New(slog.DiscardHandler)
 		sim.SetNRILog(quiet)
 		out := cmd.OutOrStdout()
 		width, _ := terminal(out)
 		return sim.Serve(cmd.Context(), sim.ServeOptions{
-			Out: out, Color: colors(out), Width: width, Socket: *socket, Scenario: s, Log: quiet,
+			Out: out, Color: colors(out), Width: width, Socket: *socket, Scenario: s, Captured: from, Log: quiet,
 		})
 	}
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -87,7 +88,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	r.Note(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
 	r.noteUpdates(answer.GetUpdate(), "")
 	if err = c.adjust(answer.GetAdjust()); err == nil {
-		err = r.o.Kind.created(c.spec)
+		err = errors.Join(r.o.Kind.created(c.spec), r.resolve(c.cdi))
 	}
 	if err == nil {
 		c.dir, err = cgroup.Path("/"+p.dir, c.spec.Linux.CgroupsPath)
@@ -108,6 +109,20 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	err = nri.PostCreateContainer(ctx, &adaptation.PostCreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
 	r.logOnly(ctx, "PostCreateContainer", err)
 	return nil
+}
+
+// resolve returns an error that names the CDI devices that the node does not have.
+func (r *Runtime) resolve(names []string) error {
+	var unknown []string
+	for _, name := range names {
+		if r.o.KnowsCDI != nil && !r.o.KnowsCDI(name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("CDI device injection failed: unresolvable CDI devices %s (node.cdi of the scenario lists those that the node has)", strings.Join(unknown, ", "))
 }
 
 // undo notifies plugins that the creation of a container that they adjusted failed.

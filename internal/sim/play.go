@@ -167,7 +167,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
 		})
 	}
 	if err == nil {
@@ -202,6 +202,9 @@ type parts struct {
 }
 
 func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
+	if s.Node.Captured != "" && from == nil {
+		return p, fmt.Errorf("node.captured: nobody has read %s", s.Node.Captured)
+	}
 	m, err := machineFrom(s.Node, from)
 	if err != nil {
 		return p, err

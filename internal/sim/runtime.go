@@ -39,6 +39,9 @@ type Options struct {
 	Host    *lifecycle.Host // its device nodes are available to containers; nil for none
 	Driver  Driver
 	Socket  string // where plugins connect
+	// KnowsCDI reports whether the runtime can inject the device of a CDI name. It refuses a container with another
+	// name. nil knows all names.
+	KnowsCDI func(name string) bool
 	// Crowded: First has no Others, which would take long with a thousand containers
 	Crowded bool
 	Log     *slog.Logger

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -17,7 +18,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
 //go:embed serve.yaml
@@ -31,6 +34,8 @@ type ServeOptions struct {
 	Socket string // where plugins connect
 	// Scenario is played each time a plugin connects, without its configuration, restarts and wants. nil plays serve.yaml.
 	Scenario *scenario.Scenario
+	// Captured is the machine of a scenario with node.captured; nil for other scenarios.
+	Captured *captured.Node
 	Log      *slog.Logger
 }
 
@@ -43,7 +48,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			return fmt.Errorf("serve: %w", err)
 		}
 	}
-	m, err := machineOf(s.Node)
+	m, err := machineFrom(s.Node, o.Captured)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -55,7 +60,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	connected := make(chan struct{}, 1)
 	r, err := NewRuntime(Options{
 		Machine: machine, Kernel: kernel, Version: version, Driver: Driver(s.Node.Driver),
-		Socket: o.Socket, Log: o.Log, Seed: s.Name,
+		Socket: o.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI),
 		Observe: func(e Event) {
 			v.event(e)
 			if e.Kind != "Synchronize" || e.Err != nil {
@@ -122,13 +127,58 @@ func plain(r *Runtime) []record {
 	for _, c := range r.Containers() {
 		if now, err := r.State(c.Ref); err == nil {
 			asked := c.Asked.Resources
-			rows = append(rows, record{cells: fields(c, now, now, true)})
+			row := record{cells: fields(c, now, now, true)}
 			if asked.CPUs != "" && !sameList(asked.CPUs, now.CPUs) {
-				rows[len(rows)-1].remarks = []string{"asked for CPUs " + asked.CPUs}
+				row.remarks = []string{"asked for CPUs " + asked.CPUs}
 			}
+			row.remarks = append(row.remarks, extras(now)...)
+			rows = append(rows, row)
 		}
 	}
 	return rows
+}
+
+// usualMounts are the destinations of mounts that every container has.
+var usualMounts = map[string]bool{"/proc": true, "/dev": true, "/sys": true, "/sys/fs/cgroup": true}
+
+// extras returns what a container has besides the columns of the table, one line for each kind: devices, mounts, CDI
+// devices, classes, and what its first process starts with, such as rlimits.
+func extras(s effective.State) []string {
+	var lines []string
+	add := func(name string, all []string) {
+		if len(all) > 0 {
+			slices.Sort(all)
+			lines = append(lines, name+" "+strings.Join(all, ", "))
+		}
+	}
+	add("devices", slices.Clone(s.Devices))
+	add("CDI devices", slices.Clone(s.CDI))
+	var mounts, process []string
+	for to, from := range s.Mounts {
+		if !usualMounts[to] {
+			mounts = append(mounts, from+" at "+to)
+		}
+	}
+	add("mounts", mounts)
+	for name, value := range s.Process {
+		process = append(process, name+" = "+value)
+	}
+	add("process", process)
+	if s.BlockIO != "" {
+		lines = append(lines, "block I/O class "+s.BlockIO)
+	}
+	if s.RDTClass != "" {
+		lines = append(lines, "RDT class "+s.RDTClass)
+	}
+	if s.OOM != 0 {
+		lines = append(lines, fmt.Sprintf("OOM score adjustment %d", s.OOM))
+	}
+	return lines
+}
+
+// knows returns a function that reports whether a node has a CDI device.
+func knows(names []string) func(string) bool {
+	return func(name string) bool { return slices.Contains(names, name) }
 }
 
 // poolOf returns all CPUs as the shared pool: the runtime has no pools.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/sim/effective"
 )
 
 // text is a writer with a wait for a text.
@@ -81,6 +83,35 @@ func TestServe(t *testing.T) {
 	}
 	cancel()
 	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExtras: devices, mounts, rlimits and the like that a plugin set are shown; the mounts that every container has
+// are not.
+func TestExtras(t *testing.T) {
+	got := strings.Join(extras(effective.State{
+		Devices: []string{"/dev/b", "/dev/a"}, CDI: []string{"vendor.com/net=nic0"}, OOM: -5, BlockIO: "slow", RDTClass: "gold",
+		Mounts:  map[string]string{"/proc": "proc", "/data": "/srv/data"},
+		Process: map[string]string{"rlimit RLIMIT_NOFILE": "1024:4096"},
+	}), "\n")
+	const want = "devices /dev/a, /dev/b\nCDI devices vendor.com/net=nic0\nmounts /srv/data at /data\nprocess rlimit RLIMIT_NOFILE = 1024:4096\n" +
+		"block I/O class slow\nRDT class gold\nOOM score adjustment -5"
+	if got != want {
+		t.Errorf("%s", got)
+	}
+	if none := extras(effective.State{Mounts: map[string]string{"/sys": "sysfs"}}); none != nil {
+		t.Errorf("an ordinary container has %q", none)
+	}
+}
+
+// TestUnknownCDI: the runtime refuses a container with a CDI device that the node does not have, and names it.
+func TestUnknownCDI(t *testing.T) {
+	r := &Runtime{o: Options{KnowsCDI: knows([]string{"vendor.com/net=nic0"})}}
+	if err := r.resolve([]string{"vendor.com/net=nic0"}); err != nil {
+		t.Error(err)
+	}
+	if err := r.resolve([]string{"vendor.com/net=nic0", "vendor.com/net=nic1"}); err == nil || !strings.Contains(err.Error(), "unresolvable CDI devices vendor.com/net=nic1 ") {
 		t.Error(err)
 	}
 }

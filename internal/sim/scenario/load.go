@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	kjson "sigs.k8s.io/json"
@@ -24,6 +25,9 @@ func Load(file string) (*Scenario, error) {
 	s, err := Parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", file, err)
+	}
+	if c := s.Node.Captured; c != "" && !filepath.IsAbs(c) {
+		s.Node.Captured = filepath.Join(filepath.Dir(file), c)
 	}
 	return s, nil
 }
@@ -84,10 +88,16 @@ func (s *Scenario) check() error {
 
 func (n *Node) check() error {
 	var machine error
-	if n.CPUs == "" {
-		machine = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t"`)
-	} else if _, err := describe.Parse(n.CPUs); err != nil {
-		machine = fmt.Errorf("cpus: %w", err)
+	switch described := n.CPUs != "" || n.Isolated != "" || n.Efficient != "" || len(n.FarMemory) > 0 || len(n.Distances) > 0; {
+	case n.Captured != "" && described:
+		machine = errors.New("captured: the file has the whole machine; leave out cpus, isolated, efficient, farMemory and distances")
+	case n.Captured != "":
+	case n.CPUs == "":
+		machine = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t", or captured: and a file of 'trimtab capture'`)
+	default:
+		if _, err := describe.Parse(n.CPUs); err != nil {
+			machine = fmt.Errorf("cpus: %w", err)
+		}
 	}
 	if n.Cgroup == "" {
 		n.Cgroup = "v2"

@@ -26,7 +26,10 @@ type Scenario struct {
 type Node struct {
 	// CPUs describe the processors, such as "2s x 2n x 8c x 2t, 64GiB/node": sockets (s), dies of a socket (d), NUMA nodes
 	// (n), L3 caches (l), cores (c) and threads of a core (t), and the memory of each NUMA node. What is left out is 1.
-	CPUs string `json:"cpus"`
+	CPUs string `json:"cpus,omitempty"`
+	// Captured is a file of `trimtab capture`, whose machine this is, instead of CPUs. A relative path begins at the
+	// scenario's directory.
+	Captured string `json:"captured,omitempty"`
 	// Isolated are the CPUs that the kernel's scheduler does not use, Efficient those of efficient cores, as kernel lists.
 	// If Efficient is set, all other CPUs are of performance cores.
 	Isolated  string `json:"isolated,omitempty"`
@@ -47,6 +50,9 @@ type Node struct {
 	Verbs   map[string]string `json:"verbs,omitempty"`
 	// HugePages are the node's sizes of huge pages, out of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
+	// CDI has the names of devices that the runtime can inject by the Container Device Interface. The runtime refuses a
+	// container with another name.
+	CDI []string `json:"cdi,omitempty"`
 	// Disks has the numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
 	// HookFiles are the texts of files of OCI hooks by path.
@@ -59,7 +65,7 @@ type Node struct {
 
 // Special reports whether the node describes processors, cards or memory that other machines do not have.
 func (n *Node) Special() bool {
-	return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || len(n.Distances) > 0
+	return n.Captured != "" || n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || len(n.Distances) > 0
 }
 
 // NeedsKubelet reports whether a kubelet must report pod specs or grants for the scenario.
