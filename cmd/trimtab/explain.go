@@ -41,6 +41,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 		if err != nil {
 			return err
 		}
+		width, _ := terminal(cmd.OutOrStdout())
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			found, err := c.Explain(cmd.Context(), namespace, pod, container)
 			if err != nil {
@@ -48,7 +49,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 			}
 			w := cmd.OutOrStdout()
 			return out.PrintList(w, "ContainerList", found, func() error {
-				return status.RenderExplain(w, found, status.Options{Color: colors(w), Wide: out.String() == "wide"})
+				return status.RenderExplain(w, found, status.Options{Color: colors(w), Wide: out.String() == "wide", Width: width})
 			})
 		})
 	}

@@ -53,6 +53,7 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 		class += ", from " + term.Clean(c.ClassFrom)
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
+	flush(t)
 	seat := dash(c.CPUs)
 	if c.CPUGroup != "" {
 		seat += " (" + term.Clean(c.CPUGroup) + ")"
@@ -60,8 +61,31 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	if c.SeatWhy != "" {
 		seat += ": " + term.Clean(c.SeatWhy)
 	}
-	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
-	flush(t)
+	label := "  CPUs   "
+	for _, line := range term.Wrap(seat, o.prose(len(label))) {
+		fmt.Fprintln(w, label+line)
+		label = strings.Repeat(" ", len(label))
+	}
+}
+
+// prose is how many columns a text has after an indentation.
+func (o Options) prose(indent int) int { return max(cmp.Or(o.Width, 100)-indent, 40) }
+
+// cell is how many columns a value has in a table. A longer one, such as a list of CPUs, is printed whole below.
+func (o Options) cell() int { return max(cmp.Or(o.Width, 100)/3, 20) }
+
+// whole prints a value that its table had to cut.
+func (o Options) whole(w io.Writer, name, value string) {
+	if len([]rune(value)) <= o.cell() {
+		return
+	}
+	for i, line := range term.Wrap(value, o.prose(4+len(name)+3)) {
+		label := name + " = "
+		if i > 0 {
+			label = strings.Repeat(" ", len([]rune(label)))
+		}
+		fmt.Fprintf(w, "    %s%s\n", label, line)
+	}
 }
 
 // outcome says in one sentence whether the container has all decided values.
@@ -97,8 +121,11 @@ func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 		if f.Note != "" {
 			from += ": " + term.Clean(f.Note)
 		}
-		return []string{"  " + term.Clean(f.Name), dash(o.factValue(f)), from}
+		return []string{"  " + term.Clean(f.Name), term.Cut(dash(o.factValue(f)), o.cell()), from}
 	})
+	for _, f := range facts {
+		o.whole(w, term.Clean(f.Name), dash(o.factValue(f)))
+	}
 }
 
 // explainValues shows the values in a table, and further remarks on each below it. known is a reason that is
@@ -109,9 +136,10 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 		if !v.Applied {
 			force = o.alarm("NO")
 		}
-		return []string{"  " + term.Clean(v.Field), dash(o.valueText(v, values)), dash(v.Why.Hook), dash(v.Why.Source), dash(v.Channel), force}
+		return []string{"  " + term.Clean(v.Field), term.Cut(dash(o.valueText(v, values)), o.cell()), dash(v.Why.Hook), dash(v.Why.Source), dash(v.Channel), force}
 	})
 	for _, v := range values {
+		o.whole(w, term.Clean(v.Field), dash(o.valueText(v, values)))
 		said := remarks(v, known)
 		if len(said) == 0 {
 			continue
