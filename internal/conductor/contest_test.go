@@ -62,6 +62,38 @@ func TestCeded(t *testing.T) {
 	}
 }
 
+// traceOf returns the problem about failed creations of a container.
+func traceOf(t *testing.T, mo *model, c *modelCtr) lifecycle.Problem {
+	t.Helper()
+	found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
+	for _, e := range found {
+		for _, p := range e.Problems {
+			if e.ID == c.ID && p.Key == nodeview.ConflictKey {
+				return p
+			}
+		}
+	}
+	return lifecycle.Problem{}
+}
+
+// TestFailedOnce: a creation that failed for another cause leaves no trace once the container runs with what the agent
+// set.
+func TestFailedOnce(t *testing.T) {
+	t.Parallel()
+	mo := newModel(t, cgroup.V2, faults{})
+	p := mo.runPod("BE", "", halfCPU)
+	mo.create(p, "a")
+	p.ctrs = nil
+	c := mo.create(p, "a")
+	if p := traceOf(t, mo, c); !strings.Contains(p.Reason, "a creation of this container failed") {
+		t.Errorf("before the start: %+v", p)
+	}
+	mo.start(c)
+	if p := traceOf(t, mo, c); p.Key != "" || nodeview.Status(mo.con).Problems != 0 {
+		t.Errorf("after the start: %+v", p)
+	}
+}
+
 // TestFailedCreations checks that a container whose creation failed twice is created without
 // contested fields, and with all of them again after one has started.
 func TestFailedCreations(t *testing.T) {
@@ -77,7 +109,14 @@ func TestFailedCreations(t *testing.T) {
 			if v := explained(t, mo, c, "cpu.shares"); !strings.Contains(v.Note, "2 failed creations") {
 				t.Errorf("explain does not say why: %+v", v)
 			}
+			if p := traceOf(t, mo, c); !strings.Contains(p.Reason, "2 creations of this container failed") || !strings.Contains(p.Value, "cpu.shares") || !strings.Contains(p.Then, "nri.cede") {
+				t.Errorf("the trace before the start: %+v", p)
+			}
+			c.Resources.CPU.Shares = lifecycle.Some(uint64(77)) // another plugin's
 			mo.start(c)
+			if p := traceOf(t, mo, c); !strings.Contains(p.Reason, "another NRI plugin sets cpu.shares, too") {
+				t.Errorf("the trace after the start: %+v", p)
+			}
 			mo.stop(c)
 			continue
 		}

@@ -98,9 +98,11 @@ func (n *node) dropEnded(w *work) {
 	}
 	if p := w.done.Plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
+		maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return k.PodUID == p.Pod.UID })
 	}
 	if len(w.done.Plan.GonePods) > 0 { // the event may also have ended pods that a sweep found
 		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
+		maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
 
@@ -188,6 +190,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		t.noCgroupPath = true
 	}
 	values := n.routeValues(w, ctr, route.Creating, nil)
+	n.noteFailed(w, ctr, values)
 	switch {
 	case !w.capabilities.CarriesRecords():
 		// The container was created before the runtime reported it, so it carries no record. The
@@ -262,6 +265,7 @@ func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 // otherwise apply only after the first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
+	n.noteStarted(ctr, w.done.Event.Container)
 	delete(n.failedCreates, ctr.Key)
 	n.createDone(ctr)
 	w.kernel.owner = ctr.ID

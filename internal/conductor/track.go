@@ -24,6 +24,7 @@ type node struct {
 	runtimes      map[string]attached
 	ceded         map[lifecycle.Field]bool
 	failedCreates map[placement.Key]int // creations in a row that failed after our answer
+	conflicts     map[placement.Key]*conflict
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
 	unified       bool // cgroups are of version 2

@@ -21,6 +21,7 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	if c.observe != nil {
 		v.Observed = c.observe.counts()
 	}
+	v.Conflict = func(ctr *engine.Container) *lifecycle.Problem { return c.node.conflicts[ctr.Key].problem() }
 	v.Attached = func() []api.Attached { return attachedNow(c.node.runtimes) }
 	read(&v)
 }

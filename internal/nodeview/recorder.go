@@ -28,6 +28,7 @@ const (
 	refusedAuthorization = "authorization"
 	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
 	refusedUnserved      = "unserved"  // requests that nothing on this node serves
+	failedCreation       = "creation"  // creations that failed after the answer: another plugin sets the same field
 )
 
 // AgentPanic is the hook label of a panic that no hook caused.
@@ -43,7 +44,7 @@ const (
 // RefusedKinds lists the kinds for Refused, so that each series exists before its
 // first event.
 func RefusedKinds() []string {
-	return []string{refusedRequest, refusedAnnotation, refusedAuthorization, refusedPlacement, refusedUnserved}
+	return []string{refusedRequest, refusedAnnotation, refusedAuthorization, refusedPlacement, refusedUnserved, failedCreation}
 }
 
 // UpdateResults lists the results of updates of the runtime's copy.

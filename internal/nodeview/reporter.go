@@ -122,6 +122,8 @@ func (r *Reporter) kernelRefused(d *Done) {
 func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	switch {
 	case p.Warning || kind == lifecycle.StartContainer:
+	case p.Key == ConflictKey:
+		r.Count.Refused(failedCreation)
 	case p.Unserved:
 		r.Count.Refused(refusedUnserved)
 	case p.Hook != "":

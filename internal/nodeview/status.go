@@ -40,6 +40,9 @@ func (v *View) status() api.Node {
 		if _, absent := v.Absent[id]; absent {
 			n.Problems++
 		}
+		if v.conflict(ctr) != nil {
+			n.Problems++
+		}
 		n.Containers = append(n.Containers, s)
 	}
 	for _, id := range v.State.Pods() {
@@ -186,6 +189,9 @@ func (v *View) container(ctr *engine.Container) api.Container {
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
 			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: none of its values is in force",
 		})
+	}
+	if p := v.conflict(ctr); p != nil {
+		s.Problems = slices.Insert(s.Problems, 0, *p)
 	}
 	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)
 	if !ctr.Alive() {

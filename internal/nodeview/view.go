@@ -39,7 +39,21 @@ type View struct {
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
 	// Observed are the numbers of the last comparison in mode observe; nil in mode enforce.
 	Observed *api.Observed
+	// Conflict returns the trace of creations that failed after the agent's answer; nil if there were none.
+	Conflict func(*engine.Container) *lifecycle.Problem
 	Keeper   *keeper.Keeper // has its own lock; it is called outside of the view
+}
+
+// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too. It is the
+// configuration key that ends it.
+const ConflictKey = "nri.cede"
+
+// conflict returns the trace of failed creations of a container; nil if there were none.
+func (v *View) conflict(ctr *engine.Container) *lifecycle.Problem {
+	if v.Conflict == nil {
+		return nil
+	}
+	return v.Conflict(ctr)
 }
 
 // ApplyResult is the result of applying a value.

@@ -12,6 +12,7 @@ const (
 	RequestDegraded   Reason = "RequestDegraded"
 	HookFailed        Reason = "HookFailed"
 	ContainerRejected Reason = "ContainerRejected"
+	CreationFailed    Reason = "CreationFailed"
 	// ValueRefused and the next five are about decided values that are not in force.
 	ValueRefused    Reason = "ValueRefused"
 	ValueNotCarried Reason = "ValueNotCarried"
@@ -42,6 +43,7 @@ func Rows() []Row {
 		{RequestDegraded, "Pod", "The agent serves the request only in part, or another dialect contradicts it.", "Read the message; often two dialects disagree."},
 		{HookFailed, "Pod", "A hook or hook server failed, and its values are missing.", "`trimtab status` shows hook servers, the log shows the failure."},
 		{ContainerRejected, "Pod", "The agent refused the creation of a container, because of `strict` or `failurePolicy`.", "Correct what the message names."},
+		{CreationFailed, "Pod", "The runtime failed the creation of a container after the agent's answer, as when another NRI plugin sets the same field.", "List the field that the message names in `nri.cede`, or remove it from the other plugin. The kubelet's event names the plugin."},
 		{ValueRefused, "Pod", "The kernel refused a decided value, or the agent does not know the cgroup's path.", "`trimtab explain` shows file, value and error; `trimtab doctor` shows what the kernel lacks."},
 		{ValueNotCarried, "Pod", "The attachment in use cannot set a decided value.", "See docs/parity.md for what each attachment can set."},
 		{ValueTooLate, "Pod", "A decided value can only be set when the container is created, and the container was created without it.", "Delete the pod, so that it is created again."},

@@ -157,6 +157,8 @@ var missing = map[api.Missing]events.Reason{
 
 func reasonOf(p lifecycle.Problem) events.Reason {
 	switch {
+	case p.Key == nodeview.ConflictKey:
+		return events.CreationFailed
 	case p.Unserved:
 		return events.RequestUnserved
 	case p.Hook != "":

@@ -97,6 +97,14 @@ func (c Check) judgeAgent(got api.Node) Check {
 	if p, some := c.contested(got); some {
 		return p
 	}
+	for _, ctr := range got.Containers {
+		for _, p := range ctr.Problems {
+			if p.Key == "nri.cede" {
+				return c.problem("list the field in nri.cede, or remove it from the other plugin; kubectl describe pod names plugin and field",
+					"%s runs, and of %s/%s %s", got.Version, ctr.Pod, ctr.Name, p.Reason)
+			}
+		}
+	}
 	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), term.Count(len(got.Containers), "container"))
 	if got.Unapplied > 0 {
 		found += fmt.Sprintf("; %s not in force, see trimtab status", term.Count(got.Unapplied, "value"))

@@ -83,7 +83,7 @@ func (m *Metrics) count(l Labels) {
 	m.hooks = m.counter(family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported, and panics from which the agent recovered.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
 	m.refused = m.counter(family{"trimtab_refused_total", counter, []string{"kind"},
-		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}, l.Refused)
+		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given), `unserved` (nothing on this node serves it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.Refused)
 	m.updates = m.counter(family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.Updates)
 	m.calls = m.counter(family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
