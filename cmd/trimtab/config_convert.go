@@ -12,9 +12,10 @@ import (
 func newConfigConvert() *cobra.Command {
 	return &cobra.Command{
 		Use:   "convert FILE",
-		Short: "Convert a BalloonsPolicy of nri-plugins or a kubelet configuration",
-		Long: `Converts a custom resource BalloonsPolicy of containers/nri-plugins, or a
-KubeletConfiguration with static managers, into a configuration, and prints it.
+		Short: "Convert a policy of nri-plugins or a kubelet configuration",
+		Long: `Converts a custom resource BalloonsPolicy or TopologyAwarePolicy of
+containers/nri-plugins, or a KubeletConfiguration with static managers, into a
+configuration, and prints it.
 Keys that have no equivalent are named on the standard error, with file and line.
 
 An agent also reads a BalloonsPolicy as it is: placement.policyFile names the file.`,

@@ -130,8 +130,10 @@ func newConfigPlan() *cobra.Command {
 		Use:   "plan FILE",
 		Short: "Show which running containers would move with another configuration",
 		Long: `Asks the running agent to check a configuration file against what runs, and shows
-which containers would get other CPUs. Nothing changes.`,
-		Example: "  trimtab config plan new.yaml",
+which containers would get other CPUs. Nothing changes. The file may also be a custom
+resource BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins: then it takes
+the place of the policy in the configuration in force.`,
+		Example: "  trimtab config plan new.yaml\n  kubectl get -n kube-system balloonspolicies default -o yaml | trimtab config plan -",
 	}, "FILE", (*status.Client).PlanConfig)
 }
 

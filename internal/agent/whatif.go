@@ -23,9 +23,21 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	return out, nil
 }
 
-// PlanConfig returns which containers would get other CPUs with another configuration file.
+// planned reads a configuration file, or a policy of nri-plugins, which takes the place of the
+// policy in the configuration in force.
+func (s source) planned(file []byte) (config.Config, error) {
+	const name = "the new configuration"
+	if !config.IsPolicy(file) {
+		return config.Parse(name, file)
+	}
+	c, err := config.Convert(name, file)
+	return c.On(s.a.settings.current()), err
+}
+
+// PlanConfig returns which containers would get other CPUs with another configuration file or
+// policy.
 func (s source) PlanConfig(file []byte) (api.Plan, error) {
-	c, err := config.Parse("the new configuration", file)
+	c, err := s.planned(file)
 	if err != nil {
 		return api.Plan{}, err
 	}

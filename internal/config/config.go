@@ -161,9 +161,9 @@ type Placement struct {
 	// "topology-aware" each container is placed in the smallest part of the node that can
 	// hold it (docs/topology-aware.md).
 	Policy string `json:"policy" default:"none" check:"none|pools|balloons|topology-aware"`
-	// PolicyFile is a file with a BalloonsPolicy of containers/nri-plugins, which
-	// takes the place of the section balloons, and fills pools.reserved and
-	// pools.shared where these are empty.
+	// PolicyFile is a file with a BalloonsPolicy or TopologyAwarePolicy of
+	// containers/nri-plugins, which takes the place of the section balloons or
+	// topologyAware, and fills pools.reserved and pools.shared where these are empty.
 	PolicyFile string `json:"policyFile" check:"path or empty"`
 	// Balloons configure the policy balloons.
 	Balloons balloons.PolicyOptions `json:"balloons"`

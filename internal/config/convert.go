@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,9 +24,9 @@ type Converted struct {
 	Unserved []Problem
 }
 
-// Convert converts a BalloonsPolicy of containers/nri-plugins, or a KubeletConfiguration with
-// static managers. Unknown keys and wrong values of the former are errors with file and line. Of
-// the latter only what concerns CPUs and memory nodes is read.
+// Convert converts a BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins, or a
+// KubeletConfiguration with static managers. Unknown keys and wrong values of the policies are
+// errors with file and line. Of the kubelet's only what concerns CPUs and memory nodes is read.
 func Convert(name string, data []byte) (c Converted, err error) {
 	root, problems := document(name, data)
 	if problems != nil {
@@ -36,13 +37,16 @@ func Convert(name string, data []byte) (c Converted, err error) {
 	case kind != nil && kind.Value == "BalloonsPolicy":
 		c.From = kind.Value
 		err = c.balloons(name, data)
+	case kind != nil && kind.Value == "TopologyAwarePolicy":
+		c.From = kind.Value
+		err = c.topologyAware(name, data)
 	case kind != nil && kind.Value == "KubeletConfiguration":
 		c.From = kind.Value
 		k := kubeletReader{file: name, root: root, out: &c}
 		k.convert()
 		err = refuse(k.problems)
 	default:
-		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want kind BalloonsPolicy or KubeletConfiguration"}})
+		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want kind BalloonsPolicy, TopologyAwarePolicy or KubeletConfiguration"}})
 	}
 	if err != nil {
 		return c, err
@@ -50,6 +54,27 @@ func Convert(name string, data []byte) (c Converted, err error) {
 	c.Text = printChanged(c.Config)
 	_, err = Parse(name, c.Text)
 	return c, err
+}
+
+// IsPolicy reports whether a document is a custom resource of a policy of nri-plugins.
+func IsPolicy(data []byte) bool {
+	root, problems := document("", data)
+	if problems != nil {
+		return false
+	}
+	kind := keyOf(root, "kind")
+	return kind != nil && (kind.Value == "BalloonsPolicy" || kind.Value == "TopologyAwarePolicy")
+}
+
+// On returns a configuration with the converted document's placement, and with its pools where it has
+// lists.
+func (c *Converted) On(base Config) Config {
+	p := c.Config.Placement
+	base.Placement.Policy, base.Placement.PolicyFile = p.Policy, ""
+	base.Placement.Balloons, base.Placement.TopologyAware = p.Balloons, p.TopologyAware
+	base.Pools.Reserved = cmp.Or(c.Config.Pools.Reserved, base.Pools.Reserved)
+	base.Pools.Shared = cmp.Or(c.Config.Pools.Shared, base.Pools.Shared)
+	return base
 }
 
 func (c *Converted) balloons(name string, data []byte) error {
@@ -208,8 +233,8 @@ func changed(v, other reflect.Value) *yaml.Node {
 	return n
 }
 
-// policyFile reads the file that placement.policyFile names into placement.balloons, and its
-// lists of CPUs into pools.
+// policyFile reads the file that placement.policyFile names into placement.balloons or
+// placement.topologyAware, and its lists of CPUs into pools.
 func (m *merging) policyFile() {
 	c := &m.config
 	if c.Placement.PolicyFile == "" {
@@ -219,8 +244,8 @@ func (m *merging) policyFile() {
 		at := m.placeOf("placement.policyFile")
 		m.problems = append(m.problems, Problem{File: at.layer, Line: at.line, Path: "placement.policyFile", What: fmt.Sprintf(format, args...)})
 	}
-	if c.Placement.Policy != "balloons" {
-		refuse("needs placement.policy: balloons")
+	if !slices.Contains(policiesWithFile, c.Placement.Policy) {
+		refuse("needs placement.policy: %s", strings.Join(policiesWithFile, " or "))
 		return
 	}
 	data, err := Read(c.Placement.PolicyFile)
@@ -228,12 +253,18 @@ func (m *merging) policyFile() {
 		refuse("%s", strings.TrimPrefix(err.Error(), "read configuration: "))
 		return
 	}
-	p, err := ReadBalloonsPolicy(c.Placement.PolicyFile, data)
+	read := Converted{Config: Default()}
+	err = read.policy(c.Placement.Policy, c.Placement.PolicyFile, data)
 	if bad, is := err.(*Error); is { //nolint:errorlint // it is not wrapped
 		m.problems = append(m.problems, bad.Problems...)
 		return
 	}
-	c.Placement.Balloons = p.Balloons
+	p := read.Config.Pools
+	if c.Placement.Policy == "balloons" {
+		c.Placement.Balloons = read.Config.Placement.Balloons
+	} else {
+		c.Placement.TopologyAware = read.Config.Placement.TopologyAware
+	}
 	for _, l := range []struct {
 		key   string
 		into  *string
@@ -262,11 +293,23 @@ func unservedKeys(c *Config) []Problem {
 	if text == nil {
 		return nil
 	}
-	p, err := ReadBalloonsPolicy(c.Placement.PolicyFile, text)
-	if err != nil {
+	read := Converted{Config: Default()}
+	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, text); err != nil {
 		return nil
 	}
-	return p.Unserved
+	return read.Unserved
+}
+
+// policiesWithFile are the policies of nri-plugins, whose custom resources placement.policyFile can
+// name.
+var policiesWithFile = []string{"balloons", "topology-aware"}
+
+// policy converts the custom resource of a policy.
+func (c *Converted) policy(policy, name string, data []byte) error {
+	if policy == "topology-aware" {
+		return c.topologyAware(name, data)
+	}
+	return c.balloons(name, data)
 }
 
 // PolicyText returns the content of the file that placement.policyFile names; nil if there is

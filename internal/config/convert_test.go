@@ -73,6 +73,13 @@ func TestPolicyFile(t *testing.T) {
 	if _, err := Parse("c.yaml", []byte(header+"placement: {policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); err == nil {
 		t.Error("a policyFile without the policy is taken")
 	}
+	c, err = Parse("c.yaml", []byte(header+"placement: {policy: topology-aware, policyFile: "+filepath.Join(dir, "topology-aware.yaml")+"}\n"))
+	if err != nil || !c.Placement.TopologyAware.ColocatePods || c.Pools.Reserved != "0-1" || c.Pools.Shared != "2-15" {
+		t.Errorf("a TopologyAwarePolicy gives %+v, %+v, %v", c.Placement.TopologyAware, c.Pools, err)
+	}
+	if _, err := Parse("c.yaml", []byte(header+"placement: {policy: topology-aware, policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); err == nil {
+		t.Error("the resource of another policy is taken")
+	}
 	if got := Renamed("c.yaml", []byte(header+"placement: {policy: balloons, policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); len(got) == 0 {
 		t.Error("keys without an equivalent are not reported")
 	}
