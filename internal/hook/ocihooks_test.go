@@ -74,7 +74,7 @@ func TestHookFiles(t *testing.T) {
 		"another version":    {strings.Replace(always, "1.0.0", "0.1.0", 1), "want 1.0.0"},
 		"a relative path":    {strings.Replace(always, "/bin/h", "bin/h", 1), "not absolute"},
 		"no hook":            {`{"version": "1.0.0", "when": {"always": true}, "stages": ["prestart"]}`, "not absolute"},
-		"no stage":           {strings.Replace(always, `"prestart", "poststop"`, "", 1), "not a stage"},
+		"no stage":           {strings.Replace(always, `"prestart", "poststop"`, "", 1), "has no stage"},
 		"an unknown stage":   {strings.Replace(always, "poststop", "postmortem", 1), "is not a stage"},
 		"a stage twice":      {strings.Replace(always, "poststop", "prestart", 1), "twice"},
 		"no condition":       {hookText(`{}`), "no condition"},

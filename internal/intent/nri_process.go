@@ -100,7 +100,7 @@ func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
 	s = lifecycle.Scheduler(ask)
 	for _, flag := range s.Flags {
 		if !slices.Contains(schedFlags, flag) {
-			return lifecycle.Scheduler{}, fmt.Errorf("flag %q is not served", printable(flag))
+			return lifecycle.Scheduler{}, fmt.Errorf("flag %q is not supported", printable(flag))
 		}
 	}
 	if err := inPolicy(s); err != nil {

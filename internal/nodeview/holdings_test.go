@@ -20,11 +20,23 @@ func TestHoldings(t *testing.T) {
 	ctr := func(cpus []int, memory ...MemoryHolding) []ContainerHoldings {
 		return []ContainerHoldings{{Name: "c", Listed: true, CPUs: cpus, Memory: memory}}
 	}
+	pod := func(name, status string, containers []ContainerHoldings) PodHoldings {
+		annotations := map[string]string{}
+		if status != "" {
+			annotations["scheduling.koordinator.sh/resource-status"] = status
+		}
+		return PodHoldings{
+			Namespace: "d", Name: name, UID: "uid-" + name, Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+			Annotations: annotations, Containers: containers,
+		}
+	}
+	owner := ctr([]int{2, 3}, MemoryHolding{"memory", 0, 4 << 30})
+	owner[0].CPUNodes = []int{0, 0}
 	want := []PodHoldings{
-		{Namespace: "d", Name: "bound", UID: "uid-bound", Containers: ctr(nil)},
-		{Namespace: "d", Name: "free", UID: "uid-free", Containers: ctr(nil)},
-		{Namespace: "d", Name: "owner", UID: "uid-owner", Containers: ctr([]int{2, 3}, MemoryHolding{"memory", 0, 4 << 30})},
-		{Namespace: "d", Name: "paged", UID: "uid-paged", Containers: ctr(nil, MemoryHolding{"hugepages-2Mi", 0, 256 << 20}, MemoryHolding{"memory", 0, 1 << 30})},
+		pod("bound", `{"numaNodeResources":[{"node":1,"resources":{"cpu":"1500m"}}]}`, ctr(nil)),
+		pod("free", "", ctr(nil)),
+		pod("owner", `{"cpuset":"2-3"}`, owner),
+		pod("paged", "", ctr(nil, MemoryHolding{"hugepages-2Mi", 0, 256 << 20}, MemoryHolding{"memory", 0, 1 << 30})),
 	}
 	if diff := cmp.Diff(want, got.Pods); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

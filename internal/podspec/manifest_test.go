@@ -79,7 +79,7 @@ func TestManifestsRefused(t *testing.T) {
 	for text, reason := range map[string]string{
 		"":                          "no pod",
 		"---\n---\n":                "no pod",
-		"kind: Service":             "no workload, only 1 Service",
+		"kind: Service":             "no pod or workload, only 1 Service",
 		"a: [":                      "document 1",
 		"kind: Pod\n---\nkind: Pod": "no spec",
 		"kind: Pod\nmetadata: {name: x}\nspec: {containers: 7}":                                          "pod default/x",

@@ -82,7 +82,7 @@ func TestBadLists(t *testing.T) {
 		`{"kind":"PodList"}`:             "not a PodList with items",
 		`{"kind":"PodList","items":{}}`:  "not a list",
 		listOf() + "x":                   "text after the end",
-		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "another node's",
+		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "the source has pods of node",
 		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
 	} {
 		list, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
@@ -264,7 +264,7 @@ func TestKubeletAnswers(t *testing.T) {
 		{"forbidden", 403, "", nil, "nodes/pods"},
 		{"redirect", 302, "", nil, "302"},
 		{"broken", 200, listOf(onePod)[:200], nil, "EOF"},
-		{"another node", 200, listOf(onePod), func(o *KubeletOptions) { o.Node = "other" }, "another node's"},
+		{"another node", 200, listOf(onePod), func(o *KubeletOptions) { o.Node = "other" }, "the source has pods of node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.say(c.code, c.text)

@@ -73,7 +73,7 @@ func TestRefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.create(pod, "c"); err == nil || !strings.Contains(err.Error(), "NRI plugin 10-no failed CreateContainer") || !strings.Contains(err.Error(), "I will not") {
+	if _, err := g.create(pod, "c"); err == nil || !strings.Contains(err.Error(), "NRI plugin 10-no failed at CreateContainer") || !strings.Contains(err.Error(), "I will not") {
 		t.Errorf("error %v", err)
 	}
 	s := g.h.State()

@@ -106,7 +106,7 @@ func TestBadSockets(t *testing.T) {
 		"outside": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "a", Endpoint: outside + "/a.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
 		"upwards": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "b", Endpoint: watched + "/../b.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
 		"version": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "c", SupportedVersions: []string{"v9"}}, "it supports versions v9"},
-		"name":    {&registry.PluginInfo{Type: "ResourcePlugin", Name: "d e", SupportedVersions: []string{"v1alpha1"}}, "is no name of a resource"},
+		"name":    {&registry.PluginInfo{Type: "ResourcePlugin", Name: "d e", SupportedVersions: []string{"v1alpha1"}}, "is not the name of a resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &found{info: c.info}

@@ -94,11 +94,11 @@ func TestMemory(t *testing.T) {
 	}{
 		{"one", "81920", []devices.GPU{gpu("H100")}, ""},
 		{"two of a model", "81920", []devices.GPU{gpu("H100"), gpu("H100")}, ""},
-		{"two models", "81920", []devices.GPU{gpu("H100"), gpu("T4")}, "there are several"},
+		{"two models", "81920", []devices.GPU{gpu("H100"), gpu("T4")}, "the node has several"},
 		{"text", "40GB", []devices.GPU{gpu("T4")}, `is "40GB"`},
 		{"negative", "-1", []devices.GPU{gpu("T4")}, "not a size"},
-		{"zero", "0", []devices.GPU{gpu("T4")}, "no size"},
-		{"more than there is", "9223372036854775807", []devices.GPU{gpu("T4")}, "no size"},
+		{"zero", "0", []devices.GPU{gpu("T4")}, "not a size"},
+		{"more than there is", "9223372036854775807", []devices.GPU{gpu("T4")}, "not a size"},
 	} {
 		i := devices.Inventory{GPUs: tc.gpus}
 		labels := map[string]string{"nvidia.com/gpu.memory": tc.label}
@@ -125,7 +125,7 @@ func TestLeftOut(t *testing.T) {
 		want                 string
 		gpus, cards          int
 	}{
-		{name: "as it is", want: "GPU 0000:b2:00.0: no driver runs it", gpus: 2, cards: 2},
+		{name: "as it is", want: "GPU 0000:b2:00.0: it has no driver", gpus: 2, cards: 2},
 		{"never used", gpu, "GPU-5b0e1f5e-7c53-44a2-9c11-0d1c3f4a7a01", "GPU-????????-????-????-????-????????????", "nvidia-persistenced", 1, 2},
 		{"excluded", gpu, "Excluded:	 No", "Excluded:	 Yes", "excludes it", 1, 2},
 		{"no minor", gpu, "Device Minor: 	 1", "Device Minor: 	 -", "no minor number", 1, 2},
@@ -157,7 +157,7 @@ func TestSameNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	i, err := devices.Read(proc, sys)
-	if err != nil || len(i.RDMA) != 1 || !strings.Contains(i.Lacks(nil), "has its number 0, too") {
+	if err != nil || len(i.RDMA) != 1 || !strings.Contains(i.Lacks(nil), "has the same number 0") {
 		t.Errorf("%+v, %v", i, err)
 	}
 }

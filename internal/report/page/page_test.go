@@ -181,7 +181,7 @@ func TestExplanations(t *testing.T) {
 		{"cpu", "0", "CPU 0", "Reserved for the system: no pod owns it (pools.reserved).", true, []string{"It is in NUMA node 0 of socket 0.", "CPU 1 is a thread of the same core: shared pool."}, 0},
 		{"cpu", "6", "CPU 6", "Containers of the shared and reclaimed pool share it.", true, []string{"It is in NUMA node 1 of socket 1.", "It shares an L3 cache with CPUs 6-7."}, 1},
 		{"numa", "0", "NUMA node 0", "Pods own 2 of its 4 CPUs.", true, []string{"CPUs 0-3 in socket 0, 2 cores, 1 L3 cache.", "Memory: 4.0 GiB."}, 3},
-		{"numa", "2", "NUMA node 2", "Memory alone: 64.0 GiB, no CPUs.", true, nil, -1},
+		{"numa", "2", "NUMA node 2", "Only memory: 64.0 GiB, no CPUs.", true, nil, -1},
 		{"pool", "shared", "Pool shared", "1 container may use 5 CPUs: 1,4-7.", true, []string{"CPUs that a pod owns are in no pool; a CPU may be in several pools.", "Its containers are of class shared."}, 1},
 		{"pod", "shop/db", "Pod shop/db", "It owns CPUs 2-3; no other container may run on them.", true, nil, 1},
 		{"pod", "shop/web", "Pod shop/web", "It owns no CPUs; its containers share pools.", true, nil, 1},

@@ -77,7 +77,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"name: is missing", "cpus is missing", "v9", "steps[0]", "steps[1]", "nothing to reject"} {
+	for _, want := range []string{"name: is missing", "cpus is missing", "v9", "steps[0]", "steps[1]", "no action that can be rejected"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}
