@@ -44,12 +44,16 @@ type aheadPod struct {
 	working, ended bool
 	// unread: an earlier agent, or an earlier connection of the runtime, expected it.
 	unread bool
+	// arrived: a runtime has reported it.
+	arrived bool
 	// expired: no runtime has reported it in time.
 	expired bool
 	// kept: something was decided for it. If not, it is tried again at retry, after twice the pause.
 	kept  bool
 	pause time.Duration
 	retry time.Time
+	// forgotten is the state's count when it was decided.
+	forgotten uint64
 }
 
 const (
@@ -97,7 +101,7 @@ func (a *Ahead) round(ctx context.Context) {
 	for _, p := range a.o.Pending() {
 		pending[p.Pod.UID] = p
 	}
-	synced, arrived, kept := a.known(pending)
+	synced, arrived, kept, forgotten := a.known(pending)
 	if !synced { // the runtime has not said yet which pods exist
 		return
 	}
@@ -114,11 +118,14 @@ func (a *Ahead) round(ctx context.Context) {
 		switch {
 		case p.working:
 			p.ended = p.ended || !arrived[uid] && (!is || plan.Spec != p.plan.Spec)
-		case arrived[uid]:
+		case p.arrived && !is:
 			delete(a.pods, uid)
+		case p.arrived || arrived[uid]:
+			// A source may report it as not started for a while after its end.
+			p.arrived = true
 		case p.unread && is:
 			p.plan, p.unread = plan, false
-			a.start(ctx, p)
+			a.start(ctx, p, forgotten)
 		case p.unread && now.Sub(p.since) < aheadGrace:
 		case !is || plan.Spec != p.plan.Spec:
 			a.free(p)
@@ -128,22 +135,27 @@ func (a *Ahead) round(ctx context.Context) {
 			p.expired = true
 			a.free(p)
 			a.o.Log.Debug("a pod was decided ahead, and no runtime has reported it in time; its creation decides it", logkey.Pod, plan.Pod.Name)
-		case !kept[uid] && !now.Before(p.retry):
+		case kept[uid]:
+		case p.kept && p.forgotten == forgotten: // it was created, and has ended already
+			p.arrived = true
+		case !now.Before(p.retry):
 			// A new configuration, or the kubelet has assigned its devices since.
-			a.start(ctx, p)
+			a.start(ctx, p, forgotten)
 		}
 	}
 	for uid, plan := range pending {
-		if a.pods[uid] == nil && !arrived[uid] {
-			a.pods[uid] = &aheadPod{plan: plan, since: now}
-			a.start(ctx, a.pods[uid])
+		if a.pods[uid] != nil {
+			continue
+		}
+		if a.pods[uid] = (&aheadPod{plan: plan, since: now, arrived: arrived[uid]}); !arrived[uid] {
+			a.start(ctx, a.pods[uid], forgotten)
 		}
 	}
 }
 
 // known returns whether a runtime has listed the node's pods, which pods it has reported, and which
 // are expected.
-func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool) {
+func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool, forgotten uint64) {
 	a.mu.Lock()
 	uids := maps.Clone(pending)
 	for uid, p := range a.pods {
@@ -160,12 +172,12 @@ func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrive
 	for _, uid := range n.state.ExpectedPods() {
 		arrived[uid], kept[uid] = n.state.Arrived(uid), true
 	}
-	return !a.c.synced.IsZero(), arrived, kept
+	return !a.c.synced.IsZero(), arrived, kept, n.state.Forgotten()
 }
 
 // start decides a pod in a goroutine of its own, since plugins may be slow. The caller holds mu.
-func (a *Ahead) start(ctx context.Context, p *aheadPod) {
-	p.working, p.pause = true, max(2*p.pause, aheadPause)
+func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
+	p.working, p.forgotten, p.pause = true, forgotten, max(2*p.pause, aheadPause)
 	p.retry = a.c.now().Add(p.pause)
 	a.busy.Go(func() {
 		kept := false
@@ -177,7 +189,7 @@ func (a *Ahead) start(ctx context.Context, p *aheadPod) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if p.working, p.kept = false, p.kept || kept; p.ended && p.kept {
+		if p.working, p.kept = false, kept; p.ended {
 			p.ended = false
 			a.free(p)
 		}
@@ -193,7 +205,6 @@ func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool)
 		}
 		ev := &lifecycle.Event{Kind: lifecycle.Expect, Pod: &plan.Pod, Container: &plan.Containers[i]}
 		got, ok := a.c.facts.Expect(ctx, ev)
-		kept = kept || len(got.HookServers.Values) > 0
 		if !ok || ctx.Err() != nil {
 			return kept
 		}

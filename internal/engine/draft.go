@@ -19,6 +19,8 @@ type draft struct {
 	ended string
 	// expects are the changes of what is expected; nil for a container that is not expected any more.
 	expects map[placement.Key]*expected
+	// forgets: all that was expected is forgotten.
+	forgets bool
 }
 
 // view is a state with changes on top. It never writes to the state below.

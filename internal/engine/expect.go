@@ -156,6 +156,9 @@ func (s *State) commitExpected(changes map[placement.Key]*expected) {
 	}
 }
 
+// Forgotten counts how often all that was expected was forgotten, by a Synchronize or a new policy.
+func (s *State) Forgotten() uint64 { return s.forgotten }
+
 // ExpectedPods returns the UIDs of pods with containers that are expected, sorted.
 func (s *State) ExpectedPods() []string {
 	uids := map[string]bool{}

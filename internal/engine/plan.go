@@ -139,7 +139,9 @@ func (s *State) Commit(p *Plan) {
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
 	}
-	s.commitExpected(d.expects)
+	if s.commitExpected(d.expects); d.forgets {
+		s.forgotten++
+	}
 	for id, pod := range n.pods {
 		if s.pods[id] = pod; pod == nil {
 			delete(s.pods, id)

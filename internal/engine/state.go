@@ -192,7 +192,9 @@ type State struct {
 
 	ledger *placement.Ledger
 	// expected are containers that no runtime has reported yet. The map is replaced, never changed.
-	expected   map[placement.Key]*expected
+	expected map[placement.Key]*expected
+	// forgotten counts how often all that was expected was forgotten.
+	forgotten  uint64
 	pods       map[string]*Pod
 	containers map[string]*Container
 	byPod      map[string][]string
@@ -226,6 +228,7 @@ func NewState(m *topology.Machine, p Policy) *State {
 
 func (s *State) reset() {
 	s.ledger, s.expected = placement.NewLedger(), nil
+	s.forgotten++
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}

@@ -85,6 +85,7 @@ func (d *draft) configure() {
 	for key := range d.n.base.expected { // what is expected is decided again by an event of its own
 		d.put(key, nil)
 	}
+	d.forgets = true
 	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	s := d.n.base
 	for _, id := range s.Pods() {

@@ -3,6 +3,7 @@ package qrm
 import (
 	"context"
 	"maps"
+	"math"
 	"time"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
@@ -15,6 +16,8 @@ type removal struct{ resource, uid string }
 const (
 	// retryRemovals is how often the manager tries releases again that a plugin has not confirmed.
 	retryRemovals = 2 * time.Second
+	// saveDelay is how long changes are collected for one save, which writes the state of all pods.
+	saveDelay = 100 * time.Millisecond
 	// maxRemovals limits the pods that one plugin must still release. Katalyst's plugins also release pods
 	// themselves that no longer exist.
 	maxRemovals = 4096
@@ -93,6 +96,9 @@ func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 func (m *Manager) work(ctx context.Context) {
 	tick := time.NewTicker(retryRemovals)
 	defer tick.Stop()
+	due := time.NewTimer(math.MaxInt64) // of the next save
+	defer due.Stop()
+	waiting := false
 	for {
 		changed := false
 		select {
@@ -101,12 +107,17 @@ func (m *Manager) work(ctx context.Context) {
 		case <-m.changed:
 			changed = true
 		case <-tick.C:
+		case <-due.C:
+			waiting = false
+			m.save()
+			continue
 		}
 		for _, p := range m.all() {
 			changed = m.release(ctx, p) || changed
 		}
-		if changed {
-			m.save()
+		if changed && !waiting {
+			waiting = true
+			due.Reset(saveDelay)
 		}
 	}
 }
