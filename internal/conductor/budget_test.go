@@ -131,7 +131,7 @@ func TestOneBudget(t *testing.T) {
 			t.Errorf("hook servers were given %v after all that was waited for", given)
 		}
 	}
-	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec came too late") || !strings.Contains(got[0]+got[1], "granted the pod came too late") {
+	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec came too late") || !strings.Contains(got[0]+got[1], "the kubelet's grants for the pod came too late") {
 		t.Errorf("problems %q", got)
 	}
 	if got := log.String(); !strings.Contains(got, "came too late") {
