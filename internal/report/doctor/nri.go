@@ -40,6 +40,8 @@ type nriConfig struct {
 	table    string             // its name, for people
 	requests string             // key names of the timeouts
 	register string
+	// peers returns the processes that are connected to a socket; nil if the node is not this machine.
+	peers func(socket string) ([]string, error)
 }
 
 // checkRuntime looks for a runtime at an endpoint, or at the usual places if that is "". It also returns the name
@@ -132,6 +134,9 @@ func attachments(agent *api.Node) []api.Attached {
 // configuration.
 func readNRI(h host, runtime, socket string) *nriConfig {
 	n := &nriConfig{host: h, runtime: runtime, running: runtime != "", socket: socket, keys: map[string]setting{}}
+	if filepath.Clean(h.root) == "/" {
+		n.peers = peersOf
+	}
 	_, err := h.stat(socket)
 	n.there = err == nil
 	if n.runtime == "" {
@@ -373,7 +378,8 @@ func tableName(table []string) string {
 
 var pluginName = regexp.MustCompile(`^[0-9]{2}-.`)
 
-// checkPlugins looks for the other plugins. Only the runtime knows the plugins that connect by themselves.
+// checkPlugins looks for the other plugins. The runtime does not report the plugins that connect by themselves; the
+// kernel knows their processes.
 func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	dir := "/opt/nri/plugins"
 	for _, key := range []string{"plugin_path", "nri_plugin_dir"} {
@@ -403,6 +409,29 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	if len(started) > 0 {
 		found = "the runtime starts: " + join(started)
 	}
-	return c.unknown("look for the plugins' names in the runtime's log; use nri.cede to leave fields to other plugins",
-		"%s; the runtime does not report which plugins connect by themselves", found)
+	return c.connected(n, mine.Cede, found)
+}
+
+// connected adds the processes that are connected to the NRI socket, and the fields that Trimtab leaves to them.
+func (c Check) connected(n *nriConfig, cede []string, found string) Check {
+	const do = "look for the plugins' names in the runtime's log; use nri.cede to leave fields to other plugins"
+	if n.peers == nil {
+		return c.unknown(do, "%s; the runtime does not report which plugins connect by themselves", found)
+	}
+	peers, err := n.peers(n.socket)
+	switch {
+	case err != nil:
+		return c.unknown(do, "%s; which plugins connect by themselves is unknown: %v", found, err)
+	case len(peers) == 0:
+		return c.ok("%s; no process is connected to %s", found, n.socket)
+	}
+	ceded := "nothing"
+	if len(cede) > 0 {
+		ceded = join(cede)
+	}
+	found = fmt.Sprintf("%s; connected: %s; Trimtab cedes %s (nri.cede)", found, join(peers), ceded)
+	if slices.ContainsFunc(peers, func(p string) bool { return !strings.HasPrefix(p, "trimtab (") }) {
+		return c.unknown("run trimtab diff and create a container: it shows what each of them sets; put fields that others own into nri.cede", "%s", found)
+	}
+	return c.ok("%s", found)
 }
