@@ -55,7 +55,7 @@ func TestOtherPlugins(t *testing.T) {
 	}{
 		{[]string{"topology (12)", "trimtab (7)"}, nil, []string{"cpuset.cpus"}, []string{"connected: topology (12), trimtab (7)", "Trimtab cedes cpuset.cpus (nri.cede)"}},
 		{[]string{"trimtab (7)"}, nil, nil, []string{"connected: trimtab (7)", "Trimtab cedes nothing"}},
-		{nil, os.ErrPermission, nil, []string{"which others connect by themselves cannot be seen", "permission denied"}},
+		{nil, os.ErrPermission, nil, []string{"which plugins connect by themselves is unknown", "permission denied"}},
 	} {
 		n.peers = func(string) ([]string, error) { return tc.peers, tc.err }
 		got := checkPlugins(c, n, config.NRI{Index: "90", Name: "trimtab", Cede: tc.cede})
