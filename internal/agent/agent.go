@@ -29,6 +29,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/podspec"
+	"github.com/trimtab/trimtab/internal/process"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -54,15 +55,16 @@ type Options struct {
 	// Level gets log.level from the configuration; nil if other code sets the log's level.
 	Level *slog.LevelVar
 	// Format is called with log.format; nil if other code sets the log's format.
-	Format  func(string)
-	Version string
-	Commit  string
-	Log     *slog.Logger
-	Machine *topology.Machine
-	Tree    *cgroup.Tree
-	Host    *lifecycle.Host
-	Resctrl resctrl.FS
-	Cookies coresched.Kernel
+	Format    func(string)
+	Version   string
+	Commit    string
+	Log       *slog.Logger
+	Machine   *topology.Machine
+	Tree      *cgroup.Tree
+	Host      *lifecycle.Host
+	Resctrl   resctrl.FS
+	Cookies   coresched.Kernel
+	Processes process.Kernel
 	// Listeners are sockets that the CRI proxy serves in place of its own.
 	Listeners []net.Listener
 	// Watch reports changes in Tree; nil uses inotify on the node's tree.
@@ -178,6 +180,9 @@ func (a *Agent) build() error {
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}
+	if o.Processes == nil && o.Tree == nil {
+		a.node.processes = process.Real{}
+	}
 	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observe: observes(o.Config)}
 	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.fromFile, a.settings.fromCluster, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
@@ -223,6 +228,9 @@ func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	}
 	if a.node.cookies != nil {
 		k.Use(keeper.CoreSched{Groups: coresched.New(a.node.cookies)}, lifecycle.CoreSched)
+	}
+	if a.node.processes != nil {
+		k.Use(keeper.Process{Writer: process.New(a.node.processes)}, lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched)
 	}
 	return k
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hooksd"
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/process"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
@@ -28,6 +29,7 @@ type node struct {
 	hookFiles func(directories []string) []lifecycle.HookFile
 	resctrl   resctrl.FS       // nil if the node has none
 	cookies   coresched.Kernel // nil if no source has them
+	processes process.Kernel   // nil if attributes of processes cannot be set
 	// namespaces has the labels of namespaces; nil if they are unknown.
 	namespaces *namespaces.Store
 	// makes means that the agent makes directories on the host for containers. If it is false, such
@@ -37,7 +39,7 @@ type node struct {
 
 // nodeOf returns the node of an agent with these options.
 func nodeOf(o Options) node {
-	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read}
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, processes: o.Processes, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read}
 	if o.Host != nil {
 		n.deviceAt, n.hookFiles = nil, nil
 		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }

@@ -70,7 +70,7 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 		if r.To == route.Answer {
 			w.answerWith(t, v, p)
 		}
-		if err == nil && route.InKernel(v.Field) {
+		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.To == route.Kernel) {
 			w.toKernel(p, n.item(target, ctr, v), reported != nil && t.Recorded)
 		}
 		switch r.To {

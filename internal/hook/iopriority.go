@@ -42,6 +42,7 @@ func (IOPriority) Info() Info {
 			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
 			"for an unknown class the agent reports an error and sets nothing; the plugin also sets nothing, but logs that it set BE",
 			"the kernel applies it only if the disk's scheduler supports it (BFQ, mq-deadline); the agent does not check that",
+			"set on the processes themselves where no request can hold it: docs/parity.md says when",
 			"a running container keeps the priority that it was created with",
 		},
 	}

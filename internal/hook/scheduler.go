@@ -45,6 +45,7 @@ func (Scheduler) Info() Info {
 			"for an unknown policy the agent reports an error and sets nothing; the plugin sets SCHED_NONE",
 			"numbers that the kernel refuses are reported, and the creation does not fail",
 			"the flags SCHED_FLAG_UTIL_CLAMP_MIN and _MAX are refused: NRI has no field for the clamps",
+			"set on the processes themselves where no request can hold it: docs/parity.md says when",
 			"a running container keeps the policy that it was created with",
 		},
 	}

@@ -57,6 +57,7 @@ func (Ulimits) Info() Info {
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
 			"a malformed text is reported, and the container starts with the limits it would have without it; the plugin fails the creation",
 			"a limit is no higher than hooks.ulimits.maximum",
+			"set on the processes themselves where no request can hold it: docs/parity.md says when",
 			"a running container keeps the limits that it was created with",
 		},
 	}

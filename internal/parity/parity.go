@@ -120,9 +120,9 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why 
 		return Late, ""
 	case a.carries(lifecycle.CreateContainer, f):
 		return Created, ""
-	case route.InKernel(f) && a.reaches:
+	case (route.InKernel(f) || route.OnProcess(f)) && a.reaches:
 		return Kernel, ""
-	case route.InKernel(f):
+	case route.InKernel(f) || route.OnProcess(f):
 		return Late, ""
 	}
 	return Never, a.never

@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/process"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/socket"
@@ -32,13 +33,14 @@ type Agent interface {
 
 // AgentOptions are the options of an agent that the player starts.
 type AgentOptions struct {
-	Config  config.Config
-	Machine *topology.Machine
-	Tree    *cgroup.Tree
-	Host    *lifecycle.Host
-	Resctrl resctrl.FS       // nil if the machine has none
-	Cookies coresched.Kernel // nil if the kernel has none
-	Log     *slog.Logger
+	Config    config.Config
+	Machine   *topology.Machine
+	Tree      *cgroup.Tree
+	Host      *lifecycle.Host
+	Resctrl   resctrl.FS       // nil if the machine has none
+	Cookies   coresched.Kernel // nil if the kernel has none
+	Processes process.Kernel
+	Log       *slog.Logger
 	// Dial connects to the runtime and the kubelet, which have no sockets then; nil for sockets.
 	Dial socket.Dialer
 }

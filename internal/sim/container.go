@@ -168,7 +168,7 @@ func (r *Runtime) firstInstruction(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
 	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
-	f.Cookie = r.cookie(c.dir)
+	f.Cookie, f.Process = r.cookie(c.dir), r.attributes(c.dir, f.Process)
 	for _, o := range r.containers {
 		if o == c || r.o.Crowded || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
@@ -294,7 +294,7 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	s = s.Spec(c.spec)
 	s.CDI, s.BlockIO, s.RDTClass, s.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
-	s.Cookie = r.cookie(c.dir)
+	s.Cookie, s.Process = r.cookie(c.dir), r.attributes(c.dir, s.Process)
 	return s, err
 }
 

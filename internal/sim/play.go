@@ -166,7 +166,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Host: p.host, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Host: p.host, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
 		})
 	}
@@ -193,12 +193,13 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 
 // parts are the parts of a scenario's node.
 type parts struct {
-	machine *topology.Machine
-	host    *lifecycle.Host
-	resctrl *kernel.Resctrl
-	cookies *kernel.Cookies
-	kernel  *kernel.Cgroups
-	version cgroup.Version
+	machine   *topology.Machine
+	host      *lifecycle.Host
+	resctrl   *kernel.Resctrl
+	cookies   *kernel.Cookies
+	processes *kernel.Processes
+	kernel    *kernel.Cgroups
+	version   cgroup.Version
 }
 
 func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
@@ -222,6 +223,7 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 	if p.host, err = hostOf(n, m); err != nil {
 		return p, err
 	}
+	p.processes = kernel.NewProcesses()
 	if s.Node.CoreSched {
 		p.cookies = kernel.NewCookies()
 	}
@@ -234,7 +236,7 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 // options returns the options of an agent on the node.
 func (p *parts) options() AgentOptions {
 	return AgentOptions{
-		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(),
+		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(), Processes: p.processes,
 	}
 }
 

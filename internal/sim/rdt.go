@@ -61,6 +61,22 @@ func (r *Runtime) cookie(dir string) uint64 {
 	return 0
 }
 
+// attributes are what a container's processes were started with, and over it what their threads were given since.
+func (r *Runtime) attributes(dir string, spec map[string]string) map[string]string {
+	for _, id := range r.threads(dir) {
+		if r.o.Processes == nil {
+			break
+		}
+		for setting, text := range r.o.Processes.Of(id) {
+			if spec == nil {
+				spec = map[string]string{}
+			}
+			spec[setting] = text
+		}
+	}
+	return spec
+}
+
 // kernelCookies returns the node's cookies for the agent.
 func (p *parts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {

@@ -31,14 +31,15 @@ const (
 
 // Options are the options of a runtime.
 type Options struct {
-	Machine *topology.Machine
-	Kernel  *kernel.Cgroups
-	Version cgroup.Version
-	Resctrl *kernel.Resctrl // nil if the machine has none
-	Cookies *kernel.Cookies // nil if the kernel has none
-	Host    *lifecycle.Host // its device nodes are available to containers; nil for none
-	Driver  Driver
-	Socket  string // where plugins connect
+	Machine   *topology.Machine
+	Kernel    *kernel.Cgroups
+	Version   cgroup.Version
+	Resctrl   *kernel.Resctrl   // nil if the machine has none
+	Cookies   *kernel.Cookies   // nil if the kernel has none
+	Processes *kernel.Processes // nil if no agent sets attributes of processes
+	Host      *lifecycle.Host   // its device nodes are available to containers; nil for none
+	Driver    Driver
+	Socket    string // where plugins connect
 	// KnowsCDI reports whether the runtime can inject the device of a CDI name. It refuses a container with another
 	// name. nil knows all names.
 	KnowsCDI func(name string) bool

@@ -106,7 +106,7 @@ func (e *Engine) policy(document json.RawMessage) (engine.Policy, error) {
 		}
 	}
 	o := e.node
-	return agent.Policy(agent.Options{Config: c, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
+	return agent.Policy(agent.Options{Config: c, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes})
 }
 
 // Play plays all steps and returns the outcome of each.

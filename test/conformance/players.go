@@ -60,7 +60,7 @@ func Players() []Player {
 // NewAgent makes the agent of a play.
 func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	options := agent.Options{
-		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies,
+		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes,
 		// The fake kernel's processes do not exist on this host.
 		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), PollInterval: 10 * time.Millisecond,
 	}

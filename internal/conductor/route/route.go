@@ -83,6 +83,7 @@ const (
 	stale                         // the runtime's stored copy should have it, and lacks it
 	kernelOnly                    // the runtime must not get it
 	noAttachment                  // the event has no attachment
+	onProcess                     // the keeper can set it on the container's processes
 )
 
 // row gives the sink, in one phase, of values that meet all conditions of when and no condition
@@ -100,6 +101,8 @@ var table = [...]row{
 	{Creating, unremoved, 0, Unapplied, api.NotCarried},
 	{Creating, carried, contested, Answer, ""},
 	{Creating, contested, inKernel, Unapplied, api.Ceded},
+	{Creating, onProcess | noCgroup, 0, Unapplied, api.BadCgroup},
+	{Creating, onProcess, 0, Kernel, ""},
 	{Creating, 0, inKernel, Unapplied, api.NotCarried},
 	{Creating, noCgroup, 0, Unapplied, api.BadCgroup},
 	{Creating, 0, 0, Kernel, ""},
@@ -108,6 +111,7 @@ var table = [...]row{
 	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
 	{Named, inKernel | carried, contested, Runtime, ""},
 	{Named, inKernel, 0, Kernel, ""},
+	{Named, onProcess, noCgroup | contested, Kernel, ""},
 
 	{Starting, copied | carried | stale, 0, Runtime, ""},
 
@@ -118,6 +122,7 @@ var table = [...]row{
 	{Running, inKernel, 0, Kernel, ""},
 	{Running, inForce, 0, NoSink, ""},
 	{Running, createdWith, 0, CreatedWith, ""},
+	{Running, onProcess, carried | contested | noCgroup, Kernel, ""},
 	{Running, 0, carried | noAttachment, Unapplied, api.NotCarried},
 	{Running, 0, 0, Unapplied, api.CreateOnly},
 
@@ -158,6 +163,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 	}{
 		{taken && fields.Has(v.Field), carried},
 		{InKernel(v.Field), inKernel},
+		{OnProcess(v.Field), onProcess},
 		{Copied(v.Field), copied},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
 		{k.NoCgroup != nil, noCgroup},
@@ -239,4 +245,14 @@ func InKernel(f lifecycle.Field) bool {
 		return true
 	}
 	return Copied(f)
+}
+
+// OnProcess reports whether the keeper can set a field on the processes of a container that exists. It does so, once,
+// if no request for the container can hold the field.
+func OnProcess(f lifecycle.Field) bool {
+	switch f {
+	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched:
+		return true
+	}
+	return false
 }

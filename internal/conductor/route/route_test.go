@@ -17,6 +17,7 @@ var (
 	env     = lifecycle.Value{Field: lifecycle.Env, Key: "A", Text: "1"}
 	removed = lifecycle.Value{Field: lifecycle.Env, Key: "A", Remove: true}
 	memory  = lifecycle.Value{Field: lifecycle.MemoryLimit, Int: 1 << 20}
+	limit   = lifecycle.Value{Field: lifecycle.ProcessLimit, Key: "RLIMIT_CORE", Text: "0:0"}
 )
 
 func all(lifecycle.Field) bool { return true }
@@ -76,6 +77,14 @@ func TestRoute(t *testing.T) {
 		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Inputs{}, Route{To: Answer}},
 		{"cannot be taken away", Creating, nil, removed, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
 
+		{"an attribute of processes, carried", Creating, nil, limit, Inputs{}, Route{To: Answer}},
+		{"an attribute of processes, not carried", Creating, nothing, limit, Inputs{}, Route{To: Kernel}},
+		{"an attribute of processes, refused", Creating, refuses, limit, Inputs{}, Route{To: Kernel, Why: refusedCreate}},
+		{"an attribute of processes, contested", Creating, nil, limit, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"an attribute of processes, without a cgroup", Creating, nothing, limit, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+
+		{"an attribute of processes, not carried", Named, nothing, limit, Inputs{}, Route{To: Kernel}},
+		{"an attribute of processes, created with it", Named, nil, limit, Inputs{InForce: true}, Route{}},
 		{"has it already", Named, nil, cpus, Inputs{InForce: true}, Route{}},
 		{"changed meanwhile", Named, nil, cpus, Inputs{}, Route{To: Runtime}},
 		{"contested", Named, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{To: Kernel}},
@@ -106,6 +115,10 @@ func TestRoute(t *testing.T) {
 		{"delivered", Running, nil, env, Inputs{InForce: true}, Route{}},
 		{"created with it", Running, nil, env, Inputs{CreatedWith: true}, Route{To: CreatedWith}},
 		{"created without it", Running, nil, env, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"an attribute of processes, not carried", Running, nothing, limit, Inputs{}, Route{To: Kernel}},
+		{"an attribute of processes, set before", Running, nothing, limit, Inputs{InForce: true}, Route{}},
+		{"an attribute of processes, created with it", Running, nothing, limit, Inputs{CreatedWith: true}, Route{To: CreatedWith}},
+		{"an attribute of processes, carried by creations alone", Running, nil, limit, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
 		{"never carried", Running, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
 		{"created while its stage is disabled", Running, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
 		{"of no attachment's event", Running, nothing, env, Inputs{NoAttachment: true}, Route{Unapplied, api.CreateOnly, createOnly}},
@@ -130,7 +143,7 @@ func TestEveryRowCounts(t *testing.T) {
 	t.Parallel()
 	reached := map[int]bool{}
 	for p := Creating; p <= Piggyback; p++ {
-		for has := range cond(1 << 11) {
+		for has := range cond(1 << 12) {
 			for i, r := range table {
 				if r.in == p && has&r.when == r.when && has&r.unless == 0 {
 					reached[i] = true

@@ -1,0 +1,163 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Real makes the system calls. It needs the host's PID namespace; CAP_SYS_RESOURCE for higher limits and for processes
+// of other users; and CAP_SYS_NICE for real-time policies, lower nice values and processes of other users.
+type Real struct{}
+
+// errText is the error of a value that is not in the form of its field.
+var errText = errors.New("the value is not in the form of its field")
+
+// Has reports whether a thread has a value.
+func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
+	switch v.Field {
+	case lifecycle.ProcessLimit:
+		want, number, err := limitOf(v)
+		if err != nil {
+			return false, err
+		}
+		var now unix.Rlimit
+		if err := unix.Prlimit(thread, number, nil, &now); err != nil {
+			return false, denied(err, "read the limit "+v.Key, "CAP_SYS_RESOURCE")
+		}
+		return now == want, nil
+	case lifecycle.ProcessIO:
+		want, err := priorityOf(v)
+		if err != nil {
+			return false, err
+		}
+		now, _, code := unix.Syscall(unix.SYS_IOPRIO_GET, ioprioProcess, uintptr(thread), 0)
+		if code != 0 {
+			return false, fmt.Errorf("read the I/O priority: %w", code)
+		}
+		return now == want, nil
+	case lifecycle.ProcessSched:
+		want, err := policyOf(v)
+		if err != nil {
+			return false, err
+		}
+		now, err := unix.SchedGetAttr(thread, 0)
+		if err != nil {
+			return false, fmt.Errorf("read the scheduling policy: %w", err)
+		}
+		if want.Policy == unix.SCHED_IDLE { // which keeps the nice value that a thread had, without effect
+			want.Nice = now.Nice
+		}
+		return now.Policy == want.Policy && now.Nice == want.Nice && now.Priority == want.Priority && now.Flags&want.Flags == want.Flags, nil
+	}
+	return false, errText
+}
+
+// Set gives a thread a value.
+func (Real) Set(thread int, v lifecycle.Value) error {
+	switch v.Field {
+	case lifecycle.ProcessLimit:
+		want, number, err := limitOf(v)
+		if err == nil {
+			err = denied(unix.Prlimit(thread, number, &want, nil), "set the limit "+v.Key+" to "+v.Text, "CAP_SYS_RESOURCE")
+		}
+		return err
+	case lifecycle.ProcessIO:
+		want, err := priorityOf(v)
+		if err != nil {
+			return err
+		}
+		if _, _, code := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(thread), want); code != 0 {
+			return denied(code, "set the I/O priority "+v.Text, "CAP_SYS_NICE")
+		}
+		return nil
+	case lifecycle.ProcessSched:
+		want, err := policyOf(v)
+		if err == nil {
+			err = denied(unix.SchedSetAttr(thread, &want, 0), "set the scheduling policy "+v.Text, "CAP_SYS_NICE")
+		}
+		return err
+	}
+	return errText
+}
+
+// denied says which capability a call needs that the kernel does not permit.
+func denied(err error, what, capability string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s: the kernel did not permit it, and the agent may lack %s: %w", what, capability, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// limits are the numbers of limits (getrlimit(2)).
+var limits = map[string]int{
+	"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA,
+	"RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
+	"RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE,
+	"RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_RSS": unix.RLIMIT_RSS, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
+	"RLIMIT_RTTIME": unix.RLIMIT_RTTIME, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
+}
+
+func limitOf(v lifecycle.Value) (want unix.Rlimit, number int, err error) {
+	r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
+	number, known := limits[v.Key]
+	if !ok || !known {
+		return want, 0, fmt.Errorf("limit %s %q: %w", v.Key, v.Text, errText)
+	}
+	return unix.Rlimit{Cur: r.Soft, Max: r.Hard}, number, nil
+}
+
+// Constants of ioprio_set(2).
+const (
+	ioprioProcess = 1 // IOPRIO_WHO_PROCESS, which is one thread
+	ioprioShift   = 13
+)
+
+var ioClasses = map[string]uintptr{"IOPRIO_CLASS_NONE": 0, "IOPRIO_CLASS_RT": 1, "IOPRIO_CLASS_BE": 2, "IOPRIO_CLASS_IDLE": 3}
+
+func priorityOf(v lifecycle.Value) (uintptr, error) {
+	p, ok := lifecycle.ParseIOPriority(v.Text)
+	class, known := ioClasses[p.Class]
+	if !ok || !known || p.Priority < 0 || p.Priority > 7 {
+		return 0, fmt.Errorf("I/O priority %q: %w", v.Text, errText)
+	}
+	return class<<ioprioShift | uintptr(p.Priority), nil
+}
+
+var policies = map[string]uint32{
+	"SCHED_OTHER": unix.SCHED_NORMAL, "SCHED_FIFO": unix.SCHED_FIFO, "SCHED_RR": unix.SCHED_RR, "SCHED_BATCH": unix.SCHED_BATCH, "SCHED_IDLE": unix.SCHED_IDLE,
+}
+
+var policyFlags = map[string]uint64{
+	"SCHED_FLAG_RESET_ON_FORK": unix.SCHED_FLAG_RESET_ON_FORK, "SCHED_FLAG_RECLAIM": unix.SCHED_FLAG_RECLAIM,
+	"SCHED_FLAG_DL_OVERRUN": unix.SCHED_FLAG_DL_OVERRUN,
+}
+
+// errDeadline is the reason for refusing SCHED_DEADLINE, which the kernel accounts by thread and forbids to inherit.
+var errDeadline = errors.New("only an OCI runtime can start a container with SCHED_DEADLINE")
+
+func policyOf(v lifecycle.Value) (unix.SchedAttr, error) {
+	s, ok := lifecycle.ParseScheduler(v.Text)
+	policy, known := policies[s.Policy]
+	switch {
+	case s.Policy == "SCHED_DEADLINE":
+		return unix.SchedAttr{}, errDeadline
+	case !ok || !known || s.Priority < 0:
+		return unix.SchedAttr{}, fmt.Errorf("scheduling policy %q: %w", v.Text, errText)
+	}
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: s.Nice, Priority: uint32(s.Priority)} //nolint:gosec // not negative
+	for _, f := range s.Flags {
+		bit, known := policyFlags[f]
+		if !known {
+			return a, fmt.Errorf("scheduling policy %q: no thread can be given the flag %s from outside", v.Text, f)
+		}
+		a.Flags |= bit
+	}
+	return a, nil
+}

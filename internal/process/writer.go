@@ -1,0 +1,85 @@
+package process
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Kernel has the kernel's calls for the attributes of single threads. A limit belongs to the thread's whole process.
+type Kernel interface {
+	// Has reports whether a thread has a value.
+	Has(thread int, v lifecycle.Value) (bool, error)
+	// Set gives a thread a value.
+	Set(thread int, v lifecycle.Value) error
+}
+
+// Writer sets the attributes of containers' processes. Its methods may be called by several goroutines at once.
+type Writer struct {
+	kernel Kernel
+
+	mu   sync.Mutex
+	done map[string]map[string]string // by container and setting: the value that its processes were given
+}
+
+// New makes a Writer for a kernel's threads.
+func New(k Kernel) *Writer { return &Writer{kernel: k, done: map[string]map[string]string{}} }
+
+// maxRounds limits how often Apply looks for new threads.
+const maxRounds = 5
+
+// Apply gives a value to the threads of a container, unless it has done so before. It reports whether there were any
+// threads, and whether one had another value. Threads that start meanwhile may have the earlier value of their
+// parent, so Apply repeats until there are none.
+func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, error)) (found, changed bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done[owner][v.Setting()] == v.Text {
+		return true, false, nil
+	}
+	for range maxRounds {
+		all, err := threads()
+		if err != nil || len(all) == 0 {
+			return found, changed, err
+		}
+		found = true
+		again, err := w.setLocked(all, v)
+		changed = changed || again
+		if err != nil {
+			return found, changed, err
+		}
+		if !again {
+			break
+		}
+	}
+	if w.done[owner] == nil {
+		w.done[owner] = map[string]string{}
+	}
+	w.done[owner][v.Setting()] = v.Text
+	return found, changed, nil
+}
+
+// setLocked sets a value of those threads that do not have it. It passes over threads that have ended.
+func (w *Writer) setLocked(threads []int, v lifecycle.Value) (changed bool, err error) {
+	for _, id := range threads {
+		has, err := w.kernel.Has(id, v)
+		if err == nil && !has {
+			if err = w.kernel.Set(id, v); err == nil {
+				changed = true
+			}
+		}
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+// Forget forgets a container that has ended.
+func (w *Writer) Forget(owner string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.done, owner)
+}
