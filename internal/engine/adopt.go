@@ -18,6 +18,14 @@ type recovery struct {
 	c     *Container
 }
 
+// name returns the container's name; "" if it is about none.
+func (b *recovery) name() string {
+	if b.c == nil {
+		return ""
+	}
+	return b.c.Name
+}
+
 // find returns the container's record with all later changes applied, or a substitute if the
 // container has no record. It returns nil for a new container.
 func (b *recovery) find(reported *lifecycle.Container) *Record {
@@ -119,7 +127,7 @@ func (b *recovery) adopt() *Record {
 	}
 	b.c.decided.narrowed = !has.Empty() && has != whole || ours
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
-	_, chosen := b.n.asks(b.p, &asked)
+	_, chosen := b.n.asks(b.p, b.name(), &asked)
 	b.adoptPoolNode(has)
 	if has.Empty() || !b.p.Intent.CPUs.IsSet() && !chosen || !b.n.policy.Place {
 		return nil
@@ -165,7 +173,7 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 		return err == nil && assigned == has
 	}
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
-	if _, ok := b.n.asks(b.p, &asked); !ok || has.Empty() {
+	if _, ok := b.n.asks(b.p, b.name(), &asked); !ok || has.Empty() {
 		return false
 	}
 	quota, lifts := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)

@@ -42,11 +42,11 @@ func (n *view) recount(c *Container, sign int) {
 	}
 }
 
-// ofPod returns the balloons of the other live containers of a container's pod.
-func (o balloonContainers) ofPod(c *Container) (all []string) {
+// neighbours returns the other live containers of a container's pod.
+func (o balloonContainers) neighbours(c *Container) (all []placement.Neighbour) {
 	for _, other := range o.n.containersOf(c.PodID) {
-		if other.ID != c.ID && other.Alive() && other.Assignment.Pool.Named() {
-			all = append(all, other.Assignment.Which.Name)
+		if other.ID != c.ID && other.Alive() {
+			all = append(all, placement.Neighbour{Name: other.Name, Pool: other.Assignment.Which.Name, Owned: other.Assignment.Owned})
 		}
 	}
 	return all

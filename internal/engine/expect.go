@@ -57,7 +57,7 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 		return
 	}
 	one := &expected{pod: try.plan.Pod, container: c}
-	one.ask, _ = try.n.asks(try.plan.Pod, &c.Pristine)
+	one.ask, _ = try.n.asks(try.plan.Pod, c.Name, &c.Pristine)
 	g, owns := try.n.ledger.Of(key)
 	d.n.ledger.dropKey(key)
 	if owns && c.Assignment.Pool == placement.Own {
@@ -114,7 +114,7 @@ func (d *draft) arrives(c *Container) {
 	}
 	d.put(c.Key, nil)
 	g, owns := d.n.ledger.Of(c.Key)
-	now, _ := d.n.asks(d.n.pod(c.PodID), &c.Pristine)
+	now, _ := d.n.asks(d.n.pod(c.PodID), c.Name, &c.Pristine)
 	if owns && (now != one.ask || d.n.grantable(d.n.pod(c.PodID), c.Key, g.CPUs) != nil) {
 		d.n.ledger.dropKey(c.Key)
 		owns = false

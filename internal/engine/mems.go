@@ -20,7 +20,11 @@ func (s *placer) chooseMemory() {
 	if s.c.Assignment.Memory.Keep {
 		return
 	}
-	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || t.KeepsMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
+	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
+	if s.c.Assignment.Pool == placement.Own {
+		s.c.Assignment.Memory = t.Memory
+	}
+	if !t.Chooses || t.KeepsMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
 	usable, bounded := s.memoryNodes()

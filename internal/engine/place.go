@@ -163,7 +163,7 @@ func (s *placer) placeRecorded(rec *Record) bool {
 // reportRefused reports that a container owns no CPUs although it asks for some. A refusal at
 // its creation is final.
 func (s *placer) reportRefused() {
-	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
+	switch a, ok := s.n.asks(s.p, s.c.Name, &s.c.Pristine); {
 	case !ok:
 	case !s.c.Stamp.CPUs.Empty():
 		s.waitFor(a.key)
@@ -270,7 +270,7 @@ func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 
 func (s *placer) own(cpus topology.Set, from, why string) {
 	s.ownNotExternal(cpus)
-	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus}
+	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus, Threads: s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Threads}
 	// Owned CPUs that are offline belong to the container again when they come online.
 	gone := s.missing().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)

@@ -145,7 +145,7 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 // request. If the containers' requests equalled the pod's sum before, their new sum counts.
 // Otherwise, as for a pod with pod-level resources, the pod's sum counts.
 func (s *placer) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
-	a, ok := s.n.asks(s.p, &s.c.Pristine)
+	a, ok := s.n.asks(s.p, s.c.Name, &s.c.Pristine)
 	if !ok {
 		return min(owns, s.p.paidCPUs(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.Assignment.From, was.Assignment.From), false
 	}
@@ -325,7 +325,7 @@ func (d *draft) resizePod(podID string) {
 // follows from the runtime's report. If the containers request less than their pod, either
 // request may be old.
 func (s *placer) refusedResize(owns int) int {
-	a, asks := s.n.asks(s.p, &s.c.Pristine)
+	a, asks := s.n.asks(s.p, s.c.Name, &s.c.Pristine)
 	switch {
 	case s.c.RefusedCPUs != 0 || !asks:
 		return s.c.RefusedCPUs
@@ -379,7 +379,7 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 func (s *placer) reportResized() {
 	owns := s.withOffline(s.c.Assignment.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
-	a, _ := s.n.asks(s.p, &s.c.Pristine)
+	a, _ := s.n.asks(s.p, s.c.Name, &s.c.Pristine)
 	if known && n != owns && (a.n != owns || n == s.c.RefusedCPUs) && !s.p.Intent.NUMA.V.Exclusive {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(key, n, owns))
 	}

@@ -105,7 +105,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 	owned := b.n.machine.PlacesOf(rec.CPUs)
 	left := owned
-	switch a, ok := b.n.asks(b.p, &b.c.Pristine); {
+	switch a, ok := b.n.asks(b.p, b.name(), &b.c.Pristine); {
 	case b.p.Intent.CPUs.IsSet():
 		if b.n.checkPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
 			left = topology.Set{}
@@ -266,7 +266,7 @@ func pickCPUCount(asked []int, resized bool, recorded int) int {
 // runtime's report; none if the report gives no number. The pod's sum may be older than a resize
 // of the containers, so the sum of the containers' requests is another candidate.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
-	a, ok := b.n.asks(b.p, requested)
+	a, ok := b.n.asks(b.p, b.name(), requested)
 	switch {
 	case !ok:
 		return nil

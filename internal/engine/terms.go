@@ -19,7 +19,9 @@ func (n *view) terms(p *Pod) placement.Terms {
 // termsOf returns the terms for one container of the pod, with the kubelet's grant to it.
 // requested is the runtime's request.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
-	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Pod: p.Pod, Requested: requested, KubeletGrant: p.Granted.StaticOf(container)})
+	return n.policy.Placement.Terms(n.machine, placement.Subject{
+		Intent: p.Intent, Pod: p.Pod, Name: container, Requested: requested, KubeletGrant: p.Granted.StaticOf(container),
+	})
 }
 
 // noRequest is a pod that asks for nothing.
@@ -62,11 +64,11 @@ func (n *view) chosenForPod(p *Pod) bool {
 
 // asks returns a container's request for CPUs, from the resources in the runtime's request; ok
 // is false if the container requests no CPUs of its own.
-func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
+func (n *view) asks(p *Pod, container string, r *lifecycle.Resources) (a ask, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
 	}
-	switch t := n.terms(p); {
+	switch t := n.termsOf(p, container, r); {
 	case t.Pays == placement.Nothing:
 		return a, false
 	case t.Pays == placement.WholeCPUs:
@@ -92,7 +94,7 @@ func wholeCPUs(r *lifecycle.Resources) int {
 // choose chooses the CPUs that a container should own. The error is a sentence for users. why
 // lists the criteria that decided.
 func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
-	a, ok := s.n.asks(s.p, &s.c.Pristine)
+	a, ok := s.n.asks(s.p, s.c.Name, &s.c.Pristine)
 	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
 		return cpus, "", "", nil
 	}
@@ -164,7 +166,10 @@ func (s *placer) subject() placement.Subject {
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
-	return placement.Subject{Intent: s.p.Intent, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
+	return placement.Subject{
+		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID),
+		Neighbours: balloonContainers{s.n}.neighbours(s.c),
+	}
 }
 
 // choosePool asks the policy for the pool of a container that owns nothing.
@@ -172,7 +177,7 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
-		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, PodBalloons: balloonContainers{s.n}.ofPod(s.c),
+		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c),
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.IsSet() {

@@ -35,7 +35,10 @@ func treePod(n int, namespace string, milli, limit int64) (*lifecycle.Pod, *life
 	if limit > 0 {
 		c.Resources.CPU.Quota, c.Resources.CPU.Period = lifecycle.Some(limit*100), lifecycle.Some(uint64(100000))
 	}
-	if milli > 0 && limit == milli {
+	switch {
+	case milli == 0 && limit == 0:
+		pod.CgroupParent = fmt.Sprintf("/kubepods/besteffort/pod%d", n)
+	case limit == milli:
 		pod.CgroupParent = fmt.Sprintf("/kubepods/pod%d", n)
 	}
 	sum := c.Resources

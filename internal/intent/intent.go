@@ -187,6 +187,12 @@ type Pod struct {
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
 	MemoryKinds                 Sourced[PerContainer[[]topology.MemoryKind]]
+	// PreferShared, PreferIsolated and PreferReserved say which CPUs suit a container, and
+	// Unlimited the part of the node for one without CPU limit. Affinity and AntiAffinity list
+	// the containers of the pod that it should be near, or far from.
+	PreferShared, PreferIsolated, PreferReserved Sourced[PerContainer[bool]]
+	Unlimited                                    Sourced[PerContainer[string]]
+	Affinity, AntiAffinity                       Sourced[map[string][]string]
 	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
 	// them; "" if another rule decides.
 	OnlyGranted string

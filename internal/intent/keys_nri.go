@@ -28,8 +28,7 @@ func nriPluginsKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
 		{"nri-resource-policy-topology-aware", ".resource-policy.nri.io", []string{
-			"prefer-isolated-cpus", "require-isolated-cpus", "prefer-shared-cpus", "prefer-reserved-cpus", "prefer-cpu-priority", "cold-start",
-			"unlimited-burstable", "cpu-class", "irq-affinity", "pick-resources-by-hints",
+			"require-isolated-cpus", "prefer-cpu-priority", "cold-start", "cpu-class", "irq-affinity", "pick-resources-by-hints",
 			"strict.topologyhints", "test.topologyhints",
 		}},
 		{"nri-resource-policy (balloons or topology-aware)", ".resource-policy.nri.io", []string{
@@ -43,14 +42,13 @@ func nriPluginsKeys() []Key {
 	} {
 		keys = append(keys, p.rows()...)
 	}
-	for _, r := range balloonReads {
-		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: "with placement.policy: balloons"})
+	for _, r := range policyReads {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: servedBy(r.key)})
 	}
-	const topologyAware = "nri-resource-policy-topology-aware"
 	return append(
 		keys,
-		Key{Name: "resource-policy.nri.io/affinity", Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(topologyAware)},
-		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(topologyAware)},
+		Key{Name: NRIAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servedBy(NRIAffinity)},
+		Key{Name: NRIAntiAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servedBy(NRIAntiAffinity)},
 		Key{Name: "noderesource.dev/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "intel.com/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
@@ -91,10 +89,22 @@ type scopedRead struct {
 	kind Kind
 }
 
-// balloonReads are the keys of nri-plugins' balloons that are read, without their scopes.
-var balloonReads = []scopedRead{
+// policyReads are the keys of nri-plugins' policies that are read, without their scopes.
+var policyReads = []scopedRead{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
 	{NRIMemoryType, MemoryTypeKind},
+	{NRIPreferShared, CPUPreference}, {NRIPreferIsolated, CPUPreference}, {NRIPreferReserved, ClassSystem}, {NRIUnlimited, CPUPreference},
+}
+
+// servedBy says which policies serve a key of nri-plugins.
+func servedBy(key string) string {
+	switch key {
+	case NRIBalloon:
+		return "with placement.policy: balloons"
+	case NRIHideThreads, NRIPreserveCPU, NRIPreserveMemory, NRIMemoryType:
+		return "with placement.policy: balloons or topology-aware"
+	}
+	return "with placement.policy: topology-aware"
 }
 
 // nriReads are the keys of NRI's plugins that are read, without their scopes.
@@ -115,7 +125,7 @@ var nriReads = []scopedRead{
 // nriRead are the same names.
 var nriRead = func() map[string]bool {
 	set := map[string]bool{}
-	for _, r := range slices.Concat(nriReads, balloonReads) {
+	for _, r := range slices.Concat(nriReads, policyReads) {
 		set[r.key] = true
 	}
 	return set

@@ -89,7 +89,7 @@ var kinds = []declaration{
 	{Default{
 		ClassSystem, "kube-system", Allow, "the system pool", "the system pool belongs to the cluster's own pods; refused in other namespaces",
 		"it shares the system pool with the cluster's own pods",
-	}, classHooks, []request{ofClass(System)}},
+	}, classHooks, []request{ofClass(System), affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
 	{Default{
 		ClassDedicated, "*", Allow, "the class; by itself the shared pool", "by itself it gives the shared pool; CPUs have a kind of their own",
 		"nothing: it owns no CPU and shares the default pool according to its CPU shares",
@@ -122,9 +122,15 @@ var kinds = []declaration{
 		remove: func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.ExcludeOthers = false, false },
 	}}},
 	{Default{
-		CPUPreference, "*", Allow, "which CPUs it prefers to own, by kind of core and isolation", "it chooses which CPUs it owns, not how many; the CPUs of other owners do not change",
+		CPUPreference, "*", Allow, "which CPUs suit it: a kind of core, isolated or shared ones, of some part of the node, near some of its containers",
+		"it chooses which CPUs, not how many: it owns at most what it requests, and the CPUs of other owners do not change",
 		"nothing: it owns no CPUs",
 	}, []string{"cpuset"}, []request{
+		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
+		field(func(p *Pod) *Sourced[map[string][]string] { return &p.Affinity }, text),
+		field(func(p *Pod) *Sourced[map[string][]string] { return &p.AntiAffinity }, text),
 		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, text),
 		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, text),
 	}},
@@ -251,15 +257,15 @@ var kinds = []declaration{
 		"the resources of the balloon type: the CPUs of `minCPUs`, and memory of `memoryTypes`",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
 	{Default{
-		ThreadsKind, "*", Allow, "one thread of each core of its balloon, or all", "its balloon has all threads of these cores in both cases",
-		"nothing: its balloon already has these CPUs",
+		ThreadsKind, "*", Allow, "one thread of each of its cores, or all", "the other threads stay its own, or those of its balloon, in both cases",
+		"nothing: it or its balloon already has these CPUs",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, perContainer)}},
 	{Default{
-		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside balloons", "it runs on the CPUs of all balloons",
+		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside balloons and parts of the node", "it runs on the CPUs of all balloons",
 		"time on all CPUs that no container owns, according to its CPU shares",
 	}, []string{"cpuset"}, []request{
-		preserves(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
-		preserves(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveMemory }),
+		affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
+		affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveMemory }),
 	}},
 	{Default{
 		MemoryTypeKind, "*", Refuse, "memory nodes of kinds that it names: DRAM, HBM, PMEM", "nodes of scarce memory belong to the node; `memoryTypes` of a balloon type gives them to pods",

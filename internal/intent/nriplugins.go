@@ -24,6 +24,18 @@ const (
 	NRIPreserveMemory = "memory.preserve.resource-policy.nri.io"
 	// NRIMemoryType lists kinds of memory: DRAM, HBM, PMEM.
 	NRIMemoryType = "memory-type.resource-policy.nri.io"
+	// NRIPreferShared lets a container share CPUs ("true") that would own some, or own some
+	// ("false"). NRIPreferIsolated lets it own isolated CPUs or others. NRIPreferReserved lets it
+	// run on the reserved CPUs, or on others although its namespace is one of theirs.
+	NRIPreferShared   = "prefer-shared-cpus.resource-policy.nri.io"
+	NRIPreferIsolated = "prefer-isolated-cpus.resource-policy.nri.io"
+	NRIPreferReserved = "prefer-reserved-cpus.resource-policy.nri.io"
+	// NRIUnlimited names the part of the node for a Burstable container without CPU limit.
+	NRIUnlimited = "unlimited-burstable.resource-policy.nri.io"
+	// NRIAffinity and NRIAntiAffinity list, for containers of the pod by name, the others that
+	// they should be near, or far from. They have no scopes.
+	NRIAffinity     = "resource-policy.nri.io/affinity"
+	NRIAntiAffinity = "resource-policy.nri.io/anti-affinity"
 )
 
 // maxTypeName limits the name of a type of balloons, like the configuration does.
@@ -41,6 +53,42 @@ func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.PreserveCPU = readScoped(t, s, out, t.truth, NRIPreserveCPU)
 	out.PreserveMemory = readScoped(t, s, out, t.truth, NRIPreserveMemory)
 	out.MemoryKinds = readScoped(t, s, out, t.memoryKinds, NRIMemoryType)
+	out.PreferShared = readScoped(t, s, out, t.truth, NRIPreferShared)
+	out.PreferIsolated = readScoped(t, s, out, t.truth, NRIPreferIsolated)
+	out.PreferReserved = readScoped(t, s, out, t.truth, NRIPreferReserved)
+	out.Unlimited = readScoped(t, s, out, t.level, NRIUnlimited)
+	out.Affinity = t.neighbours(out, NRIAffinity)
+	out.AntiAffinity = t.neighbours(out, NRIAntiAffinity)
+}
+
+// Levels are the parts of a node that containers without CPU limit can be placed in, by the names
+// that they have in configuration and annotations.
+func Levels() []string { return []string{"system", "package", "die", "numa", "l3cache"} }
+
+func (t *texts) level(key string) (string, error) {
+	text, err := t.limited(key)
+	if text == "socket" {
+		text = "package"
+	}
+	if err == nil && !slices.Contains(Levels(), text) {
+		err = fmt.Errorf("want one of %s", strings.Join(Levels(), ", "))
+	}
+	return text, err
+}
+
+// neighbours reads the containers that containers should be near, or far from. The long form,
+// with expressions, is not served.
+func (t *texts) neighbours(out *Pod, key string) (of Sourced[map[string][]string]) {
+	text := t.annotations.of(key)
+	if text == "" {
+		return of
+	}
+	all := map[string][]string{}
+	if err := t.structured(key, &all); err != nil {
+		out.problem(key, text, "%v; want lists of containers by name, as in c0: [c1, c2]", err)
+		return of
+	}
+	return Sourced[map[string][]string]{all, key}
 }
 
 // limited returns an annotation, or an error if it is beyond the limits of one pod.
@@ -86,8 +134,8 @@ func (t *texts) memoryKinds(key string) (kinds []topology.MemoryKind, err error)
 	return kinds, nil
 }
 
-// preserves is a request to keep what the runtime requested; "false" asks for nothing.
-func preserves(of func(*Pod) *Sourced[PerContainer[bool]]) request {
+// affirms is a request by annotations of which "false" asks for nothing.
+func affirms(of func(*Pod) *Sourced[PerContainer[bool]]) request {
 	r := field(of, perContainer)
 	r.key = func(p *Pod) string {
 		asked := of(p).V

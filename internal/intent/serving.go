@@ -50,22 +50,39 @@ func (s *Serving) apply(p *Pod) {
 		}
 	}
 	s.placed(p)
-	if s.Policy != "balloons" {
-		for _, r := range balloonRequests() {
+	for _, of := range policyRequests() {
+		if slices.Contains(of.policies, s.Policy) {
+			continue
+		}
+		for _, r := range of.requests {
 			if key := r.key(p); key != "" {
-				p.unserved(key, r.value(p), "only placement.policy: balloons serves it")
+				p.unserved(key, r.value(p), "only placement.policy: %s serves it", strings.Join(of.policies, " or "))
 			}
 			r.remove(p)
 		}
 	}
 }
 
-// balloonRequests are the requests that only the policy balloons serves.
-func balloonRequests() (all []request) {
-	for _, kind := range []Kind{BalloonKind, ThreadsKind, PreserveKind, MemoryTypeKind} {
-		all = append(all, declared(kind).requests...)
+// ofPolicies are requests that only some policies serve.
+type ofPolicies struct {
+	policies []string
+	requests []request
+}
+
+func policyRequests() []ofPolicies {
+	both := slices.Concat(declared(ThreadsKind).requests, declared(PreserveKind).requests, declared(MemoryTypeKind).requests)
+	return []ofPolicies{
+		{[]string{"balloons"}, declared(BalloonKind).requests},
+		{[]string{"balloons", "topology-aware"}, both},
+		{[]string{"topology-aware"}, []request{
+			affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved }),
+			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
+			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+			field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
+			field(func(p *Pod) *Sourced[map[string][]string] { return &p.Affinity }, text),
+			field(func(p *Pod) *Sourced[map[string][]string] { return &p.AntiAffinity }, text),
+		}},
 	}
-	return all
 }
 
 func (s *Serving) on(hook string) bool { return slices.Contains(s.Hooks, hook) }

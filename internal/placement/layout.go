@@ -122,7 +122,7 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 	case s.Pool == Balloon:
 		return l.balloon(s)
 	case s.Pool == TreePool:
-		return l.Tree[s.Which]
+		return l.threads(s, l.Tree[s.Which])
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.Which.Name == ReservedPool:
@@ -131,6 +131,14 @@ func (l *Layout) pool(s CPUGroup) topology.Set {
 		return l.prefixed(s.Which.Name)
 	}
 	return l.Pools.base(s.Pool).Minus(l.Demand.Owned)
+}
+
+// threads returns one thread of each core, if a group has only these.
+func (l *Layout) threads(s CPUGroup, cpus topology.Set) topology.Set {
+	if s.Threads == OneThread && l.OneThread != nil {
+		return l.OneThread(cpus)
+	}
+	return cpus
 }
 
 // balloon returns the CPUs of a balloon. One that could get none has those of no balloon, or
@@ -165,7 +173,7 @@ func (l *Layout) prefixed(name string) topology.Set {
 // owner. ok is false if none is left.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.Pool == Own {
-		return s.Owned, true
+		return l.threads(s, s.Owned), true
 	}
 	free := l.pool(s)
 	all := l.Pools.base(Unclassified).Minus(l.Demand.Owned)

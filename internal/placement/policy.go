@@ -68,11 +68,18 @@ type Subject struct {
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	Only                  []int
 	// Pod is its pod, and Name its name. Balloon is the balloon that it is in; "" for none.
-	// PodBalloons are those of the other live containers of its pod.
-	Pod         *lifecycle.Pod
-	Name        string
-	Balloon     string
-	PodBalloons []string
+	// Neighbours are the other live containers of its pod.
+	Pod        *lifecycle.Pod
+	Name       string
+	Balloon    string
+	Neighbours []Neighbour
+}
+
+// Neighbour is another container of the pod: its name, and the pool that it is in or the CPUs
+// that it owns.
+type Neighbour struct {
+	Name, Pool string
+	Owned      topology.Set
 }
 
 // Payment says which request determines how many CPUs a policy chooses.
@@ -89,10 +96,14 @@ const (
 type Terms struct {
 	// Chooses reports that the policy chooses CPUs and memory nodes for containers.
 	Chooses bool
-	// KeepsMemory: it leaves the memory nodes as the runtime requests them.
+	// KeepsMemory: it leaves the memory nodes as the runtime requests them. Otherwise Memory says
+	// which an owner gets.
 	KeepsMemory bool
-	Pays        Payment
-	Key         string // the key that asks for owned CPUs
+	Memory      MemoryChoice
+	// Threads are those of its CPUs that an owner runs on.
+	Threads Threads
+	Pays    Payment
+	Key     string // the key that asks for owned CPUs
 	// Lent and ExclusiveNodes become those of the grant.
 	Lent, ExclusiveNodes bool
 	// NearDevices reports that the place of devices affects the choice.

@@ -129,14 +129,15 @@ type CPUGroup struct {
 	Near, Within topology.Set
 	// Owned are the CPUs of a group in pool Own.
 	Owned topology.Set
-	// Threads says which threads of a balloon's CPUs the group has.
+	// Threads says which threads of the CPUs of a balloon, of a part of the node or of an owner
+	// the group has.
 	Threads Threads
 }
 
-// Threads says which threads of the CPUs of a balloon a container runs on.
+// Threads says which threads of its CPUs a container runs on.
 type Threads uint8
 
-// The threads: as the balloon's type says, one of each core, or all.
+// The threads: as the balloon's type says (all of other CPUs), one of each core, or all.
 const (
 	ThreadsOfType Threads = iota
 	OneThread

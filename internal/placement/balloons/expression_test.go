@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	for path, o := range map[string]TypeOptions{
 		"balloonTypes[0].minCPUs":                    {Name: "a", MinCPUs: 3, MaxCPUs: 2},
-		"balloonTypes[0].minBalloons":                {Name: "a", MinBalloons: 2, MaxBalloons: 1},
+		"balloonTypes[0].minBalloons":                {Name: "a", MinBalloons: 2, MaxBalloons: 1}, // B22
 		"balloonTypes[0].maxBalloons":                {Name: "reserved", MaxBalloons: 2},
 		"balloonTypes[0].groupBy":                    {Name: "a", GroupBy: "${x}"},
 		"balloonTypes[0].matchExpressions[0].values": {Name: "a", MatchExpressions: []ExpressionOptions{{Key: "name", Operator: "In"}}},

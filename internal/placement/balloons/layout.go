@@ -15,7 +15,7 @@ import (
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	before := cmp.Or(d.Before, &placement.Layout{})
 	l := pools.Lay(d)
-	l.By, l.OneThread = p, p.threads.oneOfEach
+	l.By, l.OneThread = p, p.threads.OneOfEach
 	if !p.Options.PinCPU {
 		l.OneThread = func(cpus topology.Set) topology.Set { return cpus }
 	}
@@ -359,34 +359,4 @@ func (p *Policy) near(level string, cpus topology.Set) topology.Set {
 		return p.Machine.Spread(topology.CoreLevel, cpus)
 	}
 	return topology.Set{}
-}
-
-// threads knows the threads of cores.
-type threads struct {
-	first topology.Set  // the first thread of each core
-	lower map[int][]int // of each other thread, the threads before it
-}
-
-func threadsOfCores(m *topology.Machine) threads {
-	t := threads{lower: map[int][]int{}}
-	for _, core := range m.Groups(topology.CoreLevel) {
-		all := core.Members()
-		for i, cpu := range all {
-			if t.lower[cpu] = all[:i]; i == 0 {
-				t.first.Add(cpu)
-			}
-		}
-	}
-	return t
-}
-
-// oneOfEach returns one thread of each core: the first of those in the set.
-func (t threads) oneOfEach(cpus topology.Set) topology.Set {
-	out := cpus.And(t.first)
-	for cpu := range cpus.Minus(t.first).All() {
-		if !slices.ContainsFunc(t.lower[cpu], cpus.Has) {
-			out.Add(cpu)
-		}
-	}
-	return out
 }

@@ -24,7 +24,7 @@ type Policy struct {
 	Options PolicyOptions
 	types   []TypeOptions
 	numbers map[string]int // of the types, by name
-	threads threads
+	threads placement.Cores
 	// isolated are the isolated CPUs, and ownsIsolated reports that a type prefers them.
 	isolated     topology.Set
 	ownsIsolated bool
@@ -48,7 +48,7 @@ type Preference struct {
 
 // New returns the policy for a machine. The options are valid.
 func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
-	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), numbers: map[string]int{}, threads: threadsOfCores(m), parts: map[string][]*TypeOptions{}}
+	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), numbers: map[string]int{}, threads: placement.CoresOf(m), parts: map[string][]*TypeOptions{}}
 	for i := range p.types {
 		p.numbers[p.types[i].Name] = i
 		p.parts[p.types[i].Name] = leavesOf(p.types, &p.types[i])
@@ -215,11 +215,8 @@ func (f *filling) sameGroup() (string, string) {
 }
 
 func (f *filling) samePod() (string, string) {
-	if len(f.s.PodBalloons) == 0 {
-		return "", ""
-	}
 	return f.find(func(b *placement.BalloonCPUs) bool {
-		return slices.Contains(f.s.PodBalloons, b.Need.Which.Name) && f.fits(b)
+		return slices.ContainsFunc(f.s.Neighbours, func(n placement.Neighbour) bool { return n.Pool == b.Need.Which.Name }) && f.fits(b)
 	}), "the balloon has containers of the same pod"
 }
 

@@ -28,11 +28,12 @@ type Policy struct {
 	machine *topology.Machine
 	tree    tree
 	cpus    *choose.Tree
+	cores   placement.Cores
 }
 
 // New returns the policy for a machine.
 func New(m *topology.Machine, o Options) *Policy {
-	return &Policy{o: o, machine: m, tree: newTree(m), cpus: choose.NewTree(m)}
+	return &Policy{o: o, machine: m, tree: newTree(m), cpus: choose.NewTree(m), cores: placement.CoresOf(m)}
 }
 
 // Key is the key of the configuration that explains the policy's decisions.
@@ -40,29 +41,22 @@ const Key = "placement.topologyAware"
 
 // Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
-	t := placement.Terms{Chooses: true, KeepsMemory: !p.o.PinMemory}
-	if s.Intent.QoS == intent.Guaranteed && !p.o.PreferSharedCPUs && !p.reserved(s) {
-		t.Pays, t.Key = placement.WholeCPUs, Key
+	t := placement.Terms{Chooses: true, KeepsMemory: !p.o.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
+	reserved, _ := p.reserved(s)
+	if shares, key := p.shares(s); s.Intent.QoS == intent.Guaranteed && !shares && !reserved && preservesCPU(s) == "" {
+		t.Pays, t.Key = placement.WholeCPUs, key
 	}
 	return t
-}
-
-// reserved reports whether a container belongs on the reserved CPUs.
-func (p *Policy) reserved(s placement.Subject) bool {
-	if s.Pod == nil {
-		return false
-	}
-	for _, pattern := range p.o.ReservedPoolNamespaces {
-		if intent.MatchNamespace(pattern, s.Pod.Namespace) {
-			return true
-		}
-	}
-	return false
 }
 
 // Layout gives every part its CPUs without those that containers own.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	l := pools.Lay(d)
+	l.By, l.OneThread = p, p.cores.OneOfEach
+	if b := d.Before; b != nil && b.By == placement.Policy(p) && b.Pools == *pools && b.Demand.Owned == d.Owned {
+		l.Tree = b.Tree // it is never changed
+		return l
+	}
 	l.Tree = make(map[placement.Which]topology.Set, len(p.tree))
 	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.Owned)
 	if plain := sharable.Minus(p.machine.Isolated()); !plain.Empty() {
@@ -80,12 +74,16 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		a.Why = "placement is off"
 		return a
 	}
-	a.From = Key
-	if p.reserved(s) && !v.Pools.Reserved.Empty() {
-		a.From, a.Why = Key+".reservedPoolNamespaces", "the reserved CPUs"
+	if a.From = preservesCPU(s); a.From != "" {
+		a.Why, a.Memory.Keep = "no part of the node takes it, so its CPUs are as requested", true
+		return a
+	}
+	if reserved, key := p.reserved(s); reserved && !v.Pools.Reserved.Empty() {
+		a.From, a.Why, a.Memory = key, "the reserved CPUs", memoryOf(s)
 		a.Group = placement.CPUGroup{Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}
 		return a
 	}
+	a.From, a.Memory = Key, memoryOf(s)
 	at := p.tree.named(s.Balloon)
 	switch {
 	case at >= 0:
@@ -101,7 +99,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		a.Why = r.why(at)
 	}
 	w := placement.Which{Name: p.tree[at].name}
-	a.Group = placement.CPUGroup{Pool: placement.TreePool, Which: w}
+	a.Group = placement.CPUGroup{Pool: placement.TreePool, Which: w, Threads: threadsOf(s)}
 	if p.o.ColocateNamespaces && s.Pod != nil {
 		a.Marks = []placement.Mark{{Balloon: w.Name, Namespace: s.Pod.Namespace}}
 	}
@@ -121,13 +119,13 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 		have = p.pick(w.N, w.TakenOver, topology.Set{})
 		held = have.Len()
 	}
-	if got := p.isolated(v, w); held == 0 && !got.Empty() {
-		return placement.Assignment{CPUs: got, Why: "an isolated CPU"}, nil
+	if got := p.isolated(v, s, w); held == 0 && !got.Empty() {
+		return placement.Assignment{CPUs: got, Why: "isolated CPUs"}, nil
 	}
 	if held >= w.N {
 		return placement.Assignment{CPUs: have, Why: "CPUs its pod has already"}, nil
 	}
-	r := owning{p: p, n: w.N - held, near: have.Union(s.Owned), supply: p.supply(v.Layout)}
+	r := owning{p: p, n: w.N - held, near: have, supply: p.supply(v.Layout), affinity: p.affinityOf(s)}
 	p.countOwnable(r.supply, v.Free)
 	at := r.best()
 	if at < 0 {
@@ -141,13 +139,18 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	return placement.Assignment{CPUs: have.Union(p.pick(r.n, from, have)), Why: why}, nil
 }
 
-// isolated returns an isolated CPU for a new owner of one CPU, if there is one.
-func (p *Policy) isolated(v placement.View, w placement.CPURequest) topology.Set {
+// isolated returns isolated CPUs for a new owner, if there are enough: for one of a single CPU, and
+// for any that asks for them.
+func (p *Policy) isolated(v placement.View, s placement.Subject, w placement.CPURequest) topology.Set {
+	prefers := p.o.PreferIsolatedCPUs && w.N == 1
+	if asked := s.Intent.PreferIsolated.V.Of(s.Name); asked.IsSet() {
+		prefers = asked.V
+	}
 	free := v.Free.And(p.machine.Isolated())
-	if !p.o.PreferIsolatedCPUs || w.N != 1 || !w.Have.Empty() || free.Empty() {
+	if !prefers || !w.Have.Empty() || free.Len() < w.N {
 		return topology.Set{}
 	}
-	return p.pick(1, free, topology.Set{})
+	return p.pick(w.N, free, topology.Set{})
 }
 
 // pick chooses n CPUs that are close to each other and to others.

@@ -17,51 +17,62 @@ type request struct {
 	limit    int64 // in milli-CPUs, 0 for none
 	qos      intent.QoS
 	supply   supply
-	affinity []float64 // of the parts; nil for none
+	affinity affinity
 	rank     []criterion
+	// unlimitedLevel is the level for a Burstable container without CPU limit.
+	unlimitedLevel Level
 }
 
 func (p *Policy) request(v placement.View, s placement.Subject) *request {
-	r := &request{p: p, qos: s.Intent.QoS, supply: p.supply(v.Layout), rank: criteria()}
+	r := &request{p: p, qos: s.Intent.QoS, supply: p.supply(v.Layout), rank: criteria(), unlimitedLevel: p.o.UnlimitedBurstable}
 	if s.Requested != nil {
 		r.milli, r.limit = intent.SharesMilli(s.Requested.CPU.Shares.V), intent.LimitMilli(&s.Requested.CPU)
 	}
-	if p.o.ColocatePods {
-		for _, name := range s.PodBalloons {
-			r.attract(p.tree.named(name), 1)
-		}
-		if !s.Owned.Empty() {
-			r.attract(p.tree.smallest(s.Owned), 1)
-		}
-	}
+	r.affinity = p.affinityOf(s)
 	if p.o.ColocateNamespaces && v.InBalloon != nil && s.Pod != nil {
 		for i := range p.tree {
-			r.attract(i, v.InBalloon(placement.Mark{Balloon: p.tree[i].name, Namespace: s.Pod.Namespace}))
+			r.affinity.attract(i, colocated*float64(v.InBalloon(placement.Mark{Balloon: p.tree[i].name, Namespace: s.Pod.Namespace})))
 		}
+	}
+	if asked := s.Intent.Unlimited.V.Of(s.Name); asked.IsSet() {
+		r.unlimitedLevel = Levels()[asked.V]
 	}
 	return r
 }
 
-// The weight of an affinity, and how much of it is left one level away (nri-plugins 0.14,
+// The weight of colocation, and how much of an affinity is left one level away (nri-plugins 0.14,
 // topology-aware, affinityScore).
 const (
-	affinityWeight = 10
-	perLevel       = 0.75
+	colocated = 10
+	perLevel  = 0.75
 )
 
-// attract adds the affinity for n containers in a part.
-func (r *request) attract(to, n int) {
-	if to < 0 || n == 0 {
+// affinity is how much each part of the node attracts a container.
+type affinity struct {
+	tree tree
+	of   []float64 // nil if none does
+}
+
+// attract adds the affinity for a container in a part.
+func (a *affinity) attract(to int, weight float64) {
+	if to < 0 || weight == 0 {
 		return
 	}
-	if r.affinity == nil {
-		r.affinity = make([]float64, len(r.p.tree))
+	if a.of == nil {
+		a.of = make([]float64, len(a.tree))
 	}
-	for i := range r.p.tree {
-		if levels, ok := r.p.tree.distance(i, to); ok {
-			r.affinity[i] += float64(n) * affinityWeight * math.Pow(perLevel, float64(levels))
+	for i := range a.tree {
+		if levels, ok := a.tree.distance(i, to); ok {
+			a.of[i] += weight * math.Pow(perLevel, float64(levels))
 		}
 	}
+}
+
+func (a *affinity) at(i int) float64 {
+	if a.of == nil {
+		return 0
+	}
+	return a.of[i]
 }
 
 // candidate is a part that a container could share.
@@ -94,12 +105,7 @@ type criterion struct {
 func criteria() []criterion {
 	return []criterion{
 		{"it has enough free CPU time", candidate.shortage},
-		{"it is near containers of the same pod or namespace", func(c candidate) float64 {
-			if c.r.affinity == nil {
-				return 0
-			}
-			return c.r.affinity[c.i]
-		}},
+		{"it is near containers that it should be near, or far from others", func(c candidate) float64 { return c.r.affinity.at(c.i) }},
 		{"the container's CPU limit fits", func(c candidate) float64 {
 			return flag(c.r.burstable() && c.r.limit > 0 && c.offer().left >= c.r.limit)
 		}},
@@ -132,7 +138,7 @@ func (r *request) unlimited() bool { return r.burstable() && r.limit == 0 }
 // level returns the level for containers without a CPU limit: the configured one, or the next
 // larger one that the node has.
 func (r *request) level() Level {
-	for l := r.p.o.UnlimitedBurstable; l > System; l-- {
+	for l := r.unlimitedLevel; l > System; l-- {
 		if slices.ContainsFunc(r.p.tree, func(p part) bool { return p.level == l }) {
 			return l
 		}
@@ -181,12 +187,14 @@ func (r *request) why(best int) string {
 type owning struct {
 	p      *Policy
 	n      int
-	near   topology.Set // CPUs of its pod; empty for none
+	near   topology.Set // CPUs that it has; empty for none
 	supply supply
+	// affinity is that for other containers of its pod.
+	affinity affinity
 }
 
-// best returns the part to take CPUs of: the one nearest to the CPUs of the pod, then the
-// smallest, then the one with the most CPUs to give away, then the first. It is -1 if no part
+// best returns the part to take CPUs of: the one nearest to the CPUs that it has, then the one with
+// the highest affinity, then the smallest, then the one with the most CPUs to give away, then the first. It is -1 if no part
 // has enough.
 func (o owning) best() int {
 	best := -1
@@ -209,5 +217,5 @@ func (o owning) compare(a, b int) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(near(a), near(b)), o.p.tree[a].depth-o.p.tree[b].depth, o.supply[a].ownable-o.supply[b].ownable, b-a)
+	return cmp.Or(cmp.Compare(near(a), near(b)), cmp.Compare(o.affinity.at(a), o.affinity.at(b)), o.p.tree[a].depth-o.p.tree[b].depth, o.supply[a].ownable-o.supply[b].ownable, b-a)
 }
