@@ -54,7 +54,7 @@ func (s *placer) refusedOfPlugin(v lifecycle.Value) bool {
 	if rule == "" || v.Why.Hook != lifecycle.ResourcePluginName || !slices.Contains(ofPlugins, v.Field) {
 		return false
 	}
-	s.c.denyBy(rule, v, fmt.Sprintf("%s: pods of namespace %s may not have it (authorisation: %s)", intent.PluginKind, intent.Printable(s.p.Pod.Namespace), rule), "it is left out")
+	s.c.denyBy(rule, v, fmt.Sprintf("%s: pods of namespace %s may not have it (authorization: %s)", intent.PluginKind, intent.Printable(s.p.Pod.Namespace), rule), "it is left out")
 	return true
 }
 

@@ -106,7 +106,7 @@ func (c *cluster) rights() {
 func (c *cluster) wrongUse() {
 	c.want(c.run("status"), 2, "needs NODE")
 	c.want(c.run("explain", "deployment/x"), 2, "is not pod/NAME")
-	c.want(c.run("plan"), 2, "-f is needed")
+	c.want(c.run("plan"), 2, "-f is required")
 	c.want(c.run("nodes", "-o", "xml"), 2, "want table or json or yaml")
 	c.want(c.run("nodes", "--context", "none"), 2, "none")
 	c.want(c.run("nodes", "--server", "https://127.0.0.1:1"), 3, "does not answer")
