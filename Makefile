@@ -88,6 +88,7 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 
 e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@test/tools/deps.sh e2e
+	@test/tools/space.sh 12
 	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
 	@cd test/vm && { go test -json -count=1 $(GUESTS) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +20,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// keepingPlugins is a plugin that has something for each pod until it is released.
+// keepingPlugins is a plugin that has something for each pod until it is released. Pods are decided
+// ahead at the same time.
 type keepingPlugins struct {
+	mu    sync.Mutex
 	has   map[string]bool // by pod UID: whether a container was created
 	asked int
 }
@@ -32,9 +35,15 @@ func (k *keepingPlugins) Question(pod *lifecycle.Pod, _ *lifecycle.Container, _ 
 func (*keepingPlugins) PreStart(context.Context, *lifecycle.Pod, *lifecycle.Container) []lifecycle.Problem {
 	return nil
 }
-func (k *keepingPlugins) Remove(uid string) { delete(k.has, uid) }
+func (k *keepingPlugins) Remove(uid string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.has, uid)
+}
 
 func (k *keepingPlugins) RemoveExpected(uid string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !k.has[uid] {
 		delete(k.has, uid)
 	}
@@ -42,6 +51,8 @@ func (k *keepingPlugins) RemoveExpected(uid string) {
 func (*keepingPlugins) Values(string) map[string][]lifecycle.Value { return nil }
 
 func (k *keepingPlugins) Synchronized(live map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	maps.DeleteFunc(k.has, func(uid string, _ bool) bool { return !live[uid] })
 }
 
@@ -56,6 +67,8 @@ func (keepingQuestion) Hints(context.Context) ([]lifecycle.ResourceHints, []life
 }
 
 func (q keepingQuestion) Allocate(context.Context, *lifecycle.Affinity) (lifecycle.HookServerAnswer, error) {
+	q.k.mu.Lock()
+	defer q.k.mu.Unlock()
 	if _, has := q.k.has[q.uid]; !has {
 		q.k.asked++
 	}
