@@ -467,6 +467,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// checkTold checks that explain, the journal and the log report a problem with this text.
 func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
 	t.Helper()
 	explained, journalled, size := s.reportedProblems(c)

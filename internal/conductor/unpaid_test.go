@@ -161,9 +161,10 @@ type pay struct {
 	quota  int64
 }
 
-// paid pays for two CPUs. unpaid pays for none, or for one of two that are assigned.
+// paid has requests and limits of two CPUs.
 func paid() pay { return pay{"two", "", 2048, 200000} }
 
+// unpaid returns resources that do not pay for what a pod requests of a kind.
 func unpaid(kind intent.Kind) []pay {
 	few := pay{"one too few", "", 1022, 99900}
 	if kind == intent.AssignedCPUs {

@@ -42,18 +42,18 @@ func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 		due, of = CountPaidCPUs(m.Container, m.QoS), "container"
 	}
 	switch {
-	case !due.Known() && unpaid(m.Pod, m.Container):
+	case !due.Known() && hasQuota(m.Pod, m.Container):
 		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorization: %s)", r.Name)
 	case !due.Known():
-		return fmt.Sprintf("neither pod nor container has a CPU limit or request, which limit the CPUs that it can own (authorization: %s)", r.Name)
+		return fmt.Sprintf("neither the pod nor the container has a CPU limit or request; a pod may own only as many CPUs as it has of these (authorization: %s)", r.Name)
 	case n > due.CPUs:
 		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorization: %s)", n, of, due, r.Name)
 	}
 	return ""
 }
 
-// unpaid reports whether some of these resources have a limit.
-func unpaid(all ...*lifecycle.Resources) bool {
+// hasQuota reports whether some of these resources have a CPU limit.
+func hasQuota(all ...*lifecycle.Resources) bool {
 	for _, r := range all {
 		if r != nil && r.CPU.Quota.V > 0 {
 			return true

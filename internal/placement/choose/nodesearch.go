@@ -22,9 +22,9 @@ type nodeSearch struct {
 	packages int // how many packages are allowed, if that is limited
 
 	// For the number of nodes that is tried now:
-	k    int
-	some []int                      // the nodes that can belong to a set
-	most [topology.MaxNodes + 1]int // the largest number of CPUs of the nodes from each one on
+	k        int
+	some     []int                      // the nodes that can belong to a set
+	maxHolds [topology.MaxNodes + 1]int // for each index of some: the largest number of CPUs of a node at or after it
 	// sets are the best so far; worse are other single nodes. lost counts the sets that lost,
 	// by criterion.
 	sets, worse []nodeSet
@@ -69,11 +69,11 @@ func (s *nodeSearch) candidates() (ok bool) {
 	if even {
 		s.some = slices.DeleteFunc(slices.Clone(s.some), func(at int) bool { return s.holds[at] < each })
 	}
-	s.most[len(s.some)] = 0
+	s.maxHolds[len(s.some)] = 0
 	for i := len(s.some) - 1; i >= 0; i-- {
-		s.most[i] = max(s.most[i+1], s.holds[s.some[i]])
+		s.maxHolds[i] = max(s.maxHolds[i+1], s.holds[s.some[i]])
 	}
-	return len(s.some) >= s.k && s.most[0]*s.k >= w.N
+	return len(s.some) >= s.k && s.maxHolds[0]*s.k >= w.N
 }
 
 // every offers all sets that begin with some nodes.
@@ -83,7 +83,7 @@ func (s *nodeSearch) every(set nodesSoFar, from int) {
 		s.offer(&set)
 		return
 	}
-	for i := from; i <= len(s.some)-missing && set.holds+missing*s.most[i] >= s.want.N; i++ {
+	for i := from; i <= len(s.some)-missing && set.holds+missing*s.maxHolds[i] >= s.want.N; i++ {
 		s.every(s.with(set, s.some[i]), i+1)
 	}
 }

@@ -34,8 +34,8 @@ const (
 	fetchFile = "TRIMTAB_FETCH_KUBECONFIG"
 )
 
-// fetchArms each make a client, fetch the pods of n1, and return their number. The floor reads the bytes of one list
-// without decoding them.
+// fetchArms are the compared ways to fetch the pods of node n1. Each makes a client and returns the number of pods. The
+// cheapest, "floor", reads the bytes of one list and does not decode them.
 var fetchArms = map[string]func(context.Context, string) (int, error){
 	"floor": fetchBytes, "ours": fetchOurs, "typed informer": fetchTyped, "dynamic informer": fetchDynamic,
 }

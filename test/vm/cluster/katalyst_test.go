@@ -47,7 +47,7 @@ func katalyst(t *testing.T, kubeconfig, node string) *reporter {
 	})
 }
 
-// takes waits until the object has a number of CPUs of pods.
+// takes waits until the object says that pods have taken this many CPUs, and returns it.
 func takes(t *testing.T, p *controlplane.Plane, node, taken string) *unstructured.Unstructured {
 	t.Helper()
 	var o *unstructured.Unstructured
