@@ -111,7 +111,7 @@ var table = [...]row{
 	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
 	{Named, inKernel | carried, contested, Runtime, ""},
 	{Named, inKernel, 0, Kernel, ""},
-	{Named, onProcess, noCgroup | contested, Kernel, ""},
+	{Named, onProcess, carried | noCgroup | contested, Kernel, ""},
 
 	{Starting, copied | carried | stale, 0, Runtime, ""},
 
