@@ -158,9 +158,9 @@ func (s *settings) apply(c config.Config) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if s.observe {
-		mode, off := c.Mode, []string(nil)
-		c, off = onlyObserving(c)
-		c.Mode = mode
+		observed, off := onlyObserving(c)
+		observed.Mode = c.Mode
+		c = observed
 		logOff(s.log, off)
 	}
 	policy, err := s.policy(c, s.hardware())

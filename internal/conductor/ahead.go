@@ -96,7 +96,7 @@ func (a *Ahead) Run(ctx context.Context) {
 }
 
 // round compares the pods that the kubelet knows with those that are expected.
-func (a *Ahead) round(ctx context.Context) {
+func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over pods, in the order of the page on ahead
 	pending := map[string]engine.PlannedPod{}
 	for _, p := range a.o.Pending() {
 		pending[p.Pod.UID] = p

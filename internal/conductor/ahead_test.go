@@ -90,6 +90,7 @@ const aheadTimeout = time.Minute
 
 // round has the present agent decide ahead.
 func (f *foreseen) round(t testing.TB) {
+	t.Helper()
 	if f.of != f.mo.con {
 		f.of = f.mo.con
 		f.ahead = conductor.NewAhead(f.mo.con, conductor.AheadOptions{Timeout: aheadTimeout, Log: slog.New(slog.DiscardHandler), Pending: func() []engine.PlannedPod {

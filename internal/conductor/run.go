@@ -97,7 +97,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		}
 		c.reports.Count.Event(w.done.Event.Kind, c.now().Sub(w.start), w.done.Decided)
 		return Answer{Op: w.done.Op}, w.err
-	case w.changesNothing():
+	case w.isOver():
 		c.leave(w)
 	case w.done.Event.Kind == lifecycle.Synchronize:
 		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not

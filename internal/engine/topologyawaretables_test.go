@@ -103,6 +103,7 @@ func TestTopologyAwareTables(t *testing.T) {
 }
 
 func treeHiddenThreads(t *testing.T) {
+	t.Helper()
 	b := newTreeNode(t, topologyaware.Options{})
 	all := b.run("p", map[string]string{intent.NRIHideThreads + "/container.c2": "true"}, whole(3), whole(3), whole(3), whole(3))
 	var taken topology.Set
@@ -118,6 +119,7 @@ func treeHiddenThreads(t *testing.T) {
 }
 
 func treeInit(t *testing.T) {
+	t.Helper()
 	b := newTreeNode(t, topologyaware.Options{})
 	pod, _ := treePod(1, "default", 10000, 10000)
 	spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed"}
@@ -147,6 +149,7 @@ func treeInit(t *testing.T) {
 }
 
 func treeColocation(t *testing.T) {
+	t.Helper()
 	small := treeAsk{100, 200}
 	b := newTreeNode(t, topologyaware.Options{ColocatePods: true})
 	for _, c := range b.run("p", nil, small, small, small, small)[1:] {
@@ -160,6 +163,7 @@ func treeColocation(t *testing.T) {
 }
 
 func treeShared(t *testing.T) {
+	t.Helper()
 	b := newTreeNode(t, topologyaware.Options{})
 	yes, no := map[string]string{intent.NRIPreferShared: "true"}, map[string]string{intent.NRIPreferShared: "false"}
 	c := b.run("p", yes, treeAsk{2000, 2000})[0]
@@ -172,6 +176,7 @@ func treeShared(t *testing.T) {
 }
 
 func treeIdle(t *testing.T) {
+	t.Helper()
 	b := newTreeNode(t, topologyaware.Options{})
 	all := b.run("be", nil, treeAsk{}, treeAsk{})
 	owner := b.run("g", nil, whole(4))[0]
@@ -180,6 +185,7 @@ func treeIdle(t *testing.T) {
 }
 
 func treeAffinity(t *testing.T) {
+	t.Helper()
 	b := newTreeNode(t, topologyaware.Options{})
 	all := b.run("p", nil, whole(1), whole(1), whole(1), whole(1))
 	for i, node := range []int{1, 2, 3, 0} {
@@ -200,6 +206,7 @@ func treeAffinity(t *testing.T) {
 
 // treeMachines: a machine without NUMA nodes, and one with few CPUs of high ids.
 func treeMachines(t *testing.T) {
+	t.Helper()
 	m, p := topologyAwarePolicy(t, "2s x 4c x 2t", topologyaware.Options{})
 	b := treeNodeOf(t, m, p)
 	all := b.run("p", nil, whole(5), whole(5))

@@ -13,7 +13,7 @@ import (
 
 // ResourcePlugins allocate resources that the agent does not know, such as NICs. They are asked
 // before a creation has its turn.
-type ResourcePlugins interface {
+type ResourcePlugins interface { //nolint:interfacebloat // what the conductor needs of plugins
 	// Question returns the question about a new container; nil if no plugin serves a resource that
 	// it requests. ahead: no runtime has reported the container yet.
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question

@@ -22,7 +22,7 @@ type Amount struct {
 
 // Amounts returns what plugins have allocated for the containers of a pod, by container name. It asks
 // nobody.
-func (m *Manager) Amounts(uid string) map[string][]Amount {
+func (m *Manager) Amounts(uid string) map[string][]Amount { //nolint:gocognit // nested maps of the protocol
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[uid]

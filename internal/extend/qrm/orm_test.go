@@ -69,6 +69,7 @@ func values(a lifecycle.HookServerAnswer) string {
 }
 
 func allocatedCPUs(t *testing.T) {
+	t.Helper()
 	r := start(t, t.TempDir(), nil)
 	for name, info := range map[string]*api.ResourceAllocationInfo{
 		"cpu": {OciPropertyName: "CpusetCpus", AllocationResult: "5-6,10"}, "memory": {OciPropertyName: "CpusetMems", AllocationResult: "7-8,11"},
@@ -86,6 +87,7 @@ func allocatedCPUs(t *testing.T) {
 }
 
 func unknownPod(t *testing.T) {
+	t.Helper()
 	r := start(t, t.TempDir(), nil)
 	if q := r.Question(pod, app("app"), nil); q != nil {
 		t.Errorf("without a plugin: %+v", q)
@@ -96,6 +98,7 @@ func unknownPod(t *testing.T) {
 }
 
 func unknownSpec(t *testing.T) {
+	t.Helper()
 	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Fail = true })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("nic", "1")}
 	f.serve(t, filepath.Join(r.dir, "nic.sock"))
@@ -109,6 +112,7 @@ func unknownSpec(t *testing.T) {
 }
 
 func mappedName(t *testing.T) {
+	t.Helper()
 	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Names = map[string]string{"test/cpu": "cpu"} })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("cpu", "1")}
 	f.serve(t, filepath.Join(r.dir, "cpu.sock"))
@@ -124,6 +128,7 @@ func mappedName(t *testing.T) {
 }
 
 func bothNames(t *testing.T) {
+	t.Helper()
 	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Names = map[string]string{"test/cpu": "cpu"} })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("cpu", "1")}
 	f.serve(t, filepath.Join(r.dir, "cpu.sock"))
@@ -136,6 +141,7 @@ func bothNames(t *testing.T) {
 
 // initContainer: a plugin that forgets all is asked again for the app container alone.
 func initContainer(t *testing.T) {
+	t.Helper()
 	f := &fake{options: &api.ResourcePluginOptions{NeedReconcile: true}, allocate: gives("nic", "1")}
 	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Reconcile = 5 * time.Millisecond })
 	f.serve(t, filepath.Join(r.dir, "nic.sock"))

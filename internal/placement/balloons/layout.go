@@ -61,7 +61,7 @@ func (w *laying) everything() {
 
 // changed lays out the balloons whose requests differ from those of the layout before, and those
 // that lack CPUs.
-func (w *laying) changed(before *placement.Layout) {
+func (w *laying) changed(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
 	w.l.Balloons, w.l.Idle = before.Balloons, before.Idle
 	counted := map[int]bool{}
 	for _, which := range w.l.Demand.Needs.Since(before.Demand.Needs) {

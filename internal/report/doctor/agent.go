@@ -59,7 +59,7 @@ func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, 
 	return c.judgeAgent(got), &got
 }
 
-func (c Check) judgeAgent(got api.Node) Check {
+func (c Check) judgeAgent(got api.Node) Check { //nolint:gocognit // one branch for each state of an agent
 	if got.Standby != "" {
 		return c.problem("stop one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs in standby: %s", got.Version, got.Standby)
 	}
