@@ -33,7 +33,7 @@ func BenchmarkPolicies(b *testing.B) {
 }
 
 func benchBalloons(b *testing.B, n int, namespace string, milli int64) {
-	t.Helper()
+	b.Helper()
 	types := append(balloonTypes(), balloons.TypeOptions{Name: "many", Namespaces: []string{"many"}, MaxCPUs: 2, MinBalloons: 20})
 	m, p := balloonsPolicy(b, speedMachine, balloons.PolicyOptions{BalloonTypes: types})
 	s := NewState(m, p)
@@ -46,7 +46,7 @@ func benchBalloons(b *testing.B, n int, namespace string, milli int64) {
 }
 
 func benchTree(b *testing.B, n int, milli, limit int64) {
-	t.Helper()
+	b.Helper()
 	m, p := topologyAwarePolicy(b, speedMachine, topologyaware.Options{})
 	s := NewState(m, p)
 	for i := range n {
@@ -64,7 +64,7 @@ func benchTree(b *testing.B, n int, milli, limit int64) {
 // measureDecisions reports the median and the 99th percentile of a decision, and of its commit to
 // a copy of the state.
 func measureDecisions(b *testing.B, s *State, ev *lifecycle.Event, want placement.Pool) {
-	t.Helper()
+	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var decided []time.Duration
@@ -82,7 +82,7 @@ func measureDecisions(b *testing.B, s *State, ev *lifecycle.Event, want placemen
 
 // threadTime is the processor time of this thread.
 func threadTime(b *testing.B) time.Duration {
-	t.Helper()
+	b.Helper()
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
 		b.Fatal(err)
