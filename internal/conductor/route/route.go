@@ -83,7 +83,7 @@ const (
 	stale                         // the runtime's stored copy should have it, and lacks it
 	kernelOnly                    // the runtime must not get it
 	noAttachment                  // the event has no attachment
-	onProcess                     // the keeper can set it on the container's processes
+	onProcess                     // no creation can hold it, and the keeper can set it on the container's processes
 )
 
 // row gives the sink, in one phase, of values that meet all conditions of when and no condition
@@ -111,7 +111,7 @@ var table = [...]row{
 	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
 	{Named, inKernel | carried, contested, Runtime, ""},
 	{Named, inKernel, 0, Kernel, ""},
-	{Named, onProcess, carried | noCgroup | contested, Kernel, ""},
+	{Named, onProcess, noCgroup | contested, Kernel, ""},
 
 	{Starting, copied | carried | stale, 0, Runtime, ""},
 
@@ -122,7 +122,7 @@ var table = [...]row{
 	{Running, inKernel, 0, Kernel, ""},
 	{Running, inForce, 0, NoSink, ""},
 	{Running, createdWith, 0, CreatedWith, ""},
-	{Running, onProcess, carried | contested | noCgroup, Kernel, ""},
+	{Running, onProcess, contested | noCgroup, Kernel, ""},
 	{Running, 0, carried | noAttachment, Unapplied, api.NotCarried},
 	{Running, 0, 0, Unapplied, api.CreateOnly},
 
@@ -163,7 +163,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 	}{
 		{taken && fields.Has(v.Field), carried},
 		{InKernel(v.Field), inKernel},
-		{OnProcess(v.Field), onProcess},
+		{OnProcess(v.Field) && !inCreation(can, v), onProcess},
 		{Copied(v.Field), copied},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
 		{k.NoCgroup != nil, noCgroup},
@@ -179,6 +179,11 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 		}
 	}
 	return has
+}
+
+// inCreation reports whether the creation of a container can hold a value.
+func inCreation(can *Capabilities, v lifecycle.Value) bool {
+	return can.Create.Has(v.Field) && !slices.Contains(can.Disabled, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
 }
 
 // why returns the reason of a route, as text for users.

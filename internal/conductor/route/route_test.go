@@ -85,6 +85,7 @@ func TestRoute(t *testing.T) {
 
 		{"an attribute of processes, not carried", Named, nothing, limit, Inputs{}, Route{To: Kernel}},
 		{"an attribute of processes, created with it", Named, nil, limit, Inputs{InForce: true}, Route{}},
+		{"an attribute of processes, which only its creation holds", Named, nil, limit, Inputs{}, Route{}},
 		{"has it already", Named, nil, cpus, Inputs{InForce: true}, Route{}},
 		{"changed meanwhile", Named, nil, cpus, Inputs{}, Route{To: Runtime}},
 		{"contested", Named, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{To: Kernel}},
