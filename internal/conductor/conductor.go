@@ -124,7 +124,7 @@ func New(o Options) *Conductor {
 		o.FreeMemory = func() {}
 	}
 	n := &node{
-		ceded: setOf(o.Ceded), failedCreates: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
+		ceded: setOf(o.Ceded), failedCreates: map[placement.Key]int{}, undone: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
 		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
 	}

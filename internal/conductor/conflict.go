@@ -2,12 +2,14 @@ package conductor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
@@ -21,10 +23,30 @@ type conflict struct {
 	others []string
 }
 
+// noteUndone counts a creation that failed after the agent's answer, if the runtime reports it as a container that
+// ends: containerd 2.4 stops and removes it for each plugin that had answered. A container that the runtime has created
+// is reported by PostCreateContainer first.
+func (n *node) noteUndone(w *work) {
+	ev := w.done.Event
+	if ev.Kind != lifecycle.StopContainer && ev.Kind != lifecycle.RemoveContainer || !w.capabilities.OthersAnswer {
+		return
+	}
+	if t := n.tracks[ev.Container.ID]; t != nil && t.CreatePending {
+		t.CreatePending = false // the stop and the removal are of one failure
+		n.undone[placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}]++
+	}
+}
+
+// forgetCreations forgets the failed creations of pods, by UID.
+func (n *node) forgetCreations(of func(uid string) bool) {
+	maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return of(k.PodUID) })
+	maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return of(k.PodUID) })
+	maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return of(k.PodUID) })
+}
+
 // noteFailed notes creations of a container that failed after an answer that set some values. The event of the next
-// creation reports it: a runtime reports no failure by itself.
-func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Value) {
-	failed := w.done.Plan.FailedCreates
+// creation reports it: a runtime gives no reason for a failure.
+func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Value, failed int) {
 	c := n.conflicts[ctr.Key]
 	if failed == 0 || c == nil && len(values) == 0 { // an answer without values conflicts with nothing
 		return

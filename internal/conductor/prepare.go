@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -24,6 +23,7 @@ func (n *node) route(w *work) {
 		n.rename(w)
 	}
 	n.noteDelegated(w.done.Event)
+	n.noteUndone(w)
 	n.dropEnded(w)
 	for _, id := range w.done.Plan.ChangedPods {
 		n.preparePod(w, id)
@@ -97,12 +97,10 @@ func (n *node) dropEnded(w *work) {
 		n.forget(w, id)
 	}
 	if p := w.done.Plan.Pod; p != nil && p.Stopped {
-		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
-		maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return k.PodUID == p.Pod.UID })
+		n.forgetCreations(func(uid string) bool { return uid == p.Pod.UID })
 	}
 	if len(w.done.Plan.GonePods) > 0 { // the event may also have ended pods that a sweep found
-		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
-		maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
+		n.forgetCreations(func(uid string) bool { return len(n.state.PodsOf(uid)) == 0 })
 	}
 }
 
@@ -183,14 +181,16 @@ const maxFailedCreates = 2
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
-	if w.done.Plan.FailedCreates > 0 {
-		n.failedCreates[ctr.Key] += w.done.Plan.FailedCreates
+	failed := w.done.Plan.FailedCreates + n.undone[ctr.Key]
+	delete(n.undone, ctr.Key)
+	if failed > 0 {
+		n.failedCreates[ctr.Key] += failed
 	}
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
 	}
 	values := n.routeValues(w, ctr, route.Creating, nil)
-	n.noteFailed(w, ctr, values)
+	n.noteFailed(w, ctr, values, failed)
 	switch {
 	case !w.capabilities.CarriesRecords():
 		// The container was created before the runtime reported it, so it carries no record. The

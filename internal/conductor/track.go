@@ -24,6 +24,7 @@ type node struct {
 	runtimes      map[string]attached
 	ceded         map[lifecycle.Field]bool
 	failedCreates map[placement.Key]int // creations in a row that failed after our answer
+	undone        map[placement.Key]int // those of them that ended before a later creation was decided
 	conflicts     map[placement.Key]*conflict
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer

@@ -47,6 +47,7 @@ func (p peer) capabilities() conductor.Capabilities {
 		Update: updates, Copy: updates,
 		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string { return p.kind.Takes(runtimes.NRI, c, v) },
 		Piggybacks:     p.piggybacks(),
+		OthersAnswer:   true,
 	}
 }
 

@@ -35,6 +35,9 @@ type Capabilities struct {
 	// RemovesEnv: the runtime can remove a variable from a container's environment. NRI has a
 	// mark for that, which its runtimes (0.12.5) drop.
 	RemovesEnv bool
+	// OthersAnswer: other plugins answer a creation, too. The runtime fails it if two of them set
+	// one field.
+	OthersAnswer bool
 	// AsksBeforePod: the attachment calls BeforePod before a sandbox is created, and the
 	// runtime gets its answer. Otherwise the runtime reports sandboxes when they exist.
 	AsksBeforePod bool

@@ -86,7 +86,7 @@ func (c *cluster) layers() {
 		}
 	}
 	said := c.follow("Configure nodes")
-	for _, want := range []string{"reserved", "node n1 has it", "node n2 has it", "done: 2 nodes"} {
+	for _, want := range []string{"reserved", "node n1 has the new configuration", "node n2 has the new configuration", "done: 2 nodes"} {
 		if !strings.Contains(said, want) {
 			c.t.Errorf("the page's commands do not say %q:\n%s", want, said)
 		}
