@@ -60,12 +60,12 @@ func TestFiftyWorstPods(t *testing.T) {
 		"list":      func() { s.restart() },
 		"configure": func() { s.con.Configure(s.policy, conductor.Tuning{}) },
 	} {
-		s.said.Reset()
-		end := clock.WatchAll(t, n*20_000)
-		again()
-		s.con.Flush()
-		end()
 		t.Log(name)
+		clock.Bound(t, n*20_000, func() {
+			s.said.Reset()
+			again()
+			s.con.Flush()
+		})
 		checkReadable(t, s, 100)
 	}
 }
