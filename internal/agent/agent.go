@@ -87,6 +87,9 @@ type Options struct {
 	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil uses the system's
 	// call.
 	DialKubelet socket.Dialer
+	// FreeMemory returns memory to the system after a runtime's whole list was read; nil does so with
+	// debug.FreeOSMemory. A process with many agents passes a function that does nothing.
+	FreeMemory func()
 	// Spread is the longest time that the agent waits before it lists objects at the API server; 0 means 20
 	// s.
 	Spread time.Duration
@@ -128,6 +131,9 @@ type Agent struct {
 func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.FreeMemory == nil {
+		o.FreeMemory = debug.FreeOSMemory
 	}
 	a, err := start(o, true)
 	if err != nil && a != nil {
@@ -201,7 +207,7 @@ func (a *Agent) build() error {
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
-		FreeMemory: debug.FreeOSMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
+		FreeMemory: o.FreeMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
 	})
 	a.settings.conductor = a.conductor
 	a.ahead = a.decideAhead()

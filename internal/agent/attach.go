@@ -35,7 +35,7 @@ func (a *Agent) attach() error {
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c),
+			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})

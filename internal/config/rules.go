@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -20,6 +22,7 @@ import (
 type rule struct {
 	choices     []string              // one of these; of a list: each element, once
 	pattern     string                // a regular expression, and
+	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without one
 	description string                // what it means
 	check       func(s string) string // what is wrong with a text, "" for nothing; nil goes by the pattern alone
 	maxBytes    int                   // bytes of a text, where not 0
@@ -29,15 +32,30 @@ type rule struct {
 
 // keyRules returns the rule of every key that has one, by path. A key's rule is the
 // tag check of its field: "one|two" for values, "1..10" for a range, else a name
-// of checks.
-func keyRules() map[string]rule {
+// of checks. All callers share one map, which nobody changes.
+var keyRules = sync.OnceValue(readRules)
+
+func readRules() map[string]rule {
 	all, named := map[string]rule{}, checks()
+	for name, r := range named {
+		r.matches = matching(r.pattern)
+		named[name] = r
+	}
 	visitFields(keySample(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
 			all[withoutIndexes(path)] = ruleOf(tag, named)
 		}
 	})
 	return all
+}
+
+// matching returns whether texts match a pattern, and compiles the pattern once. It returns nil without a pattern.
+func matching(pattern string) func(string) bool {
+	if pattern == "" {
+		return nil
+	}
+	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+	return func(s string) bool { return compiled().MatchString(s) }
 }
 
 func ruleOf(tag string, named map[string]rule) rule {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,7 +197,7 @@ func (r rule) text(s string) string {
 		return r.choice(s)
 	case r.check != nil:
 		return r.check(s)
-	case r.pattern != "" && !regexp.MustCompile(r.pattern).MatchString(s):
+	case r.matches != nil && !r.matches(s):
 		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.description)
 	}
 	return ""
@@ -211,11 +210,13 @@ func cpuList(s string) string {
 	return ""
 }
 
+var isNamespacePattern = matching(namespacePattern)
+
 const namespacePattern = `^[a-z0-9*?\[\]^-]{1,63}$`
 
 func namespaces(s string) string {
 	switch {
-	case !regexp.MustCompile(namespacePattern).MatchString(s):
+	case !isNamespacePattern(s):
 		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
 	case !intent.ValidPattern(s):
 		return fmt.Sprintf("is %s: an empty pattern, or a [ without ]", quoteShort(s))

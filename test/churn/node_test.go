@@ -155,7 +155,7 @@ func (n *node) observe(ev sim.Event) {
 }
 
 func (n *node) startAgent() error {
-	a, err := agent.New(agent.Options{Config: n.config, Machine: n.machine, Tree: n.tree, Log: slog.New(slog.DiscardHandler)})
+	a, err := agent.New(agent.Options{Config: n.config, Machine: n.machine, Tree: n.tree, Log: slog.New(slog.DiscardHandler), FreeMemory: func() {}})
 	if err != nil {
 		return err
 	}

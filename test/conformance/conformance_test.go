@@ -1,10 +1,13 @@
 package conformance
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	sim.SetNRILog(slog.New(slog.DiscardHandler))
+	flag.Parse()
+	if n := flag.Lookup("test.parallel"); n.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // nobody chose it
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // plays wait most of their time
+	}
 	goleak.VerifyTestMain(m)
 }
 

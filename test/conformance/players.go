@@ -62,7 +62,7 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	options := agent.Options{
 		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes,
 		// The fake kernel's processes do not exist on this host.
-		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), PollInterval: 10 * time.Millisecond,
+		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), PollInterval: 10 * time.Millisecond, FreeMemory: func() {},
 	}
 	if kernel, fake := o.Tree.FS.(*kernel.Cgroups); fake {
 		options.Watch = func() (cgroup.Watcher, error) { return Watch(kernel), nil }

@@ -59,6 +59,8 @@ type Options struct {
 	// nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
+	// FreeMemory returns memory to the system after the runtime's whole list was read; nil keeps it.
+	FreeMemory func()
 	// Decisions is the directory in which the OCI runtime wrapper finds what to change in new containers. Empty
 	// means that the OCI runtime is not our wrapper.
 	Decisions string
@@ -87,10 +89,13 @@ func New(o Options) *Attachment {
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
+	if o.FreeMemory == nil {
+		o.FreeMemory = func() {}
+	}
 	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Decisions != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.Decisions, o.Log}}
 	p.queues = newOrder(o.Log, &p.store.serial)
 	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
-	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now)}
+	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now), freeMemory: o.FreeMemory}
 	if o.Hooks != nil {
 		p.hookService = &hookService{shared: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
 	}

@@ -3,7 +3,6 @@ package cri
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 
 	"google.golang.org/grpc"
 
@@ -16,6 +15,7 @@ type lists struct {
 	*shared
 
 	unannounced unannounced // only the goroutine that compares uses it
+	freeMemory  func()
 }
 
 // synchronise rebuilds the store from the runtime's lists, verbose statuses and the records in containers. From
@@ -45,7 +45,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
 	s.link.known.Store(true)
-	debug.FreeOSMemory() // we have read all verbose statuses, and keep little of them
+	s.freeMemory() // we have read all verbose statuses, and keep little of them
 	return nil
 }
 
