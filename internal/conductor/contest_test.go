@@ -94,11 +94,43 @@ func TestFailedOnce(t *testing.T) {
 	}
 }
 
+// contested is a carrier beside which other plugins answer a creation.
+type contested struct{ carrier }
+
+func (contested) Capabilities() conductor.Capabilities {
+	can := carrier{}.Capabilities()
+	can.OthersAnswer = true
+	return can
+}
+
 // TestFailedCreations checks that a container whose creation failed twice is created without
 // contested fields, and with all of them again after one has started.
 func TestFailedCreations(t *testing.T) {
 	t.Parallel()
+	for name, as := range map[string]struct {
+		from conductor.Carrier
+		drop func(*model, *modelCtr)
+	}{
+		"without an event": {carrier{}, func(_ *model, c *modelCtr) { c.pod.ctrs = nil }},
+		"as a removal":     {contested{}, (*model).remove}, // containerd 2.4
+		"as two removals": {contested{}, func(mo *model, c *modelCtr) { // containerd 2.4, for each plugin that had answered
+			mo.remove(c)
+			c.ended = false
+			mo.remove(c)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testFailedCreations(t, as.from, as.drop)
+		})
+	}
+}
+
+// testFailedCreations lets two creations fail, and drop is what the runtime then does.
+func testFailedCreations(t *testing.T, from conductor.Carrier, drop func(*model, *modelCtr)) {
+	t.Helper()
 	mo := newModel(t, cgroup.V2, faults{})
+	mo.from = from
 	p := mo.runPod("BE", "", halfCPU)
 	for attempt, claims := range []int{2, 2, 0} {
 		c := mo.create(p, "a")
@@ -120,7 +152,7 @@ func TestFailedCreations(t *testing.T) {
 			mo.stop(c)
 			continue
 		}
-		p.ctrs = nil // the runtime drops the failed container without an event
+		drop(mo, c)
 	}
 	if n := len(nodeview.Status(mo.con).Containers); n != 1 {
 		t.Errorf("%d containers are running, want the last", n)
