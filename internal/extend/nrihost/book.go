@@ -171,6 +171,14 @@ func (b *objectStore) markReported(id string, flag func(c *ctr, p *pod) *bool) b
 	return first
 }
 
+// isReported reports whether an end of an object was reported to plugins, or the store does not have the object.
+func (b *objectStore) isReported(id string, flag func(c *ctr, p *pod) *bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, p := b.ctrs[id], b.pods[id]
+	return c == nil && p == nil || *flag(c, p)
+}
+
 func stoppedField(c *ctr, p *pod) *bool {
 	if c != nil {
 		return &c.stopped

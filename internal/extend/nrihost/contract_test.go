@@ -305,7 +305,7 @@ func TestStopWaits(t *testing.T) {
 	if err := errors.Join(<-created, <-stopped); err != nil {
 		t.Error(err)
 	}
-	if events, faults, _ := l.is(); !slices.Equal(events, []string{"RunPodSandbox p", "CreateContainer c", "PostCreateContainer c", "StopPodSandbox p"}) || len(faults) > 0 {
+	if events, faults, _ := l.is(); !slices.Equal(events, []string{"RunPodSandbox p", "CreateContainer c", "PostCreateContainer c", "StopContainer c", "StopPodSandbox p"}) || len(faults) > 0 {
 		t.Errorf("events %v, faults %v", events, faults)
 	}
 }

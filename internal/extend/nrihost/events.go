@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -74,12 +75,19 @@ func (h *Host) notify(event, id string, f func() error) {
 
 // notifyContainerStopped reports to plugins once that a container has stopped, and applies their updates.
 func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
+	if h.objects.isReported(id, stoppedField) {
+		return
+	}
+	s, _ := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id}) // nil if the runtime has removed it
 	block := h.nri.BlockPluginSync()
 	if !h.objects.markReported(id, stoppedField) {
 		block.Unblock()
 		return
 	}
-	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_STOPPED, 0 })
+	h.objects.changeContainer(id, func(c *api.Container) {
+		c.State, c.Pid = api.ContainerState_CONTAINER_STOPPED, 0
+		setTimes(c, s.GetStatus())
+	})
 	c, p := h.objects.container(id)
 	var updates []*api.ContainerUpdate
 	if c != nil {
@@ -93,8 +101,10 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// notifyContainerRemoved reports to plugins once that a container was removed.
+// notifyContainerRemoved reports to plugins once that a container was removed. As containerd's NRI, it reports a stop
+// before, also of a container that never ran, so that plugins release what they gave it.
 func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
+	h.notifyContainerStopped(ctx, id)
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
 	c, p := h.objects.container(id)

@@ -55,7 +55,7 @@ func TestAdjustFirst(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if want := []string{"run", "create", "create", "stop"}; !slices.Equal(p.events, want) {
+	if want := []string{"run", "create", "create", "stop container", "stop"}; !slices.Equal(p.events, want) {
 		t.Errorf("events %v, want %v", p.events, want)
 	}
 }

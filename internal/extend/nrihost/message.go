@@ -96,9 +96,9 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	c := &api.Container{
 		Id: st.GetId(), PodSandboxId: pod, Name: st.GetMetadata().GetName(), State: states[st.GetState()],
 		Labels: st.GetLabels(), Annotations: maps.Clone(st.GetAnnotations()), Linux: &api.LinuxContainer{},
-		CreatedAt: st.GetCreatedAt(), StartedAt: st.GetStartedAt(), FinishedAt: st.GetFinishedAt(), ExitCode: st.GetExitCode(),
-		StatusReason: st.GetReason(), StatusMessage: st.GetMessage(), Image: &api.Image{Name: st.GetImage().GetImage()},
+		Image: &api.Image{Name: st.GetImage().GetImage()},
 	}
+	setTimes(c, st)
 	v, err := verboseIn(s.GetInfo())
 	if err != nil {
 		return c, err
@@ -115,6 +115,16 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	}
 	fromSpec(c, v.Spec)
 	return c, nil
+}
+
+// setTimes takes over when a container was created, started and ended, and how it ended. Without a status it changes
+// nothing.
+func setTimes(c *api.Container, st *cri.ContainerStatus) {
+	if st == nil {
+		return
+	}
+	c.CreatedAt, c.StartedAt, c.FinishedAt = st.GetCreatedAt(), st.GetStartedAt(), st.GetFinishedAt()
+	c.ExitCode, c.StatusReason, c.StatusMessage = st.GetExitCode(), st.GetReason(), st.GetMessage()
 }
 
 // fromSpec adds the container's data from an OCI spec.

@@ -104,12 +104,14 @@ func (h *Host) endPod(ctx context.Context, id string) {
 	created, cancel := context.WithTimeout(ctx, mostCreating)
 	h.hidden.awaitContainers(created, id)
 	cancel()
-	for _, c := range h.objects.running(h.objects.containersOf(id)) {
-		if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
-			h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
-			continue
+	for _, c := range h.objects.containersOf(id) {
+		if len(h.objects.running([]string{c})) > 0 {
+			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
+				h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
+				continue
+			}
 		}
-		h.notifyContainerStopped(ctx, c)
+		h.notifyContainerStopped(ctx, c) // also of one that never ran
 	}
 	h.notifyPodStopped(ctx, id)
 }
