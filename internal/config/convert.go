@@ -155,7 +155,7 @@ func (k *kubeletReader) cpuOptions(options *yaml.Node) {
 		case "full-pcpus-only":
 			k.note(v, path, "has no equivalent for all pods: the agent prefers whole cores if they fit")
 		case "align-by-socket", "prefer-align-cpus-by-uncorecache":
-			k.note(v, path, "needs no key: the agent always prefers CPUs of one package and one cache")
+			k.note(v, path, "needs no key: the agent always prefers CPUs of one socket and one cache")
 		default:
 			k.note(v, path, "has no equivalent")
 		}

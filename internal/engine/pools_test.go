@@ -103,7 +103,7 @@ func TestPools(t *testing.T) {
 		after   map[string]string // the final CPUs of the earlier pods
 	}{
 		{name: "dedicated, not bound: as close together as possible", pods: []asking{
-			{name: "a", level: "dedicated", milli: 4000, cpus: "4-5,12-13", mems: "2", why: "package: of 2 with enough CPUs, the one with the fewest NUMA nodes"},
+			{name: "a", level: "dedicated", milli: 4000, cpus: "4-5,12-13", mems: "2", why: "socket: of 2 with enough CPUs, the one with the fewest NUMA nodes"},
 		}},
 		{name: "dedicated, in part: rounded down", pods: []asking{{name: "a", level: "dedicated", milli: 4500, cpus: "4-5,12-13", mems: "2"}}},
 		{name: "Katalyst A6: bound; another node fits as well", pods: []asking{

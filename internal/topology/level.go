@@ -24,7 +24,7 @@ func Levels() []Level {
 
 // String returns the level's name.
 func (l Level) String() string {
-	return [...]string{"package", "die", "NUMA node", "L3 cache", "cluster", "L2 cache", "core"}[l]
+	return [...]string{"socket", "die", "NUMA node", "L3 cache", "cluster", "L2 cache", "core"}[l]
 }
 
 // place identifies a group of one level.

@@ -81,7 +81,7 @@ func TestPlantedFaults(t *testing.T) {
 		a           planted
 		count       func(score) int
 	}{
-		{"both packages", "oneL3", planted{order: func(m *topology.Machine, free topology.Set, _ event) []int {
+		{"both sockets", "oneL3", planted{order: func(m *topology.Machine, free topology.Set, _ event) []int {
 			return inTurn(m, free, topology.PackageLevel)
 		}}, func(s score) int { return s.avoidable[packages] }},
 		{"a CPU of each node in turn", "rome", planted{order: over(topology.NodeLevel, topology.PackageLevel)}, func(s score) int { return s.avoidable[nodes] }},

@@ -227,7 +227,7 @@ func (p *play) judge(at int, e event, q *question, got placed) {
 	}
 }
 
-var criterionNames = [criteria]string{"package", "node", "device", "memory", "kind", "L3", "core"}
+var criterionNames = [criteria]string{"socket", "node", "device", "memory", "kind", "L3", "core"}
 
 // pools counts the pools that lost CPUs, except those that a container joined or left.
 func (p *play) pools(before, after []pool, e event) {

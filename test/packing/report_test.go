@@ -14,11 +14,11 @@ type table struct{ rows [][]string }
 var results table
 
 var head = []string{
-	"machine", "full %", "rules", "owners", "resized", "refused", "package", "node", "device", "memory", "kind", "L3", "L3 %", "core", "distance", "nearest", "pool moves", "CPUs",
+	"machine", "full %", "rules", "owners", "resized", "refused", "socket", "node", "device", "memory", "kind", "L3", "L3 %", "core", "distance", "nearest", "pool moves", "CPUs",
 }
 
 const notes = `Sums of three histories. owners and resized: choices that were compared with all fits there were. refused: owners and
-resizes that got nothing although enough CPUs were free. package to core: choices with an avoidable straddle, or a card or
+resizes that got nothing although enough CPUs were free. socket to core: choices with an avoidable straddle, or a card or
 memory that is farther than it had to be: a fit was better in this and no worse in anything outside of it. L3 %: of all
 choices. distance: of all memory from its owner's nearest CPU; nearest: of the best such fits. pool moves: how often a shared
 pool that nobody came to or left lost CPUs; CPUs: how many.

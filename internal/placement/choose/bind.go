@@ -60,7 +60,7 @@ func (e *BindError) Error() string {
 	for _, more := range []struct {
 		said bool
 		text string
-	}{{w.Even, ", evenly"}, {w.BySocket, ", no more packages than needed"}, {w.Cores == WholeCores, ", whole cores"}} {
+	}{{w.Even, ", evenly"}, {w.BySocket, ", no more sockets than needed"}, {w.Cores == WholeCores, ", whole cores"}} {
 		if more.said {
 			how += more.text
 		}

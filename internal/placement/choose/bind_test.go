@@ -25,7 +25,7 @@ func TestBind(t *testing.T) {
 		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, PreferEmptiest: true}, nodes: "[2]"},
 		{name: "H4: nearly everything", machine: "2s x 6n x 16c x 2t", from: "2-383", want: BindWant{N: 380}, nodes: "[0 1 2 3 4 5 6 7 8 9 10 11]"},
 		{name: "H11: a socket has enough", machine: t16, from: "1,3-15", want: BindWant{N: 7, BySocket: true}, nodes: "[2 3]"},
-		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: BindWant{N: 6, BySocket: true}, err: "no more packages than needed"},
+		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: BindWant{N: 6, BySocket: true}, err: "no more sockets than needed"},
 		{name: "H14: whole cores", machine: t16, from: "1-7,10-15", want: BindWant{N: 4, Cores: WholeCores}, nodes: "[1]"},
 		{name: "H16: evenly over four", machine: t16, from: "1,3-15", want: BindWant{N: 12, Count: 4, Even: true}, nodes: "[0 1 2 3]"},
 		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindWant{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
@@ -61,7 +61,7 @@ func TestBind(t *testing.T) {
 			want: BindWant{N: 2, Reserve: []Left{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
 		},
 		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: BindWant{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
-		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindWant{N: 5}, nodes: "[0 1]", why: "the fewest packages"},
+		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindWant{N: 5}, nodes: "[0 1]", why: "the fewest sockets"},
 		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindWant{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

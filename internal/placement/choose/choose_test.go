@@ -161,7 +161,7 @@ func TestWhy(t *testing.T) {
 	}
 	want := `near gpu0: not possible, because it would leave only 2 of 15 CPUs
 away from isolated CPUs: 14 of 15 CPUs are left
-package: of 2 with enough CPUs, the one with the fewest whole cores split
+socket: of 2 with enough CPUs, the one with the fewest whole cores split
 no single NUMA node has enough CPUs: as few as possible of 2 NUMA nodes`
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
 		t.Errorf("why (-want +got):\n%s", diff)

@@ -32,7 +32,7 @@ const lowestNodes = ofCPUs + nodeCriterion(lowest-fewestKinds)
 // nodeCriteria are the names of the criteria for users.
 var nodeCriteria = [...]string{
 	mostNodesNear:   "the most nodes near ", // followed by NearName
-	fewestPackages:  "the fewest packages",
+	fewestPackages:  "the fewest sockets",
 	nearestMemory:   "the nearest memory",
 	shortestBetween: "the shortest distance between them",
 	mostPreferred:   "the most preferred CPUs",

@@ -116,7 +116,7 @@ func (r Reason) rules() string {
 		case r.Step == Bound || r.Level == topology.NodeLevel && !r.Kinds:
 			whom = "node " + ids
 		case r.Level == topology.PackageLevel:
-			whom = "package " + ids
+			whom = "socket " + ids
 		default:
 			whom = "that of CPU " + ids
 		}

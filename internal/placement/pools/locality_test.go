@@ -48,7 +48,7 @@ func TestLocalityFirst(t *testing.T) {
 	}{
 		{
 			name: "the first owner of 40", machine: "2s x 32c x 2t", needs: map[placement.Which]int64{def: 60000}, n: 40,
-			cpus: "0-2,15-31,64-66,79-95", why: "package: of 2 with enough CPUs, the one with the lowest CPU",
+			cpus: "0-2,15-31,64-66,79-95", why: "socket: of 2 with enough CPUs, the one with the lowest CPU",
 		},
 		{name: "a pool of one CPU", machine: "2s x 4c x 2t", owned: "4-6,12-14", n: 8, cpus: "0-3,8-11"},
 		{
