@@ -144,10 +144,7 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 		if len(said) == 0 {
 			continue
 		}
-		for i, line := range term.Wrap(strings.Join(said, "; "), max(cmp.Or(o.Width, 100)-4, 40)) {
-			if i == 0 {
-				line = term.Clean(v.Field) + ": " + line
-			}
+		for _, line := range term.Wrap(term.Clean(v.Field)+": "+strings.Join(said, "; "), o.prose(4)) {
 			if !v.Applied {
 				line = o.alarm(line)
 			}

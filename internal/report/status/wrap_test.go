@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// TestExplainLongList: a long list of CPUs is whole, and no line of it is wider than the terminal.
+// TestExplainLongList: a long list of CPUs is whole, and no line of it or of a long reason is wider than the terminal.
 func TestExplainLongList(t *testing.T) {
 	var ids []string
 	for i := range 128 {
@@ -21,7 +21,7 @@ func TestExplainLongList(t *testing.T) {
 	c := api.Container{
 		Pod: "db/redis-0", Name: "redis", State: "running", Class: "shared", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: list,
 		Facts:  []api.Fact{{Name: "assigned CPUs", Value: list, From: lifecycle.FromRuntime}},
-		Values: []api.Value{{Field: lifecycle.CPUSetCPUs.String(), Value: list, Channel: "kernel", Applied: true, Why: lifecycle.Reason{Hook: "cpuset"}}},
+		Values: []api.Value{{Field: lifecycle.CPUSetCPUs.String(), Value: list, Channel: "kernel", Applied: true, Why: lifecycle.Reason{Hook: "cpuset", Text: strings.Repeat("a reason ", 30)}}},
 	}
 	for _, width := range []int{80, 100, 160} {
 		var b bytes.Buffer

@@ -42,13 +42,23 @@ type Row struct {
 	Used float64
 }
 
-// share is the part of its CPUs that its containers have used. It is above 1 for a pool whose containers may use
-// other CPUs, too.
+// share is the part of its CPUs that its containers have used. It is above 1 if some of them ran on other CPUs, too: before
+// the last change of the row's CPUs, or because their cpuset is not applied.
 func (r Row) share() (float64, bool) {
 	if r.Used < 0 || len(r.CPUs) == 0 {
 		return 0, false
 	}
 	return r.Used / float64(len(r.CPUs)), true
+}
+
+// part formats the share, or "-" if there is none: a share above 1 is not a part of these CPUs. Up to 1.05 counts as 1,
+// as the agent reads the counters of containers one after another.
+func (r Row) part() string {
+	share, ok := r.share()
+	if !ok || share > 1.05 {
+		return "     -"
+	}
+	return fmt.Sprintf("%4.0f %%", 100*min(share, 1))
 }
 
 // Rows are the owners of CPUs and the pools in the agent's report, with what their containers have used.
@@ -169,12 +179,8 @@ func (f Frame) rows() []string {
 		for _, share := range f.History[r.Name] {
 			lately.WriteString(cpumap.Bar(min(share, 1)))
 		}
-		of := "     -"
-		if share, ok := r.share(); ok {
-			of = fmt.Sprintf("%4.0f %%", 100*share)
-		}
 		lines = append(lines, f.cut(strings.TrimRight(fmt.Sprintf("%1s %-*s  %-*s  %10s  %8s %s  %s", r.Mark, name, term.Cut(r.Name, name), cpus,
-			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpusText(r.Used), of, lately.String()), " ")))
+			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpusText(r.Used), r.part(), lately.String()), " ")))
 	}
 	return lines
 }

@@ -98,6 +98,18 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// TestPart: no row shows more than all of its CPUs.
+func TestPart(t *testing.T) {
+	for used, want := range map[float64]string{-1: "     -", 0: "   0 %", 1: "  50 %", 2.1: " 100 %", 2.2: "     -"} {
+		if got := (Row{CPUs: []int{2, 3}, Used: used}).part(); got != want {
+			t.Errorf("%g CPUs of two: %q, want %q", used, got, want)
+		}
+	}
+	if got := (Row{Used: 1}).part(); got != "     -" {
+		t.Errorf("no CPUs: %q", got)
+	}
+}
+
 func TestFrame(t *testing.T) {
 	failed := seen(t).Seen(api.Node{}, api.Usage{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
 	live := seen(t).Frame()
