@@ -82,7 +82,7 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 		node = "1c" // the machine is that of the archive
 	} else if _, err := os.Stat(node); err == nil {
 		if file != "" {
-			return nil, errors.New("--config needs --cpus: a scenario has its own configuration")
+			return nil, errors.New("--config needs --node with CPUs, such as \"2s x 8c\": a scenario has its own configuration")
 		}
 		return scenario.Load(node)
 	}
@@ -92,10 +92,10 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, fmt.Errorf("--config: %w; 'trimtab config init' writes a configuration, and without --config the defaults apply", err)
 	}
 	if _, err := config.Parse(file, text); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w\nmend it until 'trimtab config check %s' finds nothing, and ask again", err, file)
 	}
 	var keys map[string]any
 	if err := yamlv3.NewDecoder(bytes.NewReader(text)).Decode(&keys); err != nil && !errors.Is(err, io.EOF) {

@@ -23,7 +23,7 @@ func defaultConfigFile() (file string, named bool) {
 	return cmp.Or(file, configFile), file != ""
 }
 
-// only the picture is printed
+// addConfig gives a command the flag --config.
 func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
@@ -49,7 +49,7 @@ func statusSocket(named string) (string, error) {
 	text, err := os.ReadFile(cmp.Or(named, file))
 	if err != nil {
 		if named != "" {
-			return "", &usageError{fmt.Errorf("--config: %w", err)}
+			return "", &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or its socket with --socket", err)}
 		}
 		return config.Default().Paths.StatusSocket, nil // perhaps only root can read it
 	}
@@ -58,7 +58,12 @@ func statusSocket(named string) (string, error) {
 			StatusSocket *string `yaml:"statusSocket"`
 		} `yaml:"paths"`
 	}
-	if err := yaml.Unmarshal(text, &c); err != nil || c.Paths.StatusSocket == nil {
+	var types *yaml.TypeError // YAML, but another type
+	err = yaml.Unmarshal(text, &c)
+	if err != nil && !errors.As(err, &types) && named != "" {
+		return "", &usageError{fmt.Errorf("--config %s: %w; check it with 'trimtab config check %[1]s', or name the socket with --socket", named, err)}
+	}
+	if err != nil || c.Paths.StatusSocket == nil {
 		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // config check names what is wrong with a file
 	}
 	if *c.Paths.StatusSocket == "" {
