@@ -203,6 +203,8 @@ func attacks() []attack {
 		{name: "the host's network", annotations: nri("network-devices.noderesource.dev", "- {hostIf: eth0, name: eth1}"), want: "network-devices: pods of namespace default"},
 		{name: "the host's network, by the old key", annotations: nri("network-devices.nri.io/pod", "- {hostIf: eth0}"), want: "network-devices: pods of namespace default"},
 		{name: "an interface that is a removal", annotations: nri("network-devices.noderesource.dev", "- {hostIf: -eth0, name: eth0}"), want: "not the name of a network interface"},
+		{name: "an interface by a path", annotations: nri("network-devices.nri.io/container.a", "- {hostIf: eth0, name: ../../eth0}"), want: "not the name of a network interface"},
+		{name: "interfaces without end", annotations: nri("network-devices.noderesource.dev", "["+strings.Repeat("{hostIf: eth0},", 65)+"]"), want: "more than 64 interfaces"},
 		{name: "cgroups to write", annotations: nri("writable-cgroups.noderesource.dev", "true"), want: "writable-cgroups: pods of namespace default"},
 		{name: "cgroups of a container to write", annotations: nri("writable-cgroups.noderesource.dev/container.a", "true"), want: "writable-cgroups: pods of namespace default"},
 		{name: "cgroups to write by another word", annotations: nri("writable-cgroups.noderesource.dev/pod", "yes; rw"), want: `want "true" or "false"`},

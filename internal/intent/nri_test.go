@@ -81,6 +81,13 @@ func TestInjectedTexts(t *testing.T) {
 		{nriOldNetDevices, "[{hostIf: eth1, name: a}, {hostIf: eth2, name: a}]", "", "listed twice"},
 		{NRINetDevices, "- {hostIf: eth0/../x}", "", "not the name of a network interface"},
 		{NRINetDevices, "- {hostIf: a23456789012345b}", "", "not the name of a network interface"},
+		{NRINetDevices, "- {hostIf: a23456789012345}", "a23456789012345 as a23456789012345", ""},
+		{NRINetDevices, "- {hostIf: eth0, name: a23456789012345b}", "", "not the name of a network interface"},
+		{NRINetDevices, "- {hostIf: eth0, name: ../x}", "", "not the name of a network interface"},
+		{NRINetDevices, "- {name: eth0}", "", "not the name of a network interface"},
+		{NRINetDevices, "- {hostIf: eth0, name: lo}", "", "lo exists in every network namespace"},
+		{NRINetDevices, "[{hostIf: eth1, name: a}, {hostIf: eth1, name: b}]", "", "listed twice"},
+		{NRINetDevices, "[" + strings.Repeat("{hostIf: eth1},", maxInjected+1) + "]", "", "more than 64 interfaces"},
 	} {
 		p := readOf(map[string]string{c.key: c.text})
 		wrong := ""
