@@ -116,6 +116,7 @@ var badInputs = []struct {
 	{"config plan nothere.yaml", exitUsage, "nothere.yaml", "no such file"},
 	{"hooks --config type.yaml", exitUsage, "type.yaml:3: pools.reserved", "want a string"},
 	{"agent --config nothere.yaml", exitUsage, "nothere.yaml", "no such file"},
+	{"doctor --config nothere.yaml", exitUsage, "nothere.yaml: no such file", "leave the flag out"},
 	{"agent --config key.yaml", exitUsage, "key.yaml:3: polls: unknown key", `nearest valid key "pools"`},
 
 	// Scenarios, pods, recordings.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -36,6 +39,14 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &usageError{err}
+		}
+		if o.ConfigFile != "" && o.HostRoot == "/" { // a path below another root may be meant for the node only
+			if o.ConfigFile, err = filepath.Abs(o.ConfigFile); err != nil {
+				return &usageError{err}
+			}
+			if _, err := os.Stat(o.ConfigFile); errors.Is(err, fs.ErrNotExist) {
+				return &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or leave the flag out", err)}
+			}
 		}
 		if o.ConfigFile == "" {
 			o.ConfigFile = configFile

@@ -101,6 +101,29 @@ type NUMABinding struct {
 	ExcludeOthers bool
 }
 
+// String says in words what is requested, for users.
+func (b NUMABinding) String() string {
+	said := []string{"as few NUMA nodes as possible"}
+	switch {
+	case len(b.IDs) > 0:
+		said[0] = "NUMA nodes " + topology.FormatList(b.IDs)
+	case b.Count > 0:
+		said[0] = fmt.Sprintf("%d NUMA nodes", b.Count)
+	}
+	for _, o := range []struct {
+		set  bool
+		text string
+	}{
+		{b.Exclusive, "for itself"}, {b.Even, "the same number of CPUs from each"}, {b.WholeCores, "whole cores"},
+		{b.BySocket, "no more sockets than needed"}, {b.ExcludeOthers, "without pods of other classes"},
+	} {
+		if o.set {
+			said = append(said, o.text)
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
 // Pod is the intent of a pod: all requests of its labels and annotations.
 type Pod struct {
 	Class Sourced[Class]
