@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 const Within = 10
 
 // guess is the assumed duration of a part that was never played.
-const guess = 30 * time.Second
+const guess = 60 * time.Second
 
 // Part is one part of the rotation, with its last run.
 type Part struct {
@@ -82,7 +83,8 @@ func (b *Book) Of(name string) Part {
 }
 
 // Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
-// the time of all parts. Parts of the same run are ordered by name.
+// the time of all parts. Parts of the same run are ordered by a hash of their names, since parts with similar
+// names take similarly long.
 func (b *Book) Due(all []string) []Part {
 	var parts []Part
 	var whole time.Duration
@@ -90,7 +92,9 @@ func (b *Book) Due(all []string) []Part {
 		p := b.Of(name)
 		parts, whole = append(parts, p), whole+p.Took
 	}
-	slices.SortFunc(parts, func(x, y Part) int { return cmp.Or(x.Run-y.Run, strings.Compare(x.Name, y.Name)) })
+	slices.SortFunc(parts, func(x, y Part) int {
+		return cmp.Or(x.Run-y.Run, cmp.Compare(hash(x.Name), hash(y.Name)), strings.Compare(x.Name, y.Name))
+	})
 	var took time.Duration
 	for i, p := range parts {
 		if took*Within >= whole && b.Run+1-p.Run < Within {
@@ -99,6 +103,12 @@ func (b *Book) Due(all []string) []Part {
 		took += p.Took
 	}
 	return parts
+}
+
+func hash(name string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return h.Sum32()
 }
 
 // Played notes that a run played a part.
