@@ -5,7 +5,8 @@
 #   test/tools/kernel.sh 6.1 6.12
 #
 # 6.12-core is built from Debian's source of 6.12, once, with kernel-core.config: Debian's own kernels lack core
-# scheduling. The build takes four to eight minutes on two processors.
+# scheduling. The build takes four to eight minutes on two processors. All checkouts of a user share it: it is kept in
+# ${XDG_CACHE_HOME:-~/.cache}/trimtab.
 #
 # Without a network it uses the newest kernel in the cache.
 set -euo pipefail
@@ -45,15 +46,19 @@ fetch() {
 
 # core SERIES: builds a small kernel with core scheduling and without modules.
 core() {
-  local series=$1 source name dir work release
+  local series=$1 source name dir shared work release
   source=linux-source-${series%-core}
   version() { apt-cache show --no-all-versions "$source" 2>/dev/null | sed -n 's/^Version: //p'; }
   [ -n "$(version)" ] || refresh
   name=${series%-core}-$(version)-$(sha256sum "$here/kernel-core.config" | cut -c 1-12)
   dir=$cache/kernel-core-$name
+  shared=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/trimtab/kernel-core-$name
   if [ ! -e "$dir/vmlinuz" ]; then
     exec 9>"$cache/kernel-$series.lock"
     flock 9
+  fi
+  if [ ! -e "$dir/vmlinuz" ] && [ -e "$shared/vmlinuz" ]; then
+    copy "$shared" "$dir"
   fi
   if [ ! -e "$dir/vmlinuz" ]; then
     say "$series: building it of $source"
@@ -74,7 +79,14 @@ core() {
     rm -rf "$work"
     chmod 755 "$dir"
   fi
+  [ -e "$shared/vmlinuz" ] || copy "$dir" "$shared" || say "$series: not kept for other checkouts in $shared"
   echo "$dir"
+}
+
+# copy FROM TO copies a folder, which appears complete or not at all.
+copy() {
+  mkdir -p "$(dirname "$2")" && rm -rf "$2.$$" && cp -a "$1" "$2.$$" || return 1
+  mv -T "$2.$$" "$2" 2>/dev/null || rm -rf "$2.$$" # another checkout may have made it meanwhile
 }
 
 bring() {
@@ -104,7 +116,7 @@ bring() {
   echo "$dir"
 }
 
-[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 for series; do
   case $series in
   *-core) core "$series" ;;
