@@ -43,68 +43,64 @@ func runStub(t testing.TB, plugin any, socket, name, index string) {
 // the adjustment of all, who set what, and who was asked. What it rejects, or fails to answer about, is not created.
 func TestHostedValidation(t *testing.T) {
 	t.Parallel()
-	for _, side := range nriSides {
-		t.Run(side.name, func(t *testing.T) {
-			t.Parallel()
-			c, socket := side.start(t)
-			setter := newPlugin(t)
-			setter.create = func(_ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-				a := &api.ContainerAdjustment{}
-				a.AddEnv("SET", "1")
-				a.SetLinuxCPUShares(321)
-				return a, nil, nil
+	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		setter := newPlugin(t)
+		setter.create = func(_ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+			a := &api.ContainerAdjustment{}
+			a.AddEnv("SET", "1")
+			a.SetLinuxCPUShares(321)
+			return a, nil, nil
+		}
+		setter.connect(socket, "setter", "10")
+		var mu sync.Mutex
+		seen := map[string]*api.ValidateContainerAdjustmentRequest{}
+		hang := make(chan struct{})
+		runStub(t, validator{check: func(r *api.ValidateContainerAdjustmentRequest) error {
+			mu.Lock()
+			seen[r.GetContainer().GetName()] = r
+			mu.Unlock()
+			switch r.GetContainer().GetName() {
+			case "rejected":
+				return errors.New("not on this node")
+			case "hangs":
+				<-hang
 			}
-			setter.connect(socket, "setter", "10")
-			var mu sync.Mutex
-			seen := map[string]*api.ValidateContainerAdjustmentRequest{}
-			hang := make(chan struct{})
-			runStub(t, validator{check: func(r *api.ValidateContainerAdjustmentRequest) error {
-				mu.Lock()
-				seen[r.GetContainer().GetName()] = r
-				mu.Unlock()
-				switch r.GetContainer().GetName() {
-				case "rejected":
-					return errors.New("not on this node")
-				case "hangs":
-					<-hang
-				}
-				return nil
-			}}, socket, "checks", "90")
-			defer close(hang)
-			pod := c.RunPod(plain("p", ""))
-			var id real.ContainerID
-			real.Eventually(t, patiently, func() error { // until the validator is synchronised
-				id = c.RunContainer(pod, real.ContainerSpec{Name: "main"})
-				mu.Lock()
-				defer mu.Unlock()
-				if seen["main"] == nil {
-					c.RemoveContainer(id)
-					return errors.New("the validator was not asked")
-				}
-				return nil
-			})
-			r := seen["main"]
-			owner, owned := r.GetOwners().GetOwners()[string(id)].GetCompound()[int32(api.Field_Env)].GetOwners()["SET"], r.GetOwners().GetOwners()[string(id)].GetSimple()[int32(api.Field_CPUShares)]
-			same(t, "owners of the variable and the shares", owner+" "+owned, "10-setter 10-setter")
-			if slices.Contains(r.GetContainer().GetEnv(), "SET=1") || len(r.GetAdjust().GetEnv()) != 1 || r.GetContainer().GetId() != string(id) {
-				t.Errorf("the validator is shown %v and %v", r.GetContainer().GetEnv(), r.GetAdjust())
+			return nil
+		}}, socket, "checks", "90")
+		defer close(hang)
+		pod := c.RunPod(plain("p", ""))
+		var id real.ContainerID
+		real.Eventually(t, patiently, func() error { // until the validator is synchronised
+			id = c.RunContainer(pod, real.ContainerSpec{Name: "main"})
+			mu.Lock()
+			defer mu.Unlock()
+			if seen["main"] == nil {
+				c.RemoveContainer(id)
+				return errors.New("the validator was not asked")
 			}
-			if all := r.GetPluginMap(); all["10-setter"] == nil || all["90-checks"] == nil {
-				t.Errorf("the validator is told of the plugins %v", slices.Collect(maps.Keys(all)))
-			}
-			for _, name := range []string{"rejected", "hangs"} {
-				if _, err := c.TryCreateContainer(pod, real.ContainerSpec{Name: name}); err == nil || !strings.Contains(err.Error(), "checks") {
-					t.Errorf("%s: %v", name, err)
-				} else if name == "rejected" && !strings.Contains(err.Error(), "not on this node") {
-					t.Errorf("the error does not say why: %v", err)
-				}
-				if _, left := listed(t, c.Direct(), name); left {
-					t.Errorf("%s is still there", name)
-				}
-			}
-			c.RunContainer(pod, real.ContainerSpec{Name: "after"}) // the validator that hung is disconnected
+			return nil
 		})
-	}
+		r := seen["main"]
+		owner, owned := r.GetOwners().GetOwners()[string(id)].GetCompound()[int32(api.Field_Env)].GetOwners()["SET"], r.GetOwners().GetOwners()[string(id)].GetSimple()[int32(api.Field_CPUShares)]
+		same(t, "owners of the variable and the shares", owner+" "+owned, "10-setter 10-setter")
+		if slices.Contains(r.GetContainer().GetEnv(), "SET=1") || len(r.GetAdjust().GetEnv()) != 1 || r.GetContainer().GetId() != string(id) {
+			t.Errorf("the validator is shown %v and %v", r.GetContainer().GetEnv(), r.GetAdjust())
+		}
+		if all := r.GetPluginMap(); all["10-setter"] == nil || all["90-checks"] == nil {
+			t.Errorf("the validator is told of the plugins %v", slices.Collect(maps.Keys(all)))
+		}
+		for _, name := range []string{"rejected", "hangs"} {
+			if _, err := c.TryCreateContainer(pod, real.ContainerSpec{Name: name}); err == nil || !strings.Contains(err.Error(), "checks") {
+				t.Errorf("%s: %v", name, err)
+			} else if name == "rejected" && !strings.Contains(err.Error(), "not on this node") {
+				t.Errorf("the error does not say why: %v", err)
+			}
+			if _, left := listed(t, c.Direct(), name); left {
+				t.Errorf("%s is still there", name)
+			}
+		}
+		c.RunContainer(pod, real.ContainerSpec{Name: "after"}) // the validator that hung is disconnected
+	})
 }
 
 // podUpdates is a plugin that is told of updates of pods.
@@ -136,50 +132,46 @@ func (p *podUpdates) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox
 // new ones, by containerd 2.4 without any.
 func TestHostedPodUpdates(t *testing.T) {
 	t.Parallel()
-	for _, side := range nriSides {
-		t.Run(side.name, func(t *testing.T) {
-			t.Parallel()
-			c, socket := side.start(t)
-			p := &podUpdates{}
-			runStub(t, p, socket, "pods", "10")
-			pod := c.RunPod(plain("p", ""))
-			update := func(shares int64) error {
-				_, err := c.CRI().UpdatePodSandboxResources(context.Background(), &cri.UpdatePodSandboxResourcesRequest{
-					PodSandboxId: string(pod), Overhead: &cri.LinuxContainerResources{}, Resources: &cri.LinuxContainerResources{CpuShares: shares},
-				})
-				return err
-			}
-			real.Eventually(t, patiently, func() error { // until the plugin is synchronised
-				if err := update(100); err != nil {
-					t.Fatal(err)
-				}
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				if len(p.events) == 0 {
-					return errors.New("the plugin was not asked")
-				}
-				return nil
+	onBothSides(t, func(t *testing.T, side string, c *real.Containerd, socket string) {
+		p := &podUpdates{}
+		runStub(t, p, socket, "pods", "10")
+		pod := c.RunPod(plain("p", ""))
+		update := func(shares int64) error {
+			_, err := c.CRI().UpdatePodSandboxResources(context.Background(), &cri.UpdatePodSandboxResourcesRequest{
+				PodSandboxId: string(pod), Overhead: &cri.LinuxContainerResources{}, Resources: &cri.LinuxContainerResources{CpuShares: shares},
 			})
-			p.mu.Lock()
-			p.events = nil
-			p.mu.Unlock()
-			if err := update(200); err != nil {
-				t.Error(err)
-			}
-			if err := update(666); err == nil || !strings.Contains(err.Error(), "too many") {
-				t.Errorf("an update that the plugin refuses: %v", err)
-			}
-			post := "PostUpdatePodSandbox 200"
-			if side.name == "containerd" {
-				post = "PostUpdatePodSandbox 0"
+			return err
+		}
+		real.Eventually(t, patiently, func() error { // until the plugin is synchronised
+			if err := update(100); err != nil {
+				t.Fatal(err)
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if want := []string{"UpdatePodSandbox 200", post, "UpdatePodSandbox 666"}; !slices.Equal(p.events, want) {
-				t.Errorf("events %v, want %v", p.events, want)
+			if len(p.events) == 0 {
+				return errors.New("the plugin was not asked")
 			}
+			return nil
 		})
-	}
+		p.mu.Lock()
+		p.events = nil
+		p.mu.Unlock()
+		if err := update(200); err != nil {
+			t.Error(err)
+		}
+		if err := update(666); err == nil || !strings.Contains(err.Error(), "too many") {
+			t.Errorf("an update that the plugin refuses: %v", err)
+		}
+		post := "PostUpdatePodSandbox 200"
+		if side == "containerd" {
+			post = "PostUpdatePodSandbox 0"
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if want := []string{"UpdatePodSandbox 200", post, "UpdatePodSandbox 666"}; !slices.Equal(p.events, want) {
+			t.Errorf("events %v, want %v", p.events, want)
+		}
+	})
 }
 
 // TestHostedStopped: nothing is created in a sandbox that has stopped; plugins are not asked about it. containerd's own
