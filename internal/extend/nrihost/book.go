@@ -109,14 +109,12 @@ func (b *objectStore) containers() (ids []string) {
 	return ids
 }
 
-// running returns the containers whose stop was not reported to plugins yet.
-func (b *objectStore) running(ids []string) []string {
+// isRunning reports whether a container runs, and plugins have not heard of its stop yet.
+func (b *objectStore) isRunning(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.DeleteFunc(ids, func(id string) bool {
-		c := b.ctrs[id]
-		return c == nil || c.stopped || c.msg.GetState() != api.ContainerState_CONTAINER_RUNNING
-	})
+	c := b.ctrs[id]
+	return c != nil && !c.stopped && c.msg.GetState() == api.ContainerState_CONTAINER_RUNNING
 }
 
 // changeContainer replaces a container by a changed copy.

@@ -131,10 +131,8 @@ func (h *Host) removeContainer(ctx context.Context, method string, req *cri.Remo
 	id := req.GetContainerId()
 	h.hidden.await(ctx, id)
 	if h.objects.has(id) {
-		if len(h.objects.running([]string{id})) > 0 { // the runtime would end the container with this call
-			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id}); err == nil {
-				h.notifyContainerStopped(ctx, id)
-			}
+		if h.objects.isRunning(id) { // the runtime would end the container with this call
+			_, _ = h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 		}
 		h.notifyContainerRemoved(ctx, id)
 	}

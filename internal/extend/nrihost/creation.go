@@ -77,7 +77,6 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	h.objects.addContainer(c)
 	if err != nil {
 		block.Unblock()
-		h.notifyContainerStopped(ctx, id)
 		h.notifyContainerRemoved(ctx, id)
 		h.objects.drop(id)
 		return status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: %v", err)

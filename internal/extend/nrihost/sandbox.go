@@ -105,7 +105,7 @@ func (h *Host) endPod(ctx context.Context, id string) {
 	h.hidden.awaitContainers(created, id)
 	cancel()
 	for _, c := range h.objects.containersOf(id) {
-		if len(h.objects.running([]string{c})) > 0 {
+		if h.objects.isRunning(c) {
 			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
 				h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
 				continue

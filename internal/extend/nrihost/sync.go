@@ -130,12 +130,12 @@ func (h *Host) compare(ctx context.Context) error {
 	}
 	for _, id := range before {
 		state, listed := there[id]
-		if ran := len(h.objects.running([]string{id})) > 0; ran && (!listed || state == cri.ContainerState_CONTAINER_EXITED) {
-			h.notifyContainerStopped(ctx, id)
-		}
-		if !listed {
+		switch {
+		case !listed:
 			h.notifyContainerRemoved(ctx, id)
 			h.objects.drop(id)
+		case state == cri.ContainerState_CONTAINER_EXITED && h.objects.isRunning(id):
+			h.notifyContainerStopped(ctx, id)
 		}
 	}
 	return nil
