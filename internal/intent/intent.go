@@ -114,7 +114,7 @@ func (b NUMABinding) String() string {
 		set  bool
 		text string
 	}{
-		{b.Exclusive, "for itself"}, {b.Even, "the same number of CPUs from each"}, {b.WholeCores, "whole cores"},
+		{b.Exclusive, "exclusive"}, {b.Even, "the same number of CPUs from each"}, {b.WholeCores, "whole cores"},
 		{b.BySocket, "no more sockets than needed"}, {b.ExcludeOthers, "without pods of other classes"},
 	} {
 		if o.set {
