@@ -58,7 +58,7 @@ core() {
     flock 9
   fi
   if [ ! -e "$dir/vmlinuz" ] && [ -e "$shared/vmlinuz" ]; then
-    copy "$shared" "$dir"
+    copy "$shared" "$dir" || say "$series: cannot copy $shared"
   fi
   if [ ! -e "$dir/vmlinuz" ]; then
     say "$series: building it of $source"
