@@ -1,10 +1,13 @@
 package http2_test
 
 import (
+	"bytes"
 	"encoding/xml"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,8 +41,15 @@ func h2spec(t *testing.T, address, path string) (passed int, failed map[string]s
 		t.Fatal(err)
 	}
 	var r report
+	// A case that fails may quote bytes of a frame that no XML may hold.
+	text = bytes.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' {
+			return '?'
+		}
+		return r
+	}, text)
 	if err := xml.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v in\n%s", err, text)
 	}
 	failed = map[string]string{}
 	for _, s := range r.Suites {
@@ -48,6 +58,8 @@ func h2spec(t *testing.T, address, path string) (passed int, failed map[string]s
 			switch {
 			case c.Failure != nil:
 				failed[name] = *c.Failure
+			case c.Error != nil && wasReset(*c.Error):
+				passed++
 			case c.Error != nil:
 				failed[name] = *c.Error
 			case c.Skipped != nil:
@@ -58,6 +70,14 @@ func h2spec(t *testing.T, address, path string) (passed int, failed map[string]s
 		}
 	}
 	return passed, failed
+}
+
+// wasReset reports whether a case failed only because a connection that may be closed was reset. A socket that is closed
+// before all was read from it resets its peer. h2spec means to take that for a closed connection, but it compares with
+// an error that Go wraps in another (spec/connection.go, WaitEvent).
+func wasReset(why string) bool {
+	expected, actual, _ := strings.Cut(why, "\nError: ")
+	return slices.Contains(strings.Split(expected, "\n"), "Connection closed") && strings.HasSuffix(actual, "connection reset by peer")
 }
 
 // TestH2spec runs all cases of h2spec, including the strict ones, against a relayed server of nghttp2, with relayed and

@@ -44,6 +44,7 @@ func runStub(t testing.TB, plugin any, socket, name, index string) {
 func TestHostedValidation(t *testing.T) {
 	t.Parallel()
 	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		t.Helper()
 		setter := newPlugin(t)
 		setter.create = func(_ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 			a := &api.ContainerAdjustment{}
@@ -133,6 +134,7 @@ func (p *podUpdates) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox
 func TestHostedPodUpdates(t *testing.T) {
 	t.Parallel()
 	onBothSides(t, func(t *testing.T, side string, c *real.Containerd, socket string) {
+		t.Helper()
 		p := &podUpdates{}
 		runStub(t, p, socket, "pods", "10")
 		pod := c.RunPod(plain("p", ""))

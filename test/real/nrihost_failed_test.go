@@ -19,6 +19,7 @@ import (
 func TestHostedFailedContainer(t *testing.T) {
 	t.Parallel()
 	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		t.Helper()
 		p := newPlugin(t).connect(socket, "failures", "10")
 		pod := c.RunPod(plain("p", ""))
 

@@ -116,6 +116,7 @@ func TestHostedFields(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		t.Helper()
 		needV1(t, c)
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "mounted"), []byte("yes"), 0o600); err != nil {
@@ -215,6 +216,7 @@ func listed(t testing.TB, c real.Client, name string) (pod, ctr bool) {
 func TestHostedLifecycle(t *testing.T) {
 	t.Parallel()
 	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		t.Helper()
 		p := newPlugin(t)
 		p.during = func(event, pod, id string) {
 			switch event {
@@ -288,6 +290,7 @@ func has(all []string, one string) bool {
 func TestHostedRefusals(t *testing.T) {
 	t.Parallel()
 	onBothSides(t, func(t *testing.T, side string, c *real.Containerd, socket string) {
+		t.Helper()
 		p := newPlugin(t)
 		refused := ""
 		p.fail = func(event, _ string) error {

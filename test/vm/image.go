@@ -136,7 +136,7 @@ func (t tree) runtime(systemd bool) error {
 	}
 	config := string(t[containerdConfig].content)
 	if systemd {
-		config = strings.Replace(config, "SystemdCgroup = false", "SystemdCgroup = true", 1)
+		config = strings.ReplaceAll(config, "SystemdCgroup = false", "SystemdCgroup = true")
 	}
 	t.text(containerdConfig, config)
 	return nil
