@@ -94,43 +94,30 @@ func TestFailedOnce(t *testing.T) {
 	}
 }
 
-// contested is a carrier beside which other plugins answer a creation.
-type contested struct{ carrier }
-
-func (contested) Capabilities() conductor.Capabilities {
-	can := carrier{}.Capabilities()
-	can.OthersAnswer = true
-	return can
-}
-
 // TestFailedCreations checks that a container whose creation failed twice is created without
 // contested fields, and with all of them again after one has started.
 func TestFailedCreations(t *testing.T) {
 	t.Parallel()
-	for name, as := range map[string]struct {
-		from conductor.Carrier
-		drop func(*model, *modelCtr)
-	}{
-		"without an event": {carrier{}, func(_ *model, c *modelCtr) { c.pod.ctrs = nil }},
-		"as a removal":     {contested{}, (*model).remove}, // containerd 2.4
-		"as two removals": {contested{}, func(mo *model, c *modelCtr) { // containerd 2.4, for each plugin that had answered
+	for name, drop := range map[string]func(*model, *modelCtr){
+		"without an event": func(_ *model, c *modelCtr) { c.pod.ctrs = nil },
+		"as a removal":     (*model).remove, // containerd 2.4
+		"as two removals": func(mo *model, c *modelCtr) { // containerd 2.4, for each plugin that had answered
 			mo.remove(c)
 			c.ended = false
 			mo.remove(c)
-		}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testFailedCreations(t, as.from, as.drop)
+			testFailedCreations(t, drop)
 		})
 	}
 }
 
 // testFailedCreations lets two creations fail, and drop is what the runtime then does.
-func testFailedCreations(t *testing.T, from conductor.Carrier, drop func(*model, *modelCtr)) {
+func testFailedCreations(t *testing.T, drop func(*model, *modelCtr)) {
 	t.Helper()
 	mo := newModel(t, cgroup.V2, faults{})
-	mo.from = from
 	p := mo.runPod("BE", "", halfCPU)
 	for attempt, claims := range []int{2, 2, 0} {
 		c := mo.create(p, "a")
@@ -159,5 +146,24 @@ func testFailedCreations(t *testing.T, from conductor.Carrier, drop func(*model,
 	}
 	if c := mo.create(p, "a"); len(carried(c)) != 2 {
 		t.Errorf("after a start it claims %v", carried(c))
+	}
+}
+
+// TestFailedWithoutOthers: where no other plugin answers creations, those that failed say nothing about plugins, and a
+// container is created with all fields, however often that failed.
+func TestFailedWithoutOthers(t *testing.T) {
+	t.Parallel()
+	mo := newModel(t, cgroup.V2, faults{})
+	mo.from = proxy{}
+	p := mo.runPod("BE", "", halfCPU)
+	for attempt := range 4 {
+		p.ctrs = nil
+		c := mo.create(p, "a")
+		if got := carried(c); len(got) != 2 {
+			t.Errorf("attempt %d claims %v, want 2 fields", attempt, got)
+		}
+		if p := traceOf(t, mo, c); p.Key != "" {
+			t.Errorf("attempt %d leaves a trace: %+v", attempt, p)
+		}
 	}
 }

@@ -119,7 +119,7 @@ type carrier struct{}
 func (carrier) Name() string { return "model" }
 
 func (carrier) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: "model", About: "a model", Create: everyField, Update: resourceFields, Copy: resourceFields}
+	return conductor.Capabilities{Name: "model", About: "a model", Create: everyField, Update: resourceFields, Copy: resourceFields, OthersAnswer: true}
 }
 
 var (
@@ -130,7 +130,7 @@ var (
 // proxy carries what a CRI proxy does, and holds starts.
 type proxy struct{ carrier }
 
-// outsider carries nothing, like bypass.
+// observing carries nothing, like bypass.
 type observing struct{}
 
 func (observing) Name() string { return "model" }
@@ -141,7 +141,7 @@ func (observing) Capabilities() conductor.Capabilities {
 
 func (proxy) Capabilities() conductor.Capabilities {
 	can := carrier{}.Capabilities()
-	can.HoldsStart = true
+	can.HoldsStart, can.OthersAnswer = true, false
 	return can
 }
 

@@ -173,7 +173,8 @@ func (n *node) preparePod(w *work, id string) {
 
 // maxFailedCreates is how many creations of one container may fail in a row before the agent
 // stops setting fields that other plugins set, too. If two plugins set one field, every creation
-// fails.
+// fails. Where no other plugin answers, a creation fails for another reason, or the caller did not
+// hear of its success, because the agent was killed meanwhile.
 const maxFailedCreates = 2
 
 // prepareCreate answers with the values that the attachment carries and no other plugin sets.
@@ -183,6 +184,9 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t.Create()
 	failed := w.done.Plan.FailedCreates + n.undone[ctr.Key]
 	delete(n.undone, ctr.Key)
+	if !w.capabilities.OthersAnswer {
+		failed = 0
+	}
 	if failed > 0 {
 		n.failedCreates[ctr.Key] += failed
 	}
