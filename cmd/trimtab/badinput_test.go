@@ -56,6 +56,8 @@ var badInputs = []struct {
 	{"sim rum", exitUsage, `unknown command "rum"`, `did you mean "run"?`},
 	{"config set a=b", exitUsage, `unknown command "set"`, "trimtab config --help"},
 	{"completion klingon", exitUsage, `unknown command "klingon"`, "trimtab completion --help"},
+	{"plan -f pod.yaml pod.yaml", exitUsage, "takes one file", "trimtab plan --help"},
+	{"demo --serve --dir pod.yaml/d", exitUsage, "--dir", "name a directory that this user may write to"},
 	{"status extra", exitUsage, `"extra" does not belong`, "trimtab status --help"},
 	{"status --outptu json", exitUsage, "unknown flag --outptu", "did you mean --output?"},
 	{"status -o xml", exitUsage, `--output "xml"`, "want table or wide or json or yaml"},

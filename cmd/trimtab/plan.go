@@ -39,7 +39,7 @@ configuration that --config names, or to the node of a scenario after its last s
 		Example: `  trimtab plan pods.yaml
   kubectl get pod db -o yaml | trimtab plan -
   helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
-  trimtab plan --node test/scenarios/demo.yaml pods.yaml
+  trimtab plan --node test/scenarios/demo.yaml -f pods.yaml
   trimtab plan --node node-7.tar.gz pods.yaml`,
 	}, "PODS.yaml", (*status.Client).PlanPods)
 	node := cmd.Flags().String("node", "", "a `node`: CPUs as \"2s x 4n x 8c x 2t\", a scenario, or an archive of 'capture'")
@@ -139,18 +139,31 @@ the place of the policy in the configuration in force.`,
 
 // planCommand completes a command that asks for a plan.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
-	cmd.Args = cli.Arguments(1, arg)
+	file := cmd.Flags().StringP("filename", "f", "", "the same `file` as the argument, as kubectl has it")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *file != "" && len(args) > 0 {
+			return fmt.Errorf("%q takes one file: %s by -f and %s are two", cmd.CommandPath(), *file, args[0])
+		}
+		if *file != "" {
+			return nil
+		}
+		return cli.Arguments(1, arg)(cmd, args)
+	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text, err := read(args[0], cmd.InOrStdin())
+		name := *file
+		if name == "" {
+			name = args[0]
+		}
+		text, err := read(name, cmd.InOrStdin())
 		if err != nil {
 			return &usageError{err}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)
 			if err != nil {
-				return badInput(fmt.Errorf("%s: %w", args[0], err))
+				return badInput(fmt.Errorf("%s: %w", name, err))
 			}
 			w := cmd.OutOrStdout()
 			if err := out.PrintAs(w, "Plan", o, func() error { return status.RenderOutlook(w, o) }); err != nil {

@@ -28,12 +28,12 @@ const pageAddress = "127.0.0.1:9464"
 // serveNode prints how to reach an agent on a described node.
 type serveNode struct {
 	http string // address of the web page; "none" for no page, "" for the default
-	dir  string // directory of the configuration file; "" for the agent's own directory
+	dir  string // directory of the configuration file, made if it is missing; "" for the agent's own directory
 }
 
 // add gives a command the flags.
 func (s *serveNode) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file (default a temporary one)")
+	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file, made if missing (default a temporary one)")
 	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
 }
 
@@ -48,6 +48,11 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 	address, err := freeAddress(to.http)
 	if err != nil {
 		return &usageError{err}
+	}
+	if to.dir != "" { // before the steps are played, which would be in vain
+		if err := os.MkdirAll(to.dir, 0o755); err != nil {
+			return &usageError{fmt.Errorf("--dir: %w; name a directory that this user may write to", err)}
+		}
 	}
 	more = append(more, func(o *sim.RunOptions) {
 		o.Configure = func(c *config.Config) {

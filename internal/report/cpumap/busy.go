@@ -25,7 +25,8 @@ func Share(busy map[int]float64, ids []int) (share float64, ok bool) {
 	return share / float64(n), true
 }
 
-// Busy draws each NUMA node in pairs of lines: how busy its CPUs are (0 to 1), and who may use them.
+// Busy draws each NUMA node in pairs of lines: how busy its CPUs are (0 to 1), and who may use them. If nothing is known
+// of any CPU, it draws only the second line of each pair.
 func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []string {
 	marks := map[int]string{}
 	for _, m := range Marks(c) {
@@ -56,7 +57,11 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 				bars.WriteString(bar(busy, id))
 				who.WriteString(cmp.Or(marks[id], " "))
 			}
-			lines = append(lines, label+bars.String(), blank+ink.Paint(term.Dim, who.String()))
+			if len(busy) > 0 {
+				lines = append(lines, label+bars.String())
+				label = blank
+			}
+			lines = append(lines, label+ink.Paint(term.Dim, who.String()))
 			label = blank
 		}
 	}

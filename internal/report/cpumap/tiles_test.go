@@ -54,6 +54,17 @@ func TestMemoryAlone(t *testing.T) {
 	}
 }
 
+// TestBusyUnknown: nothing is drawn for a use that is not known of any CPU.
+func TestBusyUnknown(t *testing.T) {
+	c := api.NodeCPUs{Online: "0-3", Shared: "1-3", Reserved: "0", Nodes: []api.NUMA{{ID: 0, CPUs: "0-3"}}}
+	if got := strings.Join(Busy(c, nil, 60, term.Ink{}), "\n"); got != "node 0  0-3      -  #sss" {
+		t.Errorf("no CPU is known: %q", got)
+	}
+	if got := strings.Join(Busy(c, map[int]float64{1: 0.5}, 60, term.Ink{}), "\n"); got != "node 0  0-3   50 %  ?▅??\n                    #sss" {
+		t.Errorf("one CPU is known: %q", got)
+	}
+}
+
 // TestLetters: an owner keeps its letter while others start and end, and a free letter is used again.
 func TestLetters(t *testing.T) {
 	var l Letters
