@@ -48,15 +48,28 @@ order plugins. With this name, or started like this, it needs no subcommand.`,
 	var f agentFlags
 	d := config.Default()
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration `file` (default $"+configVariable+", or "+configFile+" if it exists)")
-	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri, bypass or auto (default "+d.Attach+")")
+	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri, bypass, auto or hooks (default "+d.Attach+")")
 	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
 	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
 	cmd.Flags().StringVar(&f.httpAddress, "http-address", "", "where /metrics, /healthz and /readyz are served, e.g. 127.0.0.1:9464 (default nowhere)")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default "+d.Log.Level+")")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "", "text or json (default "+d.Log.Format+")")
 	f.proxy.add(cmd.Flags(), d.CRI)
+	completeValues(cmd, map[string][]string{
+		"attach": valuesOf("attach"), "log-level": valuesOf("log.level"), "log-format": valuesOf("log.format"), "backend-runtime-mode": {"Containerd"},
+	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), f, cmd.ErrOrStderr()) }
 	return cmd
+}
+
+// valuesOf returns the valid values of a configuration key.
+func valuesOf(path string) []string {
+	for _, k := range config.Keys() {
+		if k.Path == path {
+			return k.Values
+		}
+	}
+	return nil
 }
 
 // apply sets the flags that were given over the values of the file.

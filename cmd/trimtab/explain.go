@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +53,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 		})
 	}
 	cmd.ValidArgsFunction = completePods(in)
+	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces) // it fails only without the flag
 	return cmd
 }
 
@@ -107,35 +107,4 @@ func podsOf(n api.Node) []string {
 	}
 	slices.Sort(pods)
 	return slices.Compact(pods)
-}
-
-// completePods completes the pods that the agent knows. It completes nothing if no agent answers.
-func completePods(namespace *string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-		defer cancel()
-		socket := cmd.Flag("socket").Value.String()
-		if socket == "" {
-			socket, _ = statusSocket(cmd.Flag("config").Value.String())
-		}
-		var pods []string
-		_ = withClient(ctx, socket, func(c *status.Client) error {
-			n, err := c.Status(ctx)
-			pods = podsOf(n)
-			return err
-		})
-		if *namespace == "" {
-			return pods, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []string
-		for _, p := range pods {
-			if name, ok := strings.CutPrefix(p, *namespace+"/"); ok {
-				names = append(names, name)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
 }

@@ -83,9 +83,8 @@ func (f *statusFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long --wait may take")
-	// They fail only without the flags, which the lines above have made.
-	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"ready"}, cobra.ShellCompDirectiveNoFileComp))
+	completeValues(cmd, map[string][]string{"class": classes, "wait": {"ready"}})
+	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces)
 }
 
 // check refuses flags that exclude each other.
