@@ -104,8 +104,9 @@ type FailurePolicy struct {
 	// Agent is "ignore" or "fail". With "ignore" a container that could not be
 	// decided is created without Trimtab. With "fail" its creation fails, and
 	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
-	// where the agent does not answer.
-	Agent string `json:"agent" default:"ignore" check:"ignore|fail" restart:"the runtime is told at the next connection; our own part is in force"`
+	// where the agent does not answer. "Ignore" and "Fail", as Kubernetes
+	// spells them, are the same.
+	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the runtime is told at the next connection; our own part is in force"`
 	// Hooks lists hooks without which no container is created. The agent reports the failure of any other hook, and
 	// creates the container without its values.
 	Hooks []string `json:"hooks" check:"hooks"`

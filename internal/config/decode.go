@@ -70,6 +70,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 		}
 		d.lines[at] = key.Line
 		d.value(val, v.Field(f), at)
+		respell(v.Type().Field(f), v.Field(f))
 	}
 }
 

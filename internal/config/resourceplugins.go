@@ -20,7 +20,8 @@ type ResourcePlugins struct {
 	// FailurePolicy says what happens to a container whose resource a plugin does not
 	// allocate. With "ignore" it is created without, and that is reported. With "fail" its
 	// creation fails with the plugin's reason, where the attachment can do that.
-	FailurePolicy string `json:"failurePolicy" default:"ignore" check:"ignore|fail"`
+	// "Ignore" and "Fail", as Kubernetes spells them, are the same.
+	FailurePolicy string `json:"failurePolicy" default:"ignore" check:"ignore|fail" also:"Ignore|Fail"`
 	// Reconcile is how often plugins that want it are asked what they have allocated, in
 	// seconds.
 	Reconcile int `json:"reconcileSeconds" default:"5" check:"1..3600"`

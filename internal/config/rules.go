@@ -21,6 +21,7 @@ import (
 // schema and docs all read it.
 type rule struct {
 	choices     []string              // one of these; of a list: each element, once
+	also        []string              // further spellings of choices, which respell replaces
 	pattern     string                // a regular expression, and
 	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without one
 	description string                // what it means
@@ -43,7 +44,9 @@ func readRules() map[string]rule {
 	}
 	visitFields(keySample(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
-			all[withoutIndexes(path)] = ruleOf(tag, named)
+			r := ruleOf(tag, named)
+			r.also = also(f)
+			all[withoutIndexes(path)] = r
 		}
 	})
 	return all

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -86,7 +87,7 @@ func (r rule) constrain(s *jsonschema.Schema) {
 		r.constrain(s.Items)
 		return
 	}
-	for _, c := range r.choices {
+	for _, c := range slices.Concat(r.choices, r.also) {
 		s.Enum = append(s.Enum, c)
 	}
 	s.Pattern = r.pattern

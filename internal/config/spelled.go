@@ -1,0 +1,23 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// also returns the further spellings of a key's values, from the tag also of its field: the value with a capital
+// letter, as Kubernetes writes its own.
+func also(f reflect.StructField) []string {
+	if tag, ok := f.Tag.Lookup("also"); ok {
+		return strings.Split(tag, "|")
+	}
+	return nil
+}
+
+// respell gives a value that has a further spelling its ordinary one.
+func respell(f reflect.StructField, v reflect.Value) {
+	if further := also(f); further != nil && slices.Contains(further, v.String()) {
+		v.SetString(strings.ToLower(v.String()))
+	}
+}
