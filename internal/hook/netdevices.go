@@ -46,6 +46,7 @@ func (NetworkDevices) Info() Info {
 			"only the interfaces in hooks.networkDevices.allowed; the agent reports others",
 			"refused for a pod with hostNetwork: the interface is already in its network namespace",
 			"the interface moves with the first container of the pod that requests it; an OCI runtime fails a container whose interface has left the host, also when the container is started again",
+			"netdevice.noderesource.dev, netdevices.nri.containerd.io (plugin network-device-injector): reported, and no interface moves; they request one for the whole pod, and an OCI runtime would fail each container after the first",
 		},
 	}
 }

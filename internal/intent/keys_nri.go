@@ -62,12 +62,13 @@ func nriPluginsKeys() []Key {
 // nriKeys are the keys of the plugins in the NRI repository, 0.12, in the domain
 // noderesource.dev and the older ones.
 func nriKeys() []Key {
-	var keys []Key
-	for _, p := range []plugin{
-		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
-		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
-	} {
-		keys = append(keys, p.rows()...)
+	const podInterface = "it requests an interface for the whole pod; request it for one container with network-devices.noderesource.dev/container.NAME, " +
+		"or run the NRI plugin network-device-injector on the node"
+	const noInterface = "nothing reads it: the README of the NRI plugin network-device-injector names it, but the plugin reads netdevice.noderesource.dev"
+	keys := []Key{
+		{Name: "netdevice.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: podInterface},
+		{Name: "netdevices.nri.containerd.io", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: podInterface},
+		{Name: "netdevices.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: noInterface},
 	}
 	for _, r := range nriReads {
 		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}})
