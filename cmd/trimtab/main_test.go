@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "serve": serveStatus, "await": await,
+			"exits": exits, "serve": serveStatus, "await": await, "conforms": conforms,
 		},
 	})
 }

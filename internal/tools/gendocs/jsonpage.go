@@ -46,7 +46,8 @@ func jsonPage() (string, error) {
 For people who write programs that read what the commands print. With -o json and -o yaml each answer is a document with
 apiVersion `+cli.APIVersion+` and a kind. A list is in items of such a document. events prints an object for each event,
 on a line of its own, whose kind is that of the event. In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were
-ever there. A field marked with ? is left out while it is empty; all others are always there.`))
+ever there. A field marked with ? is left out while it is empty; all others are always there.
+The same as JSON Schema, a definition for each kind: [answers.schema.json](answers.schema.json).`))
 	for _, a := range answers() {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.command)
 		switch {

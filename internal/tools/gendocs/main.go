@@ -41,6 +41,7 @@ func pages() []page {
 		{"kinds.md", reflowed(kindsPage)},
 		{"events.md", reflowed(eventsPage)},
 		{"json.md", jsonPage},
+		{"answers.schema.json", answersSchema},
 		{"man/trimtab-config.5", configMan},
 		{"scenarios.md", reflowed(scenariosPage)},
 		{"scenario.schema.json", scenarioSchema},

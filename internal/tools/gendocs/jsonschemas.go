@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/trimtab/trimtab/internal/cli"
+)
+
+// answersSchema is docs/answers.schema.json: one schema for all documents that commands print, a definition for each
+// kind. A program generates its types from it, or checks what it was given.
+func answersSchema() (string, error) {
+	root := jsonschema.Schema{
+		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "Trimtab answers",
+		Description: "What the commands of Trimtab print with -o json and -o yaml.", Defs: map[string]*jsonschema.Schema{},
+	}
+	for _, a := range answers() {
+		s, err := answerSchema(a)
+		if err != nil {
+			return "", fmt.Errorf("schema of %s: %w", a.command, err)
+		}
+		name := definition(a)
+		root.Defs[name] = s
+		root.AnyOf = append(root.AnyOf, &jsonschema.Schema{Ref: "#/$defs/" + name})
+	}
+	out, err := json.MarshalIndent(&root, "", "  ")
+	return string(out) + "\n", err
+}
+
+// definition is the name of an answer in the schema: its kind, or Event for a line of events, whose kinds are many.
+func definition(a answer) string {
+	if a.kind == "" {
+		return "Event"
+	}
+	return a.kind
+}
+
+// answerSchema is the schema of one document, with apiVersion and kind.
+func answerSchema(a answer) (*jsonschema.Schema, error) {
+	t := reflect.TypeOf(a.value)
+	list := t.Kind() == reflect.Slice
+	if list {
+		t = t.Elem()
+	}
+	s, err := schemaOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if list {
+		s = &jsonschema.Schema{
+			Type: "object", Properties: map[string]*jsonschema.Schema{"items": {Types: []string{"array", "null"}, Items: s}},
+			Required: []string{"items"},
+		}
+	}
+	s.Description = a.command
+	s.Required = append(s.Required, "apiVersion", "kind")
+	kind := &jsonschema.Schema{Type: "string"}
+	if a.kind != "" {
+		kind.Const = jsonschema.Ptr[any](a.kind)
+	}
+	s.Properties["apiVersion"] = &jsonschema.Schema{Const: jsonschema.Ptr[any](cli.APIVersion)}
+	s.Properties["kind"] = kind
+	return s, nil
+}
+
+// schemaOf is the schema of a type as it is encoded. Fields are added within a version, so a schema allows further
+// ones.
+func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
+	o := jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{}}
+	encodedTypes(t, map[reflect.Type]bool{}, o.TypeSchemas)
+	s, err := jsonschema.ForType(t, &o)
+	if err != nil {
+		return nil, err
+	}
+	open(s)
+	return s, nil
+}
+
+// encodedTypes collects the types within t that encode themselves, with their schemas.
+func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Type]*jsonschema.Schema) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch {
+	case t == reflect.TypeFor[time.Time]() || t.Kind() == reflect.Pointer && t.Elem() == reflect.TypeFor[time.Time]():
+		found[reflect.TypeFor[time.Time]()] = &jsonschema.Schema{Type: "string", Format: "date-time"}
+		return
+	case t.Kind() != reflect.Pointer && t.Implements(textMarshaler):
+		found[t] = &jsonschema.Schema{Type: "string"}
+		return
+	case t.Kind() != reflect.Pointer && t.Implements(jsonMarshaler):
+		found[t] = &jsonschema.Schema{} // anything
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		encodedTypes(t.Elem(), seen, found)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			encodedTypes(f.Type, seen, found)
+		}
+	}
+}
+
+// open lets a schema and all within it have further fields, and mappings be null, as an empty one is encoded.
+func open(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Properties != nil {
+		s.AdditionalProperties = nil
+	} else if s.Type == "object" {
+		s.Type, s.Types = "", []string{"object", "null"}
+	}
+	for _, p := range s.Properties {
+		open(p)
+	}
+	open(s.Items)
+	open(s.AdditionalProperties)
+}
