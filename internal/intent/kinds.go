@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -380,15 +381,13 @@ func libraryKey(p *Pod) string {
 func perContainer[T any](p PerContainer[T]) string {
 	var parts []string
 	if p.Pod.IsSet() {
-		parts = append(parts, fmt.Sprintf("%+v", p.Pod.V))
+		parts = append(parts, text(p.Pod.V))
 	}
 	for _, name := range sortedKeys(p.Own) {
-		parts = append(parts, fmt.Sprintf("%s: %+v", name, p.Own[name].V))
+		parts = append(parts, name+": "+cmp.Or(text(p.Own[name].V), "nothing"))
 	}
 	return strings.Join(parts, ", ")
 }
-
-func text[T any](v T) string { return fmt.Sprintf("%+v", v) }
 
 func names[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
 

@@ -103,7 +103,7 @@ func (s *Serving) placed(p *Pod) {
 	}
 	none := "the node's placement policy is " + cmp.Or(s.Policy, "none") + "; placement.policy: pools would serve it"
 	if p.NUMA.IsSet() {
-		p.unserved(p.NUMA.Key, fmt.Sprintf("%+v", p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
+		p.unserved(p.NUMA.Key, text(p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
 		p.NUMA = Sourced[NUMABinding]{}
 	}
 	if p.Pool.IsSet() {
