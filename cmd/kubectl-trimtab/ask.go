@@ -119,7 +119,7 @@ would get, what would be refused, and how many running containers would get othe
 Nothing is placed or written.
 
 The file has pods, lists of pods, or workloads (one pod of each); - is standard input.
-The exit code is 1 if something would be refused: on the node, or on all nodes.`,
+The exit code is 4 if something would be refused: on the node, or on all nodes.`,
 		Example: "  kubectl trimtab plan -f pods.yaml\n  kubectl get pod db -o yaml | kubectl trimtab plan -f - worker-1",
 		Args:    cli.Arguments(0, "NODE"),
 	}
@@ -186,7 +186,7 @@ func verdict(all []podPlan) error {
 	}
 	switch {
 	case refused:
-		return errors.New("every node would refuse something")
+		return &refusal{}
 	case wrong != "":
 		return errors.New(wrong)
 	}

@@ -22,16 +22,18 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitUnreachable = 3
+	exitRefused     = 4
 )
 
 // exitCodes is the text of help exit-codes.
 const exitCodes = `Every subcommand ends with one of these exit codes, which are those of trimtab on a node:
 
   0  done
-  1  it failed, or the answer is no: an unknown pod, a problem found by doctor, a pod that
-     would be refused, a rollout that stopped
+  1  it failed, or the answer is no: an unknown pod, a problem found by doctor, a rollout
+     that stopped
   2  wrong use or bad input: an unknown flag or command, a refused configuration
-  3  the API server or an agent is not reachable, or your role lacks a rule`
+  3  the API server or an agent is not reachable, or your role lacks a rule
+  4  'plan' found pods or containers that would be refused`
 
 // streams are those of the process.
 type streams struct {
@@ -49,6 +51,11 @@ func (m *usageError) Unwrap() error { return m.err }
 type printedExit struct{ code int }
 
 func (q *printedExit) Error() string { return fmt.Sprintf("exit code %d", q.code) }
+
+// refusal is the error of a plan that every node would refuse a part of.
+type refusal struct{}
+
+func (*refusal) Error() string { return "every node would refuse something" }
 
 // run runs one command and returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
@@ -80,6 +87,7 @@ func exitCode(err error, begun bool) int {
 		exit        *fleet.Exit
 		unreachable *fleet.Unreachable
 		forbidden   *fleet.Forbidden
+		refused     *refusal
 	)
 	switch {
 	case err == nil:
@@ -88,6 +96,8 @@ func exitCode(err error, begun bool) int {
 		return exitUsage
 	case errors.As(err, &exit):
 		return exit.Code
+	case errors.As(err, &refused):
+		return exitRefused
 	case errors.As(err, &unreachable), errors.As(err, &forbidden):
 		return exitUnreachable
 	}

@@ -54,16 +54,14 @@ func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) 
 	return ask[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
-// RenderOutlook writes the result of a plan.
+// RenderOutlook writes the result of a plan: first what would be refused, and what would not be as requested.
 func RenderOutlook(w io.Writer, out api.Plan) error {
 	var b bytes.Buffer
+	verdicts(&b, out)
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
 		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}
 	})
 	values(&b, out.Containers)
-	for _, r := range out.Rejected {
-		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), term.Clean(r.Reason))
-	}
 	if len(out.PassedOver) > 0 {
 		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
 	}
@@ -78,6 +76,31 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	return send(w, &b)
+}
+
+// verdicts writes a line for each container that would be refused, and for each that has a problem.
+func verdicts(b *bytes.Buffer, out api.Plan) {
+	for _, r := range out.Rejected {
+		fmt.Fprintf(b, "refused: %s: %s\n", named(r.Pod, r.Container), term.Clean(r.Reason))
+	}
+	for _, c := range out.Containers {
+		if len(c.Problems) == 0 {
+			continue
+		}
+		more := ""
+		if n := len(c.Problems) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %s below)", term.Count(n, "more problem"))
+		}
+		fmt.Fprintf(b, "not as requested: %s: %s%s\n", named(c.Pod, c.Name), term.Clean(c.Problems[0].Reason), more)
+	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+// named names a container, or a pod if container is "".
+func named(pod, container string) string {
+	return term.Clean(strings.TrimSuffix(pod+"/"+container, "/"))
 }
 
 // values lists what would be decided for each container besides its CPUs, and the problems of its requests.
