@@ -27,6 +27,7 @@ type Reporter struct {
 	Count   Recorder
 	Journal Journal
 
+	logged    loggedProblems
 	foreignAt time.Time // when the log last named a creation with a foreign record
 	absentAt  time.Time // when the log last named containers without a cgroup; zero if there are none
 }
@@ -72,8 +73,12 @@ func (r *Reporter) Done(d *Done) {
 	r.Count.Event(d.Event.Kind, e.Took, d.Decided)
 	for _, p := range e.Problems {
 		r.count(d.Event.Kind, p)
+		if !r.logged.first(d.Event, p) {
+			continue
+		}
 		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
 	}
+	r.logged.forget(d.Event)
 	r.kernelRefused(d)
 	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
 		return
