@@ -194,6 +194,50 @@ func TestHostedStopped(t *testing.T) {
 	p.becomes(t, []string{"RunPodSandbox p", "StopPodSandbox p"}, "p", "late")
 }
 
+// TestHostedLatePlugin: a plugin that connects when containers exist sees each of them whole, as the runtime has it. Our
+// host asks the runtime then only about those that were created while no plugin was connected.
+func TestHostedLatePlugin(t *testing.T) {
+	t.Parallel()
+	onBothSides(t, func(t *testing.T, _ string, c *real.Containerd, socket string) {
+		t.Helper()
+		pod := c.RunPod(plain("p", ""))
+		c.CreateContainer(pod, real.ContainerSpec{Name: "created"})
+		running := c.RunContainer(pod, real.ContainerSpec{Name: "running", Env: map[string]string{"SET": "1"}})
+		resized := c.RunContainer(pod, real.ContainerSpec{Name: "resized"})
+		if _, err := c.CRI().UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{
+			ContainerId: string(resized), Linux: &cri.LinuxContainerResources{CpuShares: 333},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		early := newPlugin(t).connect(socket, "early", "10")
+		c.CreateContainer(pod, real.ContainerSpec{Name: "asked"})
+		late := newPlugin(t).connect(socket, "late", "20")
+		for _, p := range []*plugin{early, late} {
+			for name, state := range map[string]api.ContainerState{
+				"created": api.ContainerState_CONTAINER_CREATED, "running": api.ContainerState_CONTAINER_RUNNING,
+				"resized": api.ContainerState_CONTAINER_RUNNING, "asked": api.ContainerState_CONTAINER_CREATED,
+			} {
+				k := p.seen("Synchronize", name)
+				if k == nil && p == early && name == "asked" {
+					continue // it was created later
+				}
+				if k.GetState() != state || len(k.GetArgs()) == 0 || k.GetLinux().GetCgroupsPath() == "" || len(k.GetLinux().GetNamespaces()) == 0 || len(k.GetMounts()) == 0 {
+					t.Errorf("%s is shown as %v", name, k)
+				}
+				if running := state == api.ContainerState_CONTAINER_RUNNING; running != (k.GetPid() > 0) {
+					t.Errorf("%s has pid %d", name, k.GetPid())
+				}
+			}
+			if k := p.seen("Synchronize", "running"); k.GetId() != string(running) || !slices.Contains(k.GetEnv(), "SET=1") {
+				t.Errorf("running is shown as %s with environment %v", k.GetId(), k.GetEnv())
+			}
+			if k := p.seen("Synchronize", "resized"); k.GetLinux().GetResources().GetCpu().GetShares().GetValue() != 333 {
+				t.Errorf("resized is shown with %v", k.GetLinux().GetResources())
+			}
+		}
+	})
+}
+
 // TestHostedNothingLost has plugins connect while containers come and go on a real runtime. Each is told of every
 // container exactly once: by its synchronisation or by an event. containerd's own NRI loses some (containerd issue
 // 13698), so this is the host's alone.

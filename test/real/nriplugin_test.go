@@ -149,6 +149,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*
 	for _, c := range ctrs {
 		p.start = append(p.start, c.GetId())
 		p.ctrs["Synchronize "+c.GetName()] = c
+		p.ctrs["Synchronize "+c.GetName()] = c
 	}
 	p.mu.Unlock()
 	p.once.Do(func() { close(p.synced) })

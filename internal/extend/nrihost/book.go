@@ -29,6 +29,9 @@ type ctr struct {
 	msg     *api.Container
 	stopped bool
 	removed bool
+	// undescribed means that msg has only what the request for the container had.
+	undescribed bool
+	changes     int // number of changes of msg
 }
 
 func newObjectStore() *objectStore {
@@ -52,6 +55,34 @@ func (b *objectStore) addContainer(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ctrs[c.GetId()] = &ctr{msg: c}
+}
+
+// addUndescribed adds a container of which only the request is known.
+func (b *objectStore) addUndescribed(c *api.Container) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ctrs[c.GetId()] = &ctr{msg: c, undescribed: true}
+}
+
+// undescribed lists the containers of which only the request is known, with their pods and their numbers of changes.
+func (b *objectStore) undescribed() (ids, pods []string, changes []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, c := range b.ctrs {
+		if c.undescribed && !c.stopped && !c.removed {
+			ids, pods, changes = append(ids, id), append(pods, c.msg.GetPodSandboxId()), append(changes, c.changes)
+		}
+	}
+	return ids, pods, changes
+}
+
+// describe replaces what is known of an undescribed container, unless it changed since.
+func (b *objectStore) describe(id string, msg *api.Container, changes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.ctrs[id]; c != nil && c.undescribed && c.changes == changes {
+		c.msg, c.undescribed = msg, false
+	}
 }
 
 func (b *objectStore) has(id string) bool {
@@ -125,6 +156,7 @@ func (b *objectStore) changeContainer(id string, change func(c *api.Container)) 
 		n := clone(c.msg)
 		change(n)
 		c.msg = n
+		c.changes++
 	}
 }
 

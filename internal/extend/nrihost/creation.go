@@ -39,13 +39,23 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	if h.specs == nil {
 		return h.adjustFirst(ctx, method, req, p, named)
 	}
-	done := h.journal.write(entry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()})
+	begins, done := entry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
+	unasked := h.asksNobody()
+	if !unasked {
+		done = h.journal.write(begins)
+	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {
 		done()
 		return nil, err
 	}
 	named(resp.GetContainerId())
+	if unasked && h.noteUnasked(resp.GetContainerId(), id, req.GetConfig()) {
+		return resp, nil
+	}
+	if unasked { // a plugin has connected since
+		done = h.journal.write(begins)
+	}
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	if err := h.adjustCreated(ctx, resp.GetContainerId(), p); err != nil {
@@ -54,6 +64,20 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	}
 	done()
 	return resp, nil
+}
+
+// noteUnasked notes a new container if no plugin can be asked about it. A plugin that connects later gets the whole
+// container when it is synchronised, and that waits until the container is noted.
+func (h *Host) noteUnasked(id, pod string, c *cri.ContainerConfig) bool {
+	block := h.nri.BlockPluginSync()
+	defer block.Unblock()
+	if !h.asksNobody() {
+		return false
+	}
+	msg := containerOfConfig(c, pod)
+	msg.Id = id
+	h.objects.addUndescribed(msg)
+	return true
 }
 
 // adjustCreated asks plugins about a container that the runtime has created, and adjusts it.

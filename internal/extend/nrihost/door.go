@@ -145,6 +145,13 @@ func (d *pluginListener) enter(c net.Conn) bool {
 	return true
 }
 
+// isEmpty reports whether no plugin is connected, and none is connecting.
+func (d *pluginListener) isEmpty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns) == 0
+}
+
 func (d *pluginListener) leave(c net.Conn) {
 	_ = c.Close()
 	d.mu.Lock()

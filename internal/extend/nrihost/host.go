@@ -74,6 +74,7 @@ type Host struct {
 
 	// The fields below are set by open.
 	nri            *adaptation.Adaptation
+	hasOwnPlugins  bool // see Options.hasOwnPlugins
 	pluginListener *pluginListener
 	runtime        cri.RuntimeServiceClient
 	runtimeConn    *grpc.ClientConn
@@ -221,6 +222,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 	if h.o.Request > 0 {
 		adaptation.SetPluginRequestTimeout(h.o.Request)
 	}
+	h.hasOwnPlugins = h.o.hasOwnPlugins()
 	if err := h.nri.Start(); err != nil {
 		return fmt.Errorf("start the NRI runtime: %w", err)
 	}

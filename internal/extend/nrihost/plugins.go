@@ -2,6 +2,9 @@ package nrihost
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -150,6 +153,23 @@ func (p *plugins) states() (all []Plugin, turned uint64) {
 	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
 	return all, p.rejected
 }
+
+// hasOwnPlugins reports whether the host may have plugins that do not connect to its socket: pre-installed ones, and
+// the library's validator.
+func (o *Options) hasOwnPlugins() bool {
+	if o.Validator != nil && o.Validator.Enable {
+		return true
+	}
+	if o.PluginPath == "" {
+		return false
+	}
+	all, err := os.ReadDir(o.PluginPath)
+	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// asksNobody reports whether no plugin would be asked about an event now. A plugin that connects is not yet asked
+// while its synchronisation is blocked.
+func (h *Host) asksNobody() bool { return !h.hasOwnPlugins && h.pluginListener.isEmpty() }
 
 // State is the state of a host, for users.
 type State struct {

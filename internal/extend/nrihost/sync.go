@@ -78,6 +78,7 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 			err = fmt.Errorf("synchronise a plugin: %v", p)
 		}
 	}()
+	h.describeAll(ctx)
 	pods, ctrs := h.objects.listed()
 	trimContainers(ctrs)
 	updates, err := tell(ctx, pods, ctrs)
@@ -86,6 +87,27 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 	}
 	h.applyUpdates(ctx, updates)
 	return nil
+}
+
+// describeTries is how often a container is described again that changes meanwhile.
+const describeTries = 5
+
+// describeAll asks the runtime about the containers that were created while no plugin was connected.
+func (h *Host) describeAll(ctx context.Context) {
+	for range describeTries {
+		ids, pods, changes := h.objects.undescribed()
+		if len(ids) == 0 {
+			return
+		}
+		for i, id := range ids {
+			c, err := h.containerMessage(ctx, id, pods[i])
+			if c == nil {
+				h.log.Warn("the agent shows NRI plugins only the request for a container, because the runtime cannot describe it", logkey.Container, id, logkey.Err, err)
+				continue
+			}
+			h.objects.describe(id, c, changes[i])
+		}
+	}
 }
 
 const (
