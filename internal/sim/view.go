@@ -17,11 +17,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// problemMark begins a remark that is a problem.
+const problemMark = "! "
+
 // view shows a scenario to people.
 type view struct {
 	out   io.Writer
 	ink   term.Ink
 	width int
+	// problems are those of all steps, each with its container.
+	problems map[string]bool
 }
 
 func newView(out io.Writer, color bool, width int) *view {
@@ -31,7 +36,7 @@ func newView(out io.Writer, color bool, width int) *view {
 	if width <= 0 {
 		width = 100
 	}
-	return &view{out: out, ink: term.Ink{On: color}, width: width}
+	return &view{out: out, ink: term.Ink{On: color}, width: width, problems: map[string]bool{}}
 }
 
 func (v *view) say(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
@@ -73,6 +78,13 @@ func (v *view) step(s shown) {
 			v.say("   %s", v.ink.Paint(term.BoldYellow, l))
 		}
 	}
+	for _, r := range s.rows {
+		for _, remark := range r.remarks {
+			if strings.HasPrefix(remark, problemMark) {
+				v.problems[r.cells[0].text+remark] = true
+			}
+		}
+	}
 	v.say("")
 	v.state(s.rows, s.picture)
 	for _, n := range s.unmet {
@@ -93,12 +105,21 @@ func (v *view) state(rows []record, p cpumap.Tiles) {
 }
 
 func (v *view) end(steps, wants, unmet int, took time.Duration) {
+	took = took.Round(time.Millisecond)
+	if unmet == 0 && wants == 0 {
+		sign, problems := "·", ""
+		if n := len(v.problems); n > 0 {
+			sign, problems = v.ink.Paint(term.BoldYellow, "!"), ", "+term.Count(n, "problem")
+		}
+		v.say("\n%s played: %s%s; no step has a want, so nothing was compared; in %s", sign, term.Count(steps, "step"), problems, took)
+		return
+	}
 	sign, text := v.ink.Paint(term.Green, "✓"), "all as expected"
 	if unmet > 0 {
 		sign, text = v.ink.Paint(term.BoldRed, "✗"), fmt.Sprintf("%d not as expected", unmet)
 	}
 	v.say("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
-		sign, text, term.Count(steps, "step"), term.Count(wants, "expectation"), took.Round(time.Millisecond))
+		sign, text, term.Count(steps, "step"), term.Count(wants, "expectation"), took)
 }
 
 // columns are the headings of the containers' table.
@@ -123,7 +144,7 @@ func (p *player) rows(before snapshot) []record {
 			r.remarks = why(told)
 		}
 		for _, q := range told.Problems {
-			r.remarks = append(r.remarks, "! "+q.String())
+			r.remarks = append(r.remarks, problemMark+q.String())
 		}
 		rows = append(rows, r)
 	}
@@ -183,7 +204,7 @@ func why(c api.Container) []string {
 	reasons := map[string][]string{}
 	for _, v := range c.Values {
 		if !v.Applied {
-			lines = append(lines, fmt.Sprintf("! %s is not applied: %s", v.Field, v.Note))
+			lines = append(lines, fmt.Sprintf(problemMark+"%s is not applied: %s", v.Field, v.Note))
 		}
 		text := cmp.Or(v.Why.Text, v.Why.Hook)
 		if text == "" || slices.Contains(reasons[v.Why.Source], text) {

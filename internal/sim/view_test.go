@@ -3,6 +3,7 @@ package sim
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
 func TestTable(t *testing.T) {
@@ -71,6 +73,33 @@ func TestQuota(t *testing.T) {
 	} {
 		if got := quota(s); got != want {
 			t.Errorf("%d of %d: %q, want %q", s.Quota, s.Period, got, want)
+		}
+	}
+}
+
+// TestEnd: only a scenario that wants something, and gets it, ends with a tick.
+func TestEnd(t *testing.T) {
+	cells := make([]cell, len(columns))
+	cells[0].text = "d/p/c"
+	problem := shown{step: &scenario.Step{Name: "a"}, rows: []record{{cells: cells, remarks: []string{"why", "! odd"}}}}
+	for want, test := range map[string]struct {
+		steps        []shown
+		wants, unmet int
+	}{
+		"✓ all as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms":   {nil, 3, 0},
+		"✗ 1 not as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms": {nil, 3, 1},
+		"· played: 2 steps; no step has a want, so nothing was compared; in 5ms":                                    {nil, 0, 0},
+		"! played: 2 steps, 1 problem; no step has a want, so nothing was compared; in 5ms":                         {[]shown{problem, problem}, 0, 0},
+	} {
+		var out strings.Builder
+		v := newView(&out, false, 80)
+		for _, s := range test.steps {
+			v.step(s)
+		}
+		out.Reset()
+		v.end(2, test.wants, test.unmet, 5*time.Millisecond)
+		if got := strings.TrimSpace(out.String()); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
