@@ -52,6 +52,9 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
 	}
+	if slices.ContainsFunc(c.Problems, func(p lifecycle.Problem) bool { return p.Key == c.ClassFrom && (p.Unserved || p.Refused) }) {
+		class += ": requested, and not served"
+	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
 	flush(t)
 	seat := dash(c.CPUs)
