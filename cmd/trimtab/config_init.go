@@ -64,8 +64,11 @@ would do. Keys that are left out have their defaults: 'trimtab config print' sho
 	return cmd
 }
 
-// writeNew writes a new file. It replaces an existing file only with force.
+// writeNew writes a new file, and makes its directory if there is none. It replaces an existing file only with force.
 func writeNew(name string, text []byte, force bool) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a configuration is no secret
+		return err
+	}
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !force {
 		flags |= os.O_EXCL
@@ -96,6 +99,9 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)
 	comment(&b, "", `CPUs that no pod gets, for the system: a list such as "0-1". Empty reserves none.`)
 	b.WriteString("pools:\n  reserved: \"\"\n\n")
+	comment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
+		"docs/placement.md compares them.")
+	b.WriteString("placement:\n  policy: none\n\n")
 	comment(&b, "", "Policies. 'trimtab hooks NAME' says what each reads and sets.")
 	b.WriteString("hooks:\n")
 	for i := range hooks {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,10 @@ func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
 func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer) (err error) {
 	var keep *bufio.Writer
 	if f.record != "" {
-		file, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		file, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return &usageError{fmt.Errorf("--record: %s exists already: name another file, or remove it", f.record)}
+		}
 		if err != nil {
 			return &usageError{fmt.Errorf("--record: %w", err)}
 		}

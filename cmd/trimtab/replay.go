@@ -43,7 +43,7 @@ recording.`,
 			}
 			c, err := config.Parse(*file, text)
 			if err != nil {
-				return err
+				return &usageError{err}
 			}
 			another = &c
 		}
@@ -90,7 +90,13 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s, %d with another decision\n", term.Count(int(r.Events), "event"), r.Differing)
+	begin := ""
+	for i := range r.Differences {
+		if r.Differences[i].Event == "" {
+			begin = "; what ran at the start would differ, too"
+		}
+	}
+	fmt.Fprintf(w, "%s, %d with another decision%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
 	if r.Lost > 0 {
 		fmt.Fprintf(w, "%s are missing in the recording: they may cause differences after them\n", term.Count(int(r.Lost), "event"))
 	}

@@ -103,24 +103,31 @@ func (describedNode) MakeShared(string) error                   { return nil }
 // Replay decides the events of a recording again, with the given configuration or, if it is nil, the
 // recorded one. It reads the recording and does no other I/O.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
-	report, err := recording.Replay(in, recording.Options{Another: another != nil, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
-		var c config.Config
-		if another != nil {
-			c = *another
-		} else {
-			var err error
-			if c, err = config.Parse("the recording's configuration", []byte(n.Config)); err != nil {
-				return engine.Policy{}, fmt.Errorf("replay: %w", err)
-			}
+	recorded := func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
+		c, err := config.Parse("the recording's configuration", []byte(n.Config))
+		if err != nil {
+			return engine.Policy{}, fmt.Errorf("replay: %w", err)
 		}
-		p, err := policyFor(c, m, describedNode{n}, n.Namespaces)
-		if n.Released {
-			p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
-		}
-		return p, err
-	}})
+		return recordedPolicy(c, n, m)
+	}
+	o := recording.Options{Policy: recorded}
+	if another != nil {
+		o = recording.Options{Another: true, Recorded: recorded, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
+			return recordedPolicy(*another, n, m)
+		}}
+	}
+	report, err := recording.Replay(in, o)
 	report.Sort()
 	return report, err
+}
+
+// recordedPolicy makes the policy of a recorded node by a configuration.
+func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (engine.Policy, error) {
+	p, err := policyFor(c, m, describedNode{n}, n.Namespaces)
+	if n.Released {
+		p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
+	}
+	return p, err
 }
 
 // recordedConfig prints a configuration without references to other files, because the machine that replays

@@ -119,7 +119,11 @@ func (s *Serving) placed(p *Pod) {
 		p.Isolated = Sourced[bool]{}
 	}
 	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwns && s.on("cpuset") {
-		p.unserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
+		if s.Policy == "" || s.Policy == "none" {
+			p.unserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
+		} else {
+			p.unserved(p.Class.Key, p.Name, "%s: the node's placement policy %s does not read this class; it places the pod by its own rules", ClassDedicated, s.Policy)
+		}
 	}
 }
 

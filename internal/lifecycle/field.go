@@ -273,5 +273,8 @@ func (p Problem) String() string {
 	if p.Key == "" {
 		return p.Reason
 	}
+	if p.Value == "" {
+		return p.Key + ": " + p.Reason
+	}
 	return fmt.Sprintf("%s: %q: %s", p.Key, p.Value, p.Reason)
 }

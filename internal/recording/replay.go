@@ -21,6 +21,8 @@ type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 // Options say how to replay a recording.
 type Options struct {
 	Policy PolicyMaker
+	// Recorded makes the policy of the recorded configuration, if Policy uses another one.
+	Recorded PolicyMaker
 	// Another means that Policy uses another configuration than the recorded one. The replay then first decides
 	// again about everything that ran when the recording began.
 	Another bool
@@ -56,7 +58,7 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	}
 	r := replay{policy: o.Policy, said: map[string]Decided{}, encoder: encoder{}}
 	r.report.Version, r.report.Time, r.report.WithoutEnv = h.Version, h.Time, h.WithoutEnv
-	if err := r.begin(&h, o.Another); err != nil {
+	if err := r.begin(&h, o); err != nil {
 		return Report{}, err
 	}
 	done := make(chan struct{})
@@ -122,7 +124,7 @@ type replay struct {
 	rows map[[2]string]int
 }
 
-func (r *replay) begin(h *Header, another bool) error {
+func (r *replay) begin(h *Header, o Options) error {
 	m, err := topology.Build(h.Node.Machine)
 	if err != nil {
 		return fmt.Errorf("line 1: the node: %w", err)
@@ -132,14 +134,22 @@ func (r *replay) begin(h *Header, another bool) error {
 		return err
 	}
 	r.rows = map[[2]string]int{}
-	r.state = engine.Restore(m, p, h.State)
+	first := p
+	if o.Another && o.Recorded != nil {
+		// What ran has the CPUs of the pools of that time. A version that no longer reads the recorded configuration
+		// shows no differences of these at the start.
+		if was, err := o.Recorded(&h.Node, m); err == nil {
+			first = was
+		}
+	}
+	r.state = engine.Restore(m, first, h.State)
 	for _, id := range r.state.Containers() {
 		r.said[id], _ = containerOf(r.state, id)
 	}
 	for _, id := range r.state.Pods() {
 		r.said[id], _ = podOf(r.state, id)
 	}
-	if !another {
+	if !o.Another {
 		return nil
 	}
 	r.state.Reconfigure(p)

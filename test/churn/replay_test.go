@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,6 +124,11 @@ func TestReplay(t *testing.T) {
 			other := replayed(t, text, true, n)
 			if other.Same() || !strings.HasPrefix(other.Differences[0].Owner, "churn/") {
 				t.Errorf("without hook cpuset %+v", other.Differences[:min(3, len(other.Differences))])
+			}
+			n.config.Placement.Reclaim = "leftover" // it was together at the start
+			pools, err := agent.Replay(bytes.NewReader(text), &n.config)
+			if err != nil || !slices.ContainsFunc(pools.Differences, func(d recording.Difference) bool { return d.Event == "" && d.Setting == "CPUs" }) {
+				t.Errorf("with other pools nothing that ran at the start has other CPUs: %v, %+v", err, pools.Differences[:min(3, len(pools.Differences))])
 			}
 			t.Logf("%d events in %d bytes; under another configuration %d values differ", got.Events, len(text), len(other.Differences))
 		})
