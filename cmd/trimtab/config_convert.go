@@ -18,7 +18,7 @@ containers/nri-plugins, or a KubeletConfiguration with static managers, into a
 configuration, and prints it.
 Keys that have no equivalent are named on the standard error, with file and line.
 
-An agent also reads a BalloonsPolicy as it is: placement.policyFile names the file.`,
+An agent also reads such a policy as it is: placement.policyFile names the file.`,
 		Example: "  kubectl get -n kube-system balloonspolicies default -o yaml > policy.yaml\n  trimtab config convert policy.yaml > config.yaml\n  trimtab config convert /var/lib/kubelet/config.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

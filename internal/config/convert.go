@@ -136,6 +136,9 @@ func (k *kubeletReader) convert() {
 	if n := keyOf(k.root, "memoryManagerPolicy"); n != nil && n.Value == "Static" {
 		k.note(n, "memoryManagerPolicy", `is Static: set it to "None" on this node; with placement.policy: pools memory nodes follow from CPUs`)
 	}
+	if n := keyOf(k.root, "reservedMemory"); n != nil {
+		k.note(n, "reservedMemory", "has no equivalent: the agent reserves no memory of a NUMA node for the system")
+	}
 }
 
 // cpuOptions converts the options of the static CPU manager.

@@ -237,6 +237,8 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 		sit(reclaimed, key, "the reclaimed pool")
 	case class == intent.Shared:
 		sit(shared, key, "the shared pool")
+	case class == intent.Dedicated && v.Layout.Sized(): // the agent chooses CPUs; a problem says why it could not
+		sit(shared, key, "the shared pool: it got no CPUs of its own")
 	case class == intent.Dedicated:
 		sit(shared, key, "the shared pool: the scheduler assigned no CPUs")
 	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
