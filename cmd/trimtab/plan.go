@@ -35,7 +35,9 @@ The file has pods, lists of pods, or workloads (one pod of each), as 'helm templ
 over and counted. The exit code is 4 if something would be refused.
 
 With --node no agent is needed: the pods come to an empty node with these CPUs, with the
-configuration that --config names, or to the node of a scenario after its last step.`,
+configuration that --config names, or to the node of a scenario after its last step.
+Without --node, --config only finds the agent, which decides by its own configuration;
+'trimtab config plan FILE' tries another one there.`,
 		Example: `  trimtab plan pods.yaml
   kubectl get pod db -o yaml | trimtab plan -
   helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
