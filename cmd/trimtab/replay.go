@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -91,10 +92,8 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 		fmt.Fprintln(w)
 	}
 	begin := ""
-	for i := range r.Differences {
-		if r.Differences[i].Event == "" {
-			begin = "; what ran at the start would differ, too"
-		}
+	if slices.ContainsFunc(r.Differences, func(d recording.Difference) bool { return d.Event == "" }) {
+		begin = "; what ran at the start would differ, too"
 	}
 	fmt.Fprintf(w, "%s, %d with another decision%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
 	if r.Lost > 0 {

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	resources "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
-	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/config"
 	reports "github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -148,9 +147,7 @@ func TestResourcePluginChooses(t *testing.T) {
 		}
 	}
 	err = sim.Run(t.Context(), s, sim.RunOptions{
-		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
-			return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
-		},
+		Agent:     simulated,
 		KeepState: true,
 		Configure: func(c *config.Config) { c.ResourcePlugins.Directory = dir },
 		After: func(step int, _ *sim.Runtime, s reports.Source) {

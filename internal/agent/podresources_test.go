@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	reports "github.com/trimtab/trimtab/internal/report/status"
@@ -190,9 +189,7 @@ func TestPodResources(t *testing.T) {
 		}
 	}
 	err = sim.Run(t.Context(), s, sim.RunOptions{
-		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
-			return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
-		},
+		Agent: simulated,
 		Configure: func(c *config.Config) {
 			c.PodResources.Socket, c.PodSpec.Kubelet.PodResourcesSocket = path, kubeletSocket
 		},

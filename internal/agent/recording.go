@@ -112,7 +112,7 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	}
 	o := recording.Options{Policy: recorded}
 	if another != nil {
-		o = recording.Options{Another: true, Recorded: recorded, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
+		o = recording.Options{Recorded: recorded, Policy: func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 			return recordedPolicy(*another, n, m)
 		}}
 	}

@@ -115,7 +115,7 @@ func TestReplaySame(t *testing.T) {
 	if err != nil || !got.Same() || got.Events != 12 || got.Version != "v1" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	other := Options{Another: true, Policy: func(_ *Node, m *topology.Machine) (engine.Policy, error) {
+	other := Options{Recorded: same().Policy, Policy: func(_ *Node, m *topology.Machine) (engine.Policy, error) {
 		p := policy(m)
 		p.Place = false
 		return p, nil

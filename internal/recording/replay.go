@@ -21,11 +21,9 @@ type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 // Options say how to replay a recording.
 type Options struct {
 	Policy PolicyMaker
-	// Recorded makes the policy of the recorded configuration, if Policy uses another one.
+	// Recorded makes the policy of the recorded configuration, if Policy uses another one; else nil. The replay then
+	// first decides again about everything that ran when the recording began.
 	Recorded PolicyMaker
-	// Another means that Policy uses another configuration than the recorded one. The replay then first decides
-	// again about everything that ran when the recording began.
-	Another bool
 }
 
 // GCPercent is the garbage collector's target (debug.SetGCPercent) for a program that
@@ -58,7 +56,7 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	}
 	r := replay{policy: o.Policy, said: map[string]Decided{}, encoder: encoder{}}
 	r.report.Version, r.report.Time, r.report.WithoutEnv = h.Version, h.Time, h.WithoutEnv
-	if err := r.begin(&h, o); err != nil {
+	if err := r.begin(&h, o.Recorded); err != nil {
 		return Report{}, err
 	}
 	done := make(chan struct{})
@@ -124,7 +122,7 @@ type replay struct {
 	rows map[[2]string]int
 }
 
-func (r *replay) begin(h *Header, o Options) error {
+func (r *replay) begin(h *Header, recorded PolicyMaker) error {
 	m, err := topology.Build(h.Node.Machine)
 	if err != nil {
 		return fmt.Errorf("line 1: the node: %w", err)
@@ -135,10 +133,10 @@ func (r *replay) begin(h *Header, o Options) error {
 	}
 	r.rows = map[[2]string]int{}
 	first := p
-	if o.Another && o.Recorded != nil {
+	if recorded != nil {
 		// What ran has the CPUs of the pools of that time. A version that no longer reads the recorded configuration
 		// shows no differences of these at the start.
-		if was, err := o.Recorded(&h.Node, m); err == nil {
+		if was, err := recorded(&h.Node, m); err == nil {
 			first = was
 		}
 	}
@@ -149,7 +147,7 @@ func (r *replay) begin(h *Header, o Options) error {
 	for _, id := range r.state.Pods() {
 		r.said[id], _ = podOf(r.state, id)
 	}
-	if !o.Another {
+	if recorded == nil {
 		return nil
 	}
 	r.state.Reconfigure(p)

@@ -31,7 +31,6 @@ type ctr struct {
 	removed bool
 	// undescribed means that msg has only what the request for the container had.
 	undescribed bool
-	changes     int // number of changes of msg
 }
 
 func newObjectStore() *objectStore {
@@ -64,23 +63,29 @@ func (b *objectStore) addUndescribed(c *api.Container) {
 	b.ctrs[c.GetId()] = &ctr{msg: c, undescribed: true}
 }
 
-// undescribed lists the containers of which only the request is known, with their pods and their numbers of changes.
-func (b *objectStore) undescribed() (ids, pods []string, changes []int) {
+// undescribed is a container of which only the request is known, at one moment.
+type undescribed struct {
+	id, pod string
+	msg     *api.Container
+}
+
+// undescribed lists the containers of which only the request is known.
+func (b *objectStore) undescribed() (all []undescribed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, c := range b.ctrs {
 		if c.undescribed && !c.stopped && !c.removed {
-			ids, pods, changes = append(ids, id), append(pods, c.msg.GetPodSandboxId()), append(changes, c.changes)
+			all = append(all, undescribed{id, c.msg.GetPodSandboxId(), c.msg})
 		}
 	}
-	return ids, pods, changes
+	return all
 }
 
-// describe replaces what is known of an undescribed container, unless it changed since.
-func (b *objectStore) describe(id string, msg *api.Container, changes int) {
+// describe replaces what is known of an undescribed container, unless it changed since: each change has its own msg.
+func (b *objectStore) describe(k undescribed, msg *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.ctrs[id]; c != nil && c.undescribed && c.changes == changes {
+	if c := b.ctrs[k.id]; c != nil && c.undescribed && c.msg == k.msg {
 		c.msg, c.undescribed = msg, false
 	}
 }
@@ -156,7 +161,6 @@ func (b *objectStore) changeContainer(id string, change func(c *api.Container)) 
 		n := clone(c.msg)
 		change(n)
 		c.msg = n
-		c.changes++
 	}
 }
 

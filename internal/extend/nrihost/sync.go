@@ -94,19 +94,17 @@ const describeTries = 5
 
 // describeAll asks the runtime about the containers that were created while no plugin was connected.
 func (h *Host) describeAll(ctx context.Context) {
+	failed := map[string]error{}
 	for range describeTries {
-		ids, pods, changes := h.objects.undescribed()
-		if len(ids) == 0 {
-			return
-		}
-		for i, id := range ids {
-			c, err := h.containerMessage(ctx, id, pods[i])
-			if c == nil {
-				h.log.Warn("the agent shows NRI plugins only the request for a container, because the runtime cannot describe it", logkey.Container, id, logkey.Err, err)
-				continue
+		for _, k := range h.objects.undescribed() {
+			c, err := h.containerMessage(ctx, k.id, k.pod)
+			if failed[k.id] = err; c != nil {
+				h.objects.describe(k, c)
 			}
-			h.objects.describe(id, c, changes[i])
 		}
+	}
+	for _, k := range h.objects.undescribed() { // it cannot be described, or changes all the time
+		h.log.Warn("the agent shows NRI plugins only the request for a container", logkey.Container, k.id, logkey.Err, failed[k.id])
 	}
 }
 

@@ -58,11 +58,9 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 				who.WriteString(cmp.Or(marks[id], " "))
 			}
 			if len(busy) > 0 {
-				lines = append(lines, label+bars.String())
-				label = blank
+				lines, label = append(lines, label+bars.String()), blank
 			}
-			lines = append(lines, label+ink.Paint(term.Dim, who.String()))
-			label = blank
+			lines, label = append(lines, label+ink.Paint(term.Dim, who.String())), blank
 		}
 	}
 	return lines

@@ -41,19 +41,15 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 
 // explainHead prints the verdict: what the container requests, what it has, and what it lacks.
 func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) {
-	name := term.Clean(c.Pod)
-	if c.Name != "" {
-		name += "/" + term.Clean(c.Name)
-	}
-	fmt.Fprintf(w, "%s: %s\n", name, o.outcome(c, values))
+	fmt.Fprintf(w, "%s: %s\n", named(c.Pod, c.Name), o.outcome(c, values))
 	t := table(w)
 	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
 	class := dash(c.Class)
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
-	}
-	if slices.ContainsFunc(c.Problems, func(p lifecycle.Problem) bool { return p.Key == c.ClassFrom && (p.Unserved || p.Refused) }) {
-		class += ": requested, and not served"
+		if slices.ContainsFunc(c.Problems, func(p lifecycle.Problem) bool { return p.Key == c.ClassFrom && (p.Unserved || p.Refused) }) {
+			class += ": requested, and not served"
+		}
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
 	flush(t)
