@@ -420,14 +420,19 @@ func (s source) Status() api.Node {
 	if set.config.Authority == "kubelet" {
 		n.KubeletCPUs = granted.CPUSource()
 	}
-	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.refusedReason()
+	n.Released, n.ReleasedAt = !set.releasedAt.IsZero(), set.releasedAt
+	n.ConfigGen, n.ConfigError = set.generation, set.refusedReason()
 	n.Attachments, n.NotReady = s.a.attached.forStatus(n.Attachments), notReady
 	return n
 }
 
 func (s source) Explain(namespace, pod, container string) ([]api.Container, bool) {
 	s.a.conductor.Compare()
-	return nodeview.Explain(s.a.conductor, namespace, pod, container)
+	found, known := nodeview.Explain(s.a.conductor, namespace, pod, container)
+	for i := range found {
+		found[i].ReleasedAt = s.a.settings.released()
+	}
+	return found, known
 }
 
 func (s source) Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{}) {

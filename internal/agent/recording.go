@@ -27,7 +27,7 @@ func (s source) Record(ctx context.Context, withoutEnv bool, w io.Writer, flush 
 // described returns the node and the configuration in force, for a recording.
 func (s *settings) described() recording.Node {
 	s.mu.Lock()
-	c, m, released := s.config, s.machine, s.released
+	c, m, released := s.config, s.machine, !s.releasedAt.IsZero()
 	s.mu.Unlock()
 	asked := &recordingNode{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
 	_, _ = c.Hooks.Hooks(asked) // the configuration is in force, so it is valid

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
@@ -38,7 +39,8 @@ type settings struct {
 	badConfig  string // why a newer file is not in force
 	badCluster string // why what the API server has is not in force
 	dropIn     bool   // the runtime sent the configuration
-	released   bool   // after a release: nothing is decided any more
+	// releasedAt is when a release began; nothing is decided after it. Zero before one.
+	releasedAt time.Time
 }
 
 // current returns the configuration in force.
@@ -61,7 +63,7 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	p, err := policyOf(c, m, s.node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.released {
+	if !s.releasedAt.IsZero() {
 		p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
 	}
 	return p, err
@@ -237,7 +239,14 @@ func (s *settings) applyMachine(now *topology.Machine) {
 func (s *settings) releaseState() (released bool, refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.released, s.refusedReason()
+	return !s.releasedAt.IsZero(), s.refusedReason()
+}
+
+// released returns when a release began; zero before one.
+func (s *settings) released() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.releasedAt
 }
 
 // release restores everything that the agent changed. After it the agent decides nothing.
@@ -246,7 +255,9 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 	defer s.applying.Unlock()
 	s.mu.Lock()
 	c := s.config
-	s.released = true
+	if s.releasedAt.IsZero() { // a second release only tries again
+		s.releasedAt = time.Now()
+	}
 	s.mu.Unlock()
 	policy, err := s.policy(c, s.hardware())
 	if err != nil {

@@ -19,7 +19,7 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 		return api.Plan{}, err
 	}
 	out := nodeview.WhatIf(s.a.conductor, podManifests(all))
-	out.PassedOver = passed
+	out.PassedOver, out.ReleasedAt = passed, s.a.settings.released()
 	return out, nil
 }
 
@@ -45,7 +45,9 @@ func (s source) PlanConfig(file []byte) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	return nodeview.WhatIfConfigured(s.a.conductor, policy), nil
+	out := nodeview.WhatIfConfigured(s.a.conductor, policy)
+	out.ReleasedAt = s.a.settings.released()
+	return out, nil
 }
 
 // podManifests parses manifests into pods as a kubelet would send them to the runtime.

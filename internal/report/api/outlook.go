@@ -1,6 +1,9 @@
 package api
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // Plan is the result of a plan: the effect of new pods, or of another configuration.
 type Plan struct {
@@ -11,6 +14,9 @@ type Plan struct {
 	Moves []Move `json:"moves,omitempty"`
 	// PassedOver are objects of the manifests that have no pods, such as "2 Service".
 	PassedOver []string `json:"passedOver,omitempty"`
+	// ReleasedAt is when the agent restored all values and stopped deciding; missing if it did not. Until it is
+	// started again, new pods get what the runtime and the kubelet give them, and a configuration changes nothing.
+	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 	// CPUs are the node's CPUs after the change.
 	CPUs NodeCPUs `json:"cpus"`
 }

@@ -29,6 +29,8 @@ type Node struct {
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released means that the agent has restored all values and decides nothing.
 	Released bool `json:"released,omitempty"`
+	// ReleasedAt is when that began; missing if Released is false.
+	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 	// Observed is the last comparison of the node with the decisions; nil unless the agent runs with mode: observe,
 	// in which it changes nothing.
 	Observed    *Observed  `json:"observed,omitempty"`
@@ -232,6 +234,9 @@ type Container struct {
 	Values    []Value             `json:"values,omitempty"`
 	PodValues []Value             `json:"podValues,omitempty"`
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
+	// ReleasedAt is when the agent restored what it had decided, and stopped deciding; missing if it did not. In
+	// Explain alone.
+	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 }
 
 // Limits are what a container may use: the decided values, or else the runtime's request.

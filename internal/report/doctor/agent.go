@@ -63,6 +63,10 @@ func (c Check) judgeAgent(got api.Node) Check { //nolint:gocognit // one branch 
 	if got.Standby != "" {
 		return c.problem("stop one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs in standby: %s", got.Version, got.Standby)
 	}
+	if got.Released {
+		return c.problem("restart the agent to put its decisions in force again, or remove it", "%s runs, and decides nothing: it was %s",
+			got.Version, api.ReleasedSince(got.ReleasedAt))
+	}
 	if got.ConfigError != "" {
 		return c.problem("correct the configuration; the agent watches the file", "%s runs, but a part of its configuration is not in force: %s",
 			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))

@@ -61,8 +61,10 @@ func inForce(c api.Container) verdict {
 	case c.CPUs == "":
 		cpus = "It has no CPUs: it does not run."
 	}
-	v := verdict{Good: missing+len(c.Problems) == 0}
+	v := verdict{Good: missing+len(c.Problems) == 0 && c.ReleasedAt.IsZero()}
 	switch {
+	case !c.ReleasedAt.IsZero():
+		v.Text = cpus + " The agent was " + api.ReleasedSince(c.ReleasedAt) + ": no decision about it is in force."
 	case v.Good:
 		v.Text = cpus + " Everything that was decided for it is in force."
 	case missing > 0:

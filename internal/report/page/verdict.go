@@ -26,7 +26,7 @@ func judge(n api.Node) verdict {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, term.Clean(fmt.Sprintf(format, args...))) }
 	if n.Released {
-		add("All values were restored: the agent decides nothing until it is started again.")
+		add("The agent was %s: all values were restored, and it decides nothing until it is started again.", api.ReleasedSince(n.ReleasedAt))
 	}
 	if n.Standby != "" {
 		add("This agent decides nothing: %s.", n.Standby)

@@ -103,6 +103,13 @@ func (o Options) outcome(c *api.Container, values []api.Value) string {
 	if errs > 0 {
 		parts = append(parts, term.Count(errs, "request")+" not served")
 	}
+	if !c.ReleasedAt.IsZero() {
+		said := api.ReleasedSince(c.ReleasedAt) + ": no decision about it is in force, until the agent is restarted"
+		if missing > 0 {
+			said += fmt.Sprintf("; %d of %s could not be restored", missing, term.Count(len(values), "value"))
+		}
+		return o.alarm(said)
+	}
 	switch {
 	case len(parts) > 0:
 		return o.alarm(strings.Join(parts, ", "))

@@ -57,6 +57,15 @@ func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) 
 // RenderOutlook writes the result of a plan: first what would be refused, and what would not be as requested.
 func RenderOutlook(w io.Writer, out api.Plan) error {
 	var b bytes.Buffer
+	if !out.ReleasedAt.IsZero() {
+		fmt.Fprintf(&b, "the agent was %s, and decides nothing until it is restarted\n", api.ReleasedSince(out.ReleasedAt))
+		if len(out.Containers) > 0 {
+			fmt.Fprintf(&b, "until then pods get what is shown here; 'trimtab plan --node NODE --config FILE' shows what they would get after it\n")
+		} else {
+			fmt.Fprintf(&b, "after a restart with this configuration:\n")
+		}
+		fmt.Fprintln(&b)
+	}
 	verdicts(&b, out)
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
 		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}

@@ -56,7 +56,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
 	trouble := o.trouble(n.Unapplied, n.Problems)
-	if n.Observed != nil {
+	if n.Observed != nil || n.Released && n.Unapplied == 0 {
 		trouble = term.Count(n.Problems, "problem")
 	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), trouble)
@@ -102,7 +102,7 @@ func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed("not in force", lines(n.ConfigError), "")
 	alarmed("not saved", n.Unsaved, "")
 	if n.Released {
-		fmt.Fprintf(head, "released\t%s\n", o.alarm("everything was restored; the agent decides nothing until it is restarted"))
+		fmt.Fprintf(head, "released\t%s\n", o.alarm(api.ReleasedSince(n.ReleasedAt)+": everything was restored; the agent decides nothing until it is restarted"))
 	}
 	if n.Standby != "" {
 		alarmed("standby", []string{n.Standby}, "")
