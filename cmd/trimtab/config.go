@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/spf13/cobra"
@@ -26,38 +25,6 @@ func newConfig() *cobra.Command {
 	}
 	cmd.AddCommand(newConfigInit(), newConfigCheck(), newConfigConvert(), newConfigPlan(), newConfigPrint(), newConfigSchema())
 	return cmd
-}
-
-func newConfigCheck() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE...",
-		Short: "Check configuration files",
-		Long: `Reads configuration files as the agent would and names every problem with file,
-line and key. The exit code is 2 if there is one.`,
-		Example: "  trimtab config check /etc/trimtab/config.yaml",
-		Args:    cli.Arguments(1, "FILE..."),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var wrong error
-			for _, file := range args {
-				text, err := config.Read(file)
-				if err == nil {
-					_, err = config.Parse(file, text)
-				}
-				if err != nil {
-					wrong = errors.Join(wrong, err)
-					continue
-				}
-				for _, old := range config.Renamed(file, text) {
-					fmt.Fprintln(cmd.ErrOrStderr(), old)
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", file)
-			}
-			if wrong != nil {
-				return &usageError{wrong}
-			}
-			return nil
-		},
-	}
 }
 
 func newConfigPrint() *cobra.Command {

@@ -41,42 +41,16 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
-		Pools: placement.Pools{
-			Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
-		},
 		Placement: placementOf(c, m), Rules: rulesOf(c.Authorization, labels),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
 		p.Fatal[name] = true
 	}
-	for _, list := range []struct {
-		key  string
-		text string
-		into *topology.Set
-	}{
-		{"pools.reserved", c.Pools.Reserved, &p.Pools.Reserved},
-		{"pools.shared", c.Pools.Shared, &p.Pools.Shared},
-		{"pools.reclaimed", c.Pools.Reclaimed, &p.Pools.Reclaimed},
-		{"pools.system", c.Pools.System, &p.Pools.System},
-	} {
-		var err error
-		if *list.into, err = onlineCPUs(m, list.text); err != nil {
-			return p, fmt.Errorf("%s: %w", list.key, err)
-		}
-	}
-	rest := p.Pools.Online.Minus(p.Pools.Reserved)
-	if rest.Empty() {
-		return p, fmt.Errorf("pools.reserved: %s leaves none of the CPUs %s", c.Pools.Reserved, m.Format(m.Online()))
-	}
-	if p.Pools.Shared.Empty() {
-		p.Pools.Shared = rest
-	}
-	if p.Pools.Reclaimed.Empty() {
-		p.Pools.Reclaimed = rest
-	}
-	p.Pools.Hard = c.Pools.HardReserved
 	var err error
+	if p.Pools, err = poolsOf(c, m); err != nil {
+		return p, err
+	}
 	if p.Topology, err = topologyOf(c.TopologyManager, m); err != nil {
 		return p, err
 	}
@@ -84,10 +58,11 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 	if err == nil {
 		err = addRules(&p, c, labels, factsForRules(n))
 	}
-	if err == nil && c.Placement.Policy == "balloons" {
-		if wrong := balloons.CheckOn(m, p.Pools.Shared.Union(p.Pools.Reserved), c.Placement.Balloons); len(wrong) > 0 {
-			return p, fmt.Errorf("placement.balloons.%s: %s", wrong[0].Path, wrong[0].What)
-		}
+	if err == nil {
+		err = checkBalloons(c, m, p.Pools)
+	}
+	if err != nil {
+		return p, err
 	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
 	p.Serving = &intent.Serving{Policy: c.Placement.Policy, KubeletOwns: terms.DecidedElsewhere != nil}
@@ -95,6 +70,64 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}
 	return p, err
+}
+
+// poolsOf translates the pools of a valid configuration for this machine.
+func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
+	p := placement.Pools{
+		Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
+		Hard: c.Pools.HardReserved,
+	}
+	for _, list := range []struct {
+		key  string
+		text string
+		into *topology.Set
+	}{
+		{"pools.reserved", c.Pools.Reserved, &p.Reserved},
+		{"pools.shared", c.Pools.Shared, &p.Shared},
+		{"pools.reclaimed", c.Pools.Reclaimed, &p.Reclaimed},
+		{"pools.system", c.Pools.System, &p.System},
+	} {
+		var err error
+		if *list.into, err = onlineCPUs(m, list.text); err != nil {
+			return p, fmt.Errorf("%s: %w", list.key, err)
+		}
+	}
+	rest := p.Online.Minus(p.Reserved)
+	if rest.Empty() {
+		return p, fmt.Errorf("pools.reserved: %s leaves none of the CPUs %s", c.Pools.Reserved, m.Format(m.Online()))
+	}
+	if p.Shared.Empty() {
+		p.Shared = rest
+	}
+	if p.Reclaimed.Empty() {
+		p.Reclaimed = rest
+	}
+	return p, nil
+}
+
+// checkBalloons checks the balloons of a configuration against this machine.
+func checkBalloons(c config.Config, m *topology.Machine, p placement.Pools) error {
+	if c.Placement.Policy != "balloons" {
+		return nil
+	}
+	if wrong := balloons.CheckOn(m, p.Shared.Union(p.Reserved), c.Placement.Balloons); len(wrong) > 0 {
+		return fmt.Errorf("placement.balloons.%s: %s", wrong[0].Path, wrong[0].What)
+	}
+	return nil
+}
+
+// CheckMachine returns why an agent with a valid configuration would not start on this machine, as far as its CPUs
+// and NUMA nodes decide that. Errors begin with the configuration key.
+func CheckMachine(c config.Config, m *topology.Machine) error {
+	p, err := poolsOf(c, m)
+	if err == nil {
+		_, err = topologyOf(c.TopologyManager, m)
+	}
+	if err == nil {
+		err = checkBalloons(c, m, p)
+	}
+	return err
 }
 
 // placementOf makes the placement policy that the configuration names. No other function chooses it.

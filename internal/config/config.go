@@ -167,36 +167,36 @@ type Placement struct {
 	// topologyAware, and fills pools.reserved and pools.shared where these are empty.
 	PolicyFile string `json:"policyFile" check:"path or empty"`
 	// Balloons configure the policy balloons.
-	Balloons balloons.PolicyOptions `json:"balloons"`
+	Balloons balloons.PolicyOptions `json:"balloons" only:"balloons"`
 	// TopologyAware configures the policy topology-aware.
-	TopologyAware TopologyAware `json:"topologyAware"`
+	TopologyAware TopologyAware `json:"topologyAware" only:"topology-aware"`
 	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
 	// shared pool needs, and shared pools use these, too; with "leftover" it alone
 	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
 	// reclaimed containers run on a part of them.
-	Reclaim string `json:"reclaim" default:"together" check:"together|leftover|overlap"`
+	Reclaim string `json:"reclaim" default:"together" only:"pools" check:"together|leftover|overlap"`
 	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer are left, the pool overlaps with
 	// the default pool.
-	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" check:"CPUs"`
+	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" only:"pools" check:"CPUs"`
 	// WholeCPUs says which containers without a class own CPUs. They must request whole CPUs, with equal request
 	// and limit: in "guaranteed" pods, in pods of "any" QoS class, or in none ("never").
-	WholeCPUs string `json:"wholeCPUs" default:"never" check:"never|guaranteed|any"`
+	WholeCPUs string `json:"wholeCPUs" default:"never" only:"pools" check:"never|guaranteed|any"`
 	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
 	// meant for nodes where hooks.groupIdentity puts reclaimed pods behind all
 	// others.
-	LendLSR bool `json:"lendLSR"`
+	LendLSR bool `json:"lendLSR" only:"pools"`
 	// Spread places owners in the emptiest part of the node. If it is off, the agent places them together, so that
 	// large parts stay free.
-	Spread bool `json:"spread"`
+	Spread bool `json:"spread" only:"pools"`
 	// NearDevices prefers CPUs of the NUMA nodes of an owner's devices, which the kubelet's PodResources API,
 	// device plugins and the kernel report.
-	NearDevices bool `json:"nearDevices" default:"true"`
+	NearDevices bool `json:"nearDevices" default:"true" only:"pools"`
 	// PreferCoreType is the kind of cores that owners get first, on hybrid processors: "performance", "efficient",
 	// or "any". A pod can override it with trimtab.io/prefer-core-type.
-	PreferCoreType string `json:"preferCoreType" default:"any" check:"any|performance|efficient"`
+	PreferCoreType string `json:"preferCoreType" default:"any" only:"pools" check:"any|performance|efficient"`
 	// IsolatedCPUs says which owners get CPUs first that the kernel's scheduler does not use (isolcpus): owners of
 	// a "single" CPU, all ("prefer") or none ("avoid"). A pod can override it with trimtab.io/prefer-isolated-cpus.
-	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
+	IsolatedCPUs string `json:"isolatedCPUs" default:"single" only:"pools" check:"single|prefer|avoid"`
 }
 
 // TopologyAware configures the policy topology-aware. Each key is the one of this name of

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// machineFrom is the captured machine, else that of the scenario.
-func machineFrom(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
+// Machine makes the machine of a scenario, or returns the captured one if there is one.
+func Machine(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
 	if from != nil {
 		return from.Machine, nil
 	}

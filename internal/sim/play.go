@@ -206,7 +206,7 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 	if s.Node.Captured != "" && from == nil {
 		return p, fmt.Errorf("node.captured: nobody has read %s", s.Node.Captured)
 	}
-	m, err := machineFrom(s.Node, from)
+	m, err := Machine(s.Node, from)
 	if err != nil {
 		return p, err
 	}

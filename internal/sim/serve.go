@@ -48,7 +48,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			return fmt.Errorf("serve: %w", err)
 		}
 	}
-	m, err := machineFrom(s.Node, o.Captured)
+	m, err := Machine(s.Node, o.Captured)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

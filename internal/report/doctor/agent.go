@@ -30,7 +30,7 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	if err != nil {
 		return c.problem("trimtab config check "+file, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")), def
 	}
-	if old := config.Renamed(file, data); len(old) > 0 {
+	if old := config.Remarks(file, data); len(old) > 0 {
 		var texts []string
 		for _, p := range old {
 			texts = append(texts, p.String())

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Ineffective lists the keys that a document sets and that have no effect with its placement.policy. An agent accepts
+// them, because another document may set the policy. The tag only of a field names the policy that reads it. The list
+// is empty for a document that is malformed.
+func Ineffective(name string, data []byte) []Problem {
+	root, problems := document(name, data)
+	if problems != nil {
+		return nil
+	}
+	c, def := Default(), Default()
+	d := decoder{file: name, lines: map[string]int{}}
+	d.value(root, reflect.ValueOf(&c).Elem(), "")
+	if len(d.problems) > 0 {
+		return nil
+	}
+	var unread []Problem
+	report := func(path, format string, args ...any) {
+		unread = append(unread, Problem{File: name, Line: d.lines[path], Path: path, What: fmt.Sprintf(format, args...)})
+	}
+	policy := c.Placement.Policy
+	visitFields(reflect.ValueOf(c.Placement), "placement", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+		only := f.Tag.Get("only")
+		before := reflect.ValueOf(def.Placement).FieldByName(f.Name)
+		if only != "" && only != policy && !reflect.DeepEqual(v.Interface(), before.Interface()) {
+			report(path, "has no effect with placement.policy: %s; set placement.policy: %s, or remove the key", policy, only)
+		}
+	})
+	if policy != "none" && !c.Hooks.CPUSet.Enabled {
+		report("placement.policy", "has no effect with hooks.cpuset.enabled: false; enable that hook, or remove the key")
+	}
+	return unread
+}
+
+// Remarks lists what a valid document has that is no error: what Renamed and Ineffective list, by line.
+func Remarks(name string, data []byte) []Problem {
+	all := append(Renamed(name, data), Ineffective(name, data)...)
+	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return all
+}
+
+// Located gives an error of a configuration the place of its key in a document. The error begins with the key, as in
+// "pools.reserved: no CPU 99".
+func Located(name string, data []byte, err error) Problem {
+	p := Problem{File: name, What: err.Error()}
+	root, problems := document(name, data)
+	path, what, is := strings.Cut(err.Error(), ": ")
+	if problems != nil || !is {
+		return p
+	}
+	p.Path, p.What = path, what
+	c := Default()
+	d := decoder{file: name, lines: map[string]int{}}
+	d.value(root, reflect.ValueOf(&c).Elem(), "")
+	for ; path != ""; path = parentOf(path) {
+		if line, ok := d.lines[path]; ok {
+			p.Line = line
+			return p
+		}
+	}
+	return p
+}
