@@ -79,7 +79,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for !there() {
 		select {

@@ -23,7 +23,7 @@ func TestExample(t *testing.T) {
 	go func() { ended <- serve(ctx, filepath.Join(dir, "s"), filepath.Join(dir, "10-bursts.json")) }()
 	s := hookserver.New(hookserver.Options{Directory: dir, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	defer s.Close()
-	for end := time.Now().Add(10 * time.Second); !s.Asks(lifecycle.CreateContainer); s.Reload() {
+	for end := time.Now().Add(time.Minute); !s.Asks(lifecycle.CreateContainer); s.Reload() {
 		if time.Now().After(end) {
 			t.Fatal("it never registered")
 		}

@@ -97,7 +97,7 @@ func (n *node) until(t *testing.T, path string, wanted func(string) bool) string
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for {
 		got := n.get(path)

@@ -28,7 +28,7 @@ func TestSupervised(t *testing.T) {
 	a := metered(t, dir, "state", freeAddress(t), nil, io.Discard)
 	done := make(chan error, 1)
 	go func() { done <- a.RunAlone(ctx) }()
-	if err := l.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	next := func(want string) {

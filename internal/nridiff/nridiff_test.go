@@ -82,7 +82,7 @@ func register(t *testing.T, p changer, index, socket string) {
 	t.Cleanup(func() { s.Stop(); s.Wait() })
 	select {
 	case <-p.synced:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the runtime has not taken the plugin in")
 	}
 }

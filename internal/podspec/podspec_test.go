@@ -319,7 +319,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-look.C:

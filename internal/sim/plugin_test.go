@@ -131,7 +131,7 @@ func connect(t *testing.T, socket string, p *plugin) stub.Stub {
 	t.Cleanup(func() { s.Stop(); s.Wait() })
 	select {
 	case <-p.synced:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no Synchronize")
 	}
 	return s

@@ -34,7 +34,7 @@ func (b *text) Write(p []byte) (int, error) {
 
 func (b *text) await(t *testing.T, want string, times int) string {
 	t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		b.mu.Lock()
 		s := b.buf.String()

@@ -17,9 +17,9 @@ import (
 // Until waits until a condition holds.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // polls until the deadline
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // polls until the deadline
 		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -145,7 +145,7 @@ var errNotYet = fmt.Errorf("not yet")
 // await calls check until it returns no error.
 func (n *badNode) await(what string, check func() error) {
 	n.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -138,7 +138,7 @@ func (r *attachedAgent) stop() {
 
 func (s *sharedRuntime) await(what string, check func() error) {
 	s.t.Helper()
-	late := time.Now().Add(30 * time.Second)
+	late := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

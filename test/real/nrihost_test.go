@@ -31,7 +31,7 @@ func (a *trimtab) nri() string { return filepath.Join(a.dir, "nri.sock") }
 
 func (a *trimtab) host(c *real.Containerd, config string) {
 	a.t.Helper()
-	a.configure(c, a.between(c)+fmt.Sprintf("nriHost: {enabled: true, socket: %s, pluginPath: %s/plugins, pluginConfigPath: %s/conf.d, pluginRequestTimeoutMilliseconds: 1000}\n", a.nri(), a.dir, a.dir)+config)
+	a.configure(c, a.between(c)+fmt.Sprintf("nriHost: {enabled: true, socket: %s, pluginPath: %s/plugins, pluginConfigPath: %s/conf.d, pluginRegistrationTimeoutMilliseconds: 20000, pluginRequestTimeoutMilliseconds: 10000}\n", a.nri(), a.dir, a.dir)+config)
 }
 
 // nriSides are a runtime with its own NRI, and our host in front of one whose NRI is off. A plugin must

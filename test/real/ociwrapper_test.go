@@ -129,7 +129,7 @@ hooks: {ulimits: {enabled: true}}
 // byWrapper waits until explain says of the limits of a pod's container whether they are in force, and why.
 func byWrapper(t *testing.T, a *trimtab, pod string, applied bool, note string) {
 	t.Helper()
-	real.Eventually(t, 30*time.Second, func() error {
+	real.Eventually(t, time.Minute, func() error {
 		found, err := a.explained("default", pod, "main")
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("%d containers are explained, %w", len(found), err)

@@ -18,7 +18,7 @@ const (
 	assigned  = "scheduling.koordinator.sh/resource-status"
 	extended  = "node.koordinator.sh/extended-resource-spec"
 	devices   = "scheduling.koordinator.sh/device-allocated"
-	patiently = 20 * time.Second
+	patiently = time.Minute
 )
 
 func labels(class string) map[string]string { return map[string]string{qosClass: class} }

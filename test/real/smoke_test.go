@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-const soon = 10 * time.Second
+const soon = time.Minute
 
 func TestSmoke(t *testing.T) {
 	t.Parallel()

@@ -246,7 +246,7 @@ func (a *trimtab) explained(namespace, pod, container string) (found []explanati
 // attached waits until the agent is registered and synchronised.
 func (a *trimtab) attached() {
 	a.t.Helper()
-	real.Eventually(a.t, 30*time.Second, func() error {
+	real.Eventually(a.t, time.Minute, func() error {
 		n, err := a.status()
 		if err == nil && (len(n.Attachments) != 1 || n.Attachments[0].State != "connected") {
 			err = fmt.Errorf("attachments: %+v", n.Attachments)

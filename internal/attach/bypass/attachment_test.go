@@ -223,6 +223,7 @@ func TestRuntimeRestart(t *testing.T) {
 		r.start(r.create(pod, "one", nil))
 		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		for n := 2; n <= 3; n++ {
+			attachtest.Until(t, "attached", func() bool { s, _, _ := a.Status(); return s == StateSynchronised }) // a moment after Synchronize
 			r.close()
 			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != StateSynchronised })
 			if _, err := a.Update(t.Context(), nil); !errors.Is(err, ErrDetached) {

@@ -297,7 +297,7 @@ func newWire(t testing.TB, conn net.Conn) *wire {
 // request waits for the plugin to register.
 func (w *wire) request(t testing.TB) *api.RegisterPluginRequest {
 	t.Helper()
-	end := time.NewTimer(20 * time.Second)
+	end := time.NewTimer(time.Minute)
 	defer end.Stop()
 	select {
 	case r := <-w.registered:
@@ -329,7 +329,7 @@ func listen(t testing.TB, socket string) net.Listener {
 
 func accept(t testing.TB, l net.Listener) net.Conn {
 	t.Helper()
-	if err := l.(*net.UnixListener).SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := l.(*net.UnixListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := l.Accept()

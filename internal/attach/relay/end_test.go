@@ -34,7 +34,7 @@ func newEnd(t *testing.T, conn net.Conn) *end {
 	e.AllowIllegalWrites = true
 	e.encoder = hpack.NewEncoder(&e.block)
 	e.blocks = hpack.NewDecoder(1<<20, nil)
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	return e
 }
 

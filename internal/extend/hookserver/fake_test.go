@@ -144,7 +144,7 @@ func put(t *testing.T, path, text string) {
 func servers(t *testing.T, change func(*Options)) (*Servers, string) {
 	t.Helper()
 	dir := t.TempDir()
-	o := Options{Directory: dir, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Directory: dir, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}

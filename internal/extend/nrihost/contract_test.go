@@ -139,7 +139,7 @@ func (g *rig) ledger(name, index string, during func(event, id string) error) *l
 // of every end of what it knows.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(o *Options) { o.Request = 0 }) // the library's own: the test is about order, not about time
+	g := newRig(t, nil)
 	g.ledger("first", "01", nil)
 	ctx := t.Context()
 	stop := make(chan struct{})
@@ -272,7 +272,7 @@ func TestStoppedSandbox(t *testing.T) {
 // TestStopWaits: the stop of a sandbox waits for a creation that has begun, so that plugins see its events first.
 func TestStopWaits(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(o *Options) { o.Request = 0 })
+	g := newRig(t, nil)
 	hold, held := make(chan struct{}), make(chan struct{})
 	l := g.ledger("holds", "10", func(event, _ string) error {
 		if event == "CreateContainer" {
@@ -313,7 +313,7 @@ func TestStopWaits(t *testing.T) {
 // TestHidden: while plugins are asked about a sandbox, every call about it finds none.
 func TestHidden(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(o *Options) { o.Request = 0 })
+	g := newRig(t, nil)
 	g.ledger("looks", "10", func(event, id string) error {
 		if event != "RunPodSandbox" {
 			return nil
@@ -344,7 +344,7 @@ func TestHidden(t *testing.T) {
 // nothing is left, and the same call succeeds later.
 func TestFailureOfOne(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(o *Options) { o.Request = 0 })
+	g := newRig(t, nil)
 	var mu sync.Mutex
 	refused, dies := "RunPodSandbox", false
 	first := g.ledger("first", "10", nil)

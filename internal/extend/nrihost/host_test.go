@@ -170,7 +170,7 @@ func TestServedSocket(t *testing.T) {
 // TestHang: a plugin that does not answer is skipped after its timeout, and the calls that waited for it
 // continue.
 func TestHang(t *testing.T) {
-	g := newRig(t, nil)
+	g := newRig(t, func(o *Options) { o.Request = 300 * time.Millisecond })
 	hang := make(chan struct{})
 	defer close(hang)
 	err := g.plug(&plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {

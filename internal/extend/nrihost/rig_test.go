@@ -95,7 +95,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Cleanup(server.Close)
 	o := Options{
 		Socket: filepath.Join(dir, "n"), PluginPath: filepath.Join(dir, "plugins"), PluginConfigPath: filepath.Join(dir, "conf"),
-		Request: 300 * time.Millisecond, State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "c"), Poll: 20 * time.Millisecond,
+		Request: 10 * time.Second, State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "c"), Poll: 20 * time.Millisecond,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -215,7 +215,7 @@ func (g *rig) plug(p *plugin, name string) error {
 			return nil
 		})
 		return nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.New("not synchronised")
 	}
 }
@@ -224,7 +224,7 @@ func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for {
 		err := check()
 		if err == nil {

@@ -169,7 +169,7 @@ func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for !is() {
 		select {

@@ -75,7 +75,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 	go func() { done <- serveAt(ctx, path, src) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		c, err := Dial(t.Context(), path)
 		if err == nil {
 			c.Close()
