@@ -50,6 +50,7 @@ func keySample() reflect.Value {
 	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
 	fill(reflect.ValueOf(&c.Rules[0].Set[0]).Elem())
 	b, e := &c.Placement.Balloons, []balloons.ExpressionOptions{{Values: []string{}}}
+	b.SchedulingClasses = []balloons.SchedulingOptions{{Flags: []string{}}}
 	b.Preserve.MatchExpressions, b.BalloonTypes = e, []balloons.TypeOptions{{Namespaces: []string{}, MatchExpressions: e, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, Components: []balloons.ComponentOptions{{}}}}
 	return reflect.ValueOf(c)
 }

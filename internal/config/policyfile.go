@@ -27,20 +27,20 @@ type balloonsPolicy struct {
 }
 
 type policySpec struct {
-	PinCPU                      bool                     `json:"pinCPU" default:"true"`
-	PinMemory                   bool                     `json:"pinMemory" default:"true"`
-	ReservedPoolNamespaces      []string                 `json:"reservedPoolNamespaces"`
-	AllocatorTopologyBalancing  bool                     `json:"allocatorTopologyBalancing"`
-	PreferSpreadOnPhysicalCores bool                     `json:"preferSpreadOnPhysicalCores"`
-	BalloonTypes                []policyType             `json:"balloonTypes"`
-	AvailableResources          policyResources          `json:"availableResources"`
-	ReservedResources           policyResources          `json:"reservedResources"`
-	Preserve                    balloons.PreserveOptions `json:"preserve"`
+	PinCPU                      bool                         `json:"pinCPU" default:"true"`
+	PinMemory                   bool                         `json:"pinMemory" default:"true"`
+	ReservedPoolNamespaces      []string                     `json:"reservedPoolNamespaces"`
+	AllocatorTopologyBalancing  bool                         `json:"allocatorTopologyBalancing"`
+	PreferSpreadOnPhysicalCores bool                         `json:"preferSpreadOnPhysicalCores"`
+	BalloonTypes                []policyType                 `json:"balloonTypes"`
+	AvailableResources          policyResources              `json:"availableResources"`
+	ReservedResources           policyResources              `json:"reservedResources"`
+	Preserve                    balloons.PreserveOptions     `json:"preserve"`
+	SchedulingClasses           []balloons.SchedulingOptions `json:"schedulingClasses"`
 
 	IdleCPUClass          anyNode `json:"idleCPUClass" none:"CPU classes"`
 	ShowContainersInNrt   anyNode `json:"showContainersInNrt" none:"zones for single containers"`
 	LoadClasses           anyNode `json:"loadClasses" none:"load classes"`
-	SchedulingClasses     anyNode `json:"schedulingClasses" none:"scheduling classes: annotations of NRI's scheduler plugin are read"`
 	CPUClasses            anyNode `json:"cpuClasses" none:"CPU classes"`
 	TurboDomain           anyNode `json:"turboDomain" none:"CPU classes"`
 	ControllableInterrupt anyNode `json:"controllableInterrupts" none:"the affinity of interrupts"`
@@ -76,13 +76,13 @@ type policyType struct {
 	PreferIsolCPUs              bool                         `json:"preferIsolCpus"`
 	PreferCoreType              string                       `json:"preferCoreType"`
 	HideHyperthreads            bool                         `json:"hideHyperthreads"`
+	SchedulingClass             string                       `json:"schedulingClass"`
 	PinMemory                   anyNode                      `json:"pinMemory"`
 	PreferSpreadOnPhysicalCores anyNode                      `json:"preferSpreadOnPhysicalCores"`
 	AllocatorTopologyBalancing  anyNode                      `json:"allocatorTopologyBalancing"`
 
 	CPUClass             anyNode `json:"cpuClass" none:"CPU classes"`
 	Loads                anyNode `json:"loads" none:"load classes"`
-	SchedulingClass      anyNode `json:"schedulingClass" none:"scheduling classes"`
 	ShowContainersInNrt  anyNode `json:"showContainersInNrt" none:"zones for single containers"`
 	IRQClaim             anyNode `json:"irqClaim" none:"the affinity of interrupts"`
 	IRQMode              anyNode `json:"irqMode" none:"the affinity of interrupts"`
@@ -181,6 +181,9 @@ func (r *crReader) convert(s *policySpec) (out BalloonsPolicy) {
 	if b.Preserve.MatchExpressions == nil {
 		b.Preserve.MatchExpressions = []balloons.ExpressionOptions{}
 	}
+	if b.SchedulingClasses = s.SchedulingClasses; b.SchedulingClasses == nil {
+		b.SchedulingClasses = []balloons.SchedulingOptions{}
+	}
 	b.BalloonTypes = []balloons.TypeOptions{}
 	for i := range s.BalloonTypes {
 		b.BalloonTypes = append(b.BalloonTypes, r.typeOf(&s.BalloonTypes[i], s, fmt.Sprintf("spec.balloonTypes[%d]", i)))
@@ -213,7 +216,7 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 		PreferNewBalloons: t.PreferNewBalloons, PreferPerNamespaceBalloon: t.PreferPerNamespaceBalloon, PreferSpreadingPods: t.PreferSpreadingPods,
 		HideHyperthreads: t.HideHyperthreads, ShareIdleCPUsInSame: t.ShareIdleCPUsInSame,
 		Components: t.Components, ComponentCreation: t.ComponentCreation, PreferIsolCPUs: t.PreferIsolCPUs, PreferCoreType: t.PreferCoreType,
-		PreferCloseToDevices: []string{},
+		PreferCloseToDevices: []string{}, SchedulingClass: t.SchedulingClass,
 	}
 	for i, device := range t.PreferCloseToDevices {
 		if strings.HasPrefix(device, "podresourceapi:") {

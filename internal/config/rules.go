@@ -123,6 +123,7 @@ func checks() map[string]rule {
 		"mount options":       {choices: rules.MountOptions()},
 		"texts":               {pattern: `^[^\x00]*$`, description: "any texts", maxBytes: maxRuleText},
 		"memory types":        {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
+		"scheduling flags":    {choices: []string{"reset-on-fork", "reclaim", "dl-overrun", "keep-policy", "keep-params"}},
 		"sysfs devices":       {pattern: `^/sys/devices/[^\x00]+$`, description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0"`},
 		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, description: "a type's name: letters, digits, and - _ . inside"},
 		"balloon namespaces":  {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},

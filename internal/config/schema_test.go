@@ -139,6 +139,9 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		Name: "r", Match: "pod.name == \"a\"\n  || true", Refuse: "",
 		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
 	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
+	c.Placement.Balloons.SchedulingClasses = []balloons.SchedulingOptions{{
+		Name: "fast", Policy: "fifo", Priority: 1, Flags: []string{"reset-on-fork"}, IOClass: "rt", IOPriority: 1,
+	}, {Name: "nice", Nice: -1, Flags: []string{}}, {Name: "periodic", Policy: "deadline", Runtime: 2, Deadline: 3, Period: 4, Flags: []string{}}}
 	c.Placement.Balloons.BalloonTypes = []balloons.TypeOptions{{
 		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, ComponentCreation: "all", Components: []balloons.ComponentOptions{{BalloonType: "c"}},
 		MatchExpressions: []balloons.ExpressionOptions{{Key: "name", Operator: "In", Values: []string{"a", "b"}}},

@@ -311,7 +311,7 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	old := d.n.container(c.ID)
 	if old != nil {
 		before = old.decided.proposed
-		c.PoolNode, c.Mems, c.CPUEnv, c.Balloon = old.PoolNode, old.Mems, old.CPUEnv, old.Balloon
+		c.PoolNode, c.Mems, c.CPUEnv, c.Balloon, c.Scheduling = old.PoolNode, old.Mems, old.CPUEnv, old.Balloon, old.Scheduling
 		c.decided.narrowed = c.decided.narrowed || old.decided.narrowed || old.Assignment.Pool != placement.Unclassified
 	}
 	c.ProblemSummary.Problems = slices.Clone(c.decided.distrust)
@@ -320,6 +320,9 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 		s := d.placer(c, r)
 		s.place(rec)
 		alignShared(&s)
+		if rec == nil && old == nil {
+			c.Scheduling = s.scheduling
+		}
 		if rec == nil && old == nil && !d.n.fresh && c.Life == lifecycle.StateCreated {
 			s.chooseMemory()
 		}

@@ -34,7 +34,7 @@ func (o *output) input() *hook.Input {
 		}
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
-	in.CPUEnv = o.c.CPUEnv
+	in.CPUEnv, in.Scheduling = o.c.CPUEnv, o.c.Scheduling
 	if o.c.decided.creation != nil { // only a new container has the runtime's request and the decision for itself and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {

@@ -80,6 +80,8 @@ type placer struct {
 	resize *resize
 	// aligned are the ids of the NUMA nodes that the topology manager chose; nil for none.
 	aligned []int
+	// scheduling is the scheduling class of its pool; empty for none.
+	scheduling lifecycle.SchedulingClass
 }
 
 func (d *draft) placer(c *Container, r *resize) placer {
@@ -226,7 +228,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 func (s *placer) placeInPool(isNew bool) {
 	a := s.choosePool(isNew, topology.Set{})
 	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Marks, a.Memory}, a.PoolNode
-	s.c.Balloon = ""
+	s.c.Balloon, s.scheduling = "", a.Scheduling
 	if a.Group.Pool.Named() {
 		s.c.Balloon = a.Group.Which.Name
 	}

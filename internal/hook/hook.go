@@ -41,6 +41,8 @@ type Input struct {
 	CPUs        string
 	AssignedBy  string
 	AssignedWhy string
+	// Scheduling is the scheduling class that it was created with.
+	Scheduling lifecycle.SchedulingClass
 	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
 	// Exclusive are, for a pod, the CPUs that its containers own and share with no other pod, as

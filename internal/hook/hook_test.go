@@ -227,6 +227,9 @@ func TestNoConflict(t *testing.T) {
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
 			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool")),
+			Scheduling: lifecycle.SchedulingClass{
+				Name: rapid.SampledFrom([]string{"", "c"}).Draw(t, "scheduling class"), Scheduler: "SCHED_IDLE", IOPriority: "IOPRIO_CLASS_IDLE 0",
+			},
 			Exclusive: rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
@@ -255,9 +258,16 @@ func TestNoConflict(t *testing.T) {
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		askProcess(in.Intent)
 		by := map[string]string{}
+		var all []lifecycle.Value
 		for _, h := range hooks {
 			var out Output
+			had := 0
+			if _, after := h.(AfterAll); after {
+				out.Values, had = slices.Clone(all), len(all)
+			}
 			h.Propose(in, &out)
+			out.Values = out.Values[had:]
+			all = append(all, out.Values...)
 			info := h.Info()
 			for _, s := range out.Scales {
 				if s.Field.Info().Compose != lifecycle.Scaled || s.Why.Hook != info.Name || !slices.Contains(info.Sets, s.Field) {

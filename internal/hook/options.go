@@ -38,6 +38,8 @@ type Options struct {
 	IOPriority IOPriorityOptions `json:"ioPriority"`
 	// Scheduler tunes the hook of scheduling policies.
 	Scheduler SchedulerOptions `json:"scheduler"`
+	// SchedulingClass tunes the hook of the scheduling classes of balloon types.
+	SchedulingClass SchedulingClassOptions `json:"schedulingClass"`
 	// MemoryPolicy tunes the hook of NUMA memory policies.
 	MemoryPolicy MemoryPolicyOptions `json:"memoryPolicy"`
 	// Sysctl tunes the hook of kernel parameters.

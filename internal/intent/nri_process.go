@@ -61,16 +61,26 @@ func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
 	if err := t.structured(key, &ask); err != nil {
 		return p, err
 	}
-	class := strings.ToUpper(ask.Class)
+	p = lifecycle.IOPriority{Class: ask.Class, Priority: ask.Priority}
+	if err := CheckIOPriority(p); err != nil {
+		return lifecycle.IOPriority{}, err
+	}
+	p.Class = strings.ToUpper(p.Class)
+	return p, nil
+}
+
+// CheckIOPriority checks a class, in small or capital letters, and a level of ioprio_set(2).
+func CheckIOPriority(p lifecycle.IOPriority) error {
+	class := strings.ToUpper(p.Class)
 	switch {
 	case !slices.Contains([]string{"IOPRIO_CLASS_NONE", "IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, class):
-		return p, fmt.Errorf("%q is not a class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(ask.Class))
-	case ask.Priority < 0 || ask.Priority > 7:
-		return p, fmt.Errorf("priority is %d, want 0 to 7", ask.Priority)
-	case class == "IOPRIO_CLASS_NONE" && ask.Priority != 0:
-		return p, errors.New("IOPRIO_CLASS_NONE has no priority")
+		return fmt.Errorf("%q is not a class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(p.Class))
+	case p.Priority < 0 || p.Priority > 7:
+		return fmt.Errorf("priority is %d, want 0 to 7", p.Priority)
+	case class == "IOPRIO_CLASS_NONE" && p.Priority != 0:
+		return errors.New("IOPRIO_CLASS_NONE has no priority")
 	}
-	return lifecycle.IOPriority{Class: class, Priority: ask.Priority}, nil
+	return nil
 }
 
 // schedFlags are the flags of sched_setattr(2) that NRI can express completely. Flags for
@@ -98,15 +108,20 @@ func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
 		return s, err
 	}
 	s = lifecycle.Scheduler(ask)
-	for _, flag := range s.Flags {
-		if !slices.Contains(schedFlags, flag) {
-			return lifecycle.Scheduler{}, fmt.Errorf("flag %q is not supported", printable(flag))
-		}
-	}
-	if err := inPolicy(s); err != nil {
+	if err := CheckScheduler(s); err != nil {
 		return lifecycle.Scheduler{}, err
 	}
 	return s, nil
+}
+
+// CheckScheduler checks a policy of sched_setattr(2), its numbers and flags.
+func CheckScheduler(s lifecycle.Scheduler) error {
+	for _, flag := range s.Flags {
+		if !slices.Contains(schedFlags, flag) {
+			return fmt.Errorf("flag %q is not supported", printable(flag))
+		}
+	}
+	return inPolicy(s)
 }
 
 // inPolicy checks the numbers of a policy, as the kernel does.

@@ -8,6 +8,16 @@ import (
 	"strings"
 )
 
+// SchedulingClass is how the processes of a container are scheduled, as the placement policy chose
+// it when the container was created. The zero value leaves that to the runtime's request.
+type SchedulingClass struct {
+	Name string `json:"name,omitempty"`
+	From string `json:"from,omitempty"` // the key that gives the container this class
+	// Scheduler and IOPriority are values of ProcessSched and ProcessIO; "" for none.
+	Scheduler  string `json:"scheduler,omitempty"`
+	IOPriority string `json:"ioPriority,omitempty"`
+}
+
 // MemoryPolicy is the NUMA memory policy that a container's first process starts
 // with, as set_mempolicy(2) takes it.
 type MemoryPolicy struct {

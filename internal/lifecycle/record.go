@@ -28,6 +28,8 @@ type RecordFields struct {
 	// Mems are the memory nodes that the container was created with, as a kernel list; "" if the
 	// agent decided none. They never change, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`
+	// Scheduling is the scheduling class that the container was created with.
+	Scheduling SchedulingClass `json:"scheduling,omitzero"`
 	// CPUEnv are the environment variables about its CPUs that the container was created with.
 	CPUEnv map[string]string `json:"exports,omitempty"`
 	// HookServerValues are the granted values of hook servers. They have priority over values of

@@ -162,6 +162,8 @@ type Assignment struct {
 	Marks []Mark
 	// Memory says which memory nodes it is bound to, if the policy chooses these.
 	Memory MemoryChoice
+	// Scheduling is how its processes are scheduled, if the policy says so.
+	Scheduling lifecycle.SchedulingClass
 	// From is the key, and Why the clause that explains it.
 	From, Why string
 	Problems  []lifecycle.Problem

@@ -19,6 +19,8 @@ type PolicyOptions struct {
 	PinMemory bool `json:"pinMemory" default:"true"`
 	// Preserve says which containers no balloon takes.
 	Preserve PreserveOptions `json:"preserve"`
+	// SchedulingClasses are how processes are scheduled; types name them.
+	SchedulingClasses []SchedulingOptions `json:"schedulingClasses"`
 	// BalloonTypes are the types, in the order in which containers are matched. The types
 	// reserved (first) and default (last) exist in any case.
 	BalloonTypes []TypeOptions `json:"balloonTypes"`
@@ -89,12 +91,41 @@ type TypeOptions struct {
 	// ShareIdleCPUsInSame lets containers use CPUs of no balloon that are in the same part of
 	// the node as the balloon's; empty for none.
 	ShareIdleCPUsInSame string `json:"shareIdleCPUsInSame" check:"|system|package|die|numa|l2cache|core|thread"`
+	// SchedulingClass is the name of a class of schedulingClasses, which the processes of
+	// containers start in; empty for none. An annotation for one container precedes it.
+	SchedulingClass string `json:"schedulingClass" check:"class"`
 }
 
 // ComponentOptions are one component of composite balloons.
 type ComponentOptions struct {
 	// BalloonType is the name of a type.
 	BalloonType string `json:"balloonType" check:"balloon type"`
+}
+
+// SchedulingOptions are how the kernel schedules the processes of containers in balloons of
+// the types that name the class.
+type SchedulingOptions struct {
+	// Name is the name of the class.
+	Name string `json:"name" check:"class"`
+	// Policy is the scheduling policy: SCHED_BATCH is batch. Empty is other if nice is set, or else
+	// none, which leaves the policy as it is.
+	Policy string `json:"policy" check:"|none|other|fifo|rr|batch|idle|deadline"`
+	// Priority is that of fifo and rr.
+	Priority int `json:"priority" check:"0..99"`
+	// Flags are those of the policy: SCHED_FLAG_RESET_ON_FORK is reset-on-fork.
+	Flags []string `json:"flags" check:"scheduling flags"`
+	// Nice is the nice value of other, batch and idle.
+	Nice int `json:"nice" check:"-20..19"`
+	// Runtime is that of deadline, in µs: the CPU time within each deadline.
+	Runtime int `json:"runtime" check:"0..1000000000"`
+	// Deadline is that of deadline, in µs.
+	Deadline int `json:"deadline" check:"0..1000000000"`
+	// Period is that of deadline, in µs; 0 is the deadline.
+	Period int `json:"period" check:"0..1000000000"`
+	// IOClass is the I/O priority's class: IOPRIO_CLASS_BE is be. Empty leaves it as it is.
+	IOClass string `json:"ioClass" check:"|none|rt|be|idle"`
+	// IOPriority is the level within rt and be, 0 before all others.
+	IOPriority int `json:"ioPriority" check:"0..7"`
 }
 
 // ExpressionOptions are a condition over a container.

@@ -104,7 +104,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, Which: placement.Which{Name: name}, Threads: threadsOf(s)}
 	a.Marks, a.Why = f.marks(name), "balloon "+name+": "+why
-	a.Memory = p.memoryOf(f.t, s)
+	a.Memory, a.Scheduling = p.memoryOf(f.t, s), p.schedulingOf(f.t)
 	return a
 }
 

@@ -112,6 +112,7 @@ func Check(o PolicyOptions) (wrong []Wrong) {
 		}
 	}
 	wrong = append(wrong, checkComponents(o.BalloonTypes)...)
+	wrong = append(wrong, checkSchedulingClasses(o)...)
 	return append(wrong, checkExpressions("preserve.matchExpressions", o.Preserve.MatchExpressions)...)
 }
 
