@@ -130,10 +130,11 @@ func playOnNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, 
 func newConfigPlan() *cobra.Command {
 	return planCommand(&cobra.Command{
 		Use:   "plan FILE",
-		Short: "Show which running containers would move with another configuration",
+		Short: "Show what another configuration would change for running containers",
 		Long: `Asks the running agent to check a configuration file against what runs, and shows
-which containers would get other CPUs. Nothing changes. The file may also be a custom
-resource BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins: then it takes
+which containers would get other CPUs, classes and values. Nothing changes. Keys that only
+a start of the agent reads are not compared. The file may also be a custom resource
+BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins: then it takes
 the place of the policy in the configuration in force.`,
 		Example: "  trimtab config plan new.yaml\n  kubectl get -n kube-system balloonspolicies default -o yaml | trimtab config plan -",
 	}, "FILE", (*status.Client).PlanConfig)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -11,7 +12,7 @@ import (
 // and how all others would change. It decides and writes nothing.
 func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Plan {
 	then := View{State: of.CopyState()}
-	was := then.assignments()
+	was, decided := then.assignments(), then.decisions()
 	var out api.Plan
 	for _, r := range then.State.WhatIf(wishes) {
 		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
@@ -21,17 +22,17 @@ func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Plan {
 			out.Containers = append(out.Containers, then.container(then.State.Container(id)))
 		}
 	}
-	out.Moves = moves(was, then.assignments())
+	out.Moves, out.Changes = moves(was, then.assignments()), changes(decided, then.decisions())
 	out.CPUs = then.cpus()
 	return out
 }
 
-// WhatIfConfigured returns which containers would get other CPUs with another policy.
+// WhatIfConfigured returns which containers would get other CPUs, classes and values with another policy.
 func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 	then := View{State: of.CopyState()}
-	was := then.assignments()
+	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
-	return api.Plan{Moves: moves(was, then.assignments()), CPUs: then.cpus()}
+	return api.Plan{Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), CPUs: then.cpus()}
 }
 
 // StateCopier copies the state, outside of any event.
@@ -62,4 +63,64 @@ func moves(before, after map[string]api.Move) []api.Move {
 	}
 	slices.SortFunc(all, api.Move.Compare)
 	return all
+}
+
+// subject is a container and a setting of it, or a pod and a setting of it.
+type subject struct{ owner, setting string }
+
+// decisions returns what is decided for live containers and their pods besides CPUs: for each its class, pool and
+// values. The text is in Before.
+func (v *View) decisions() map[subject]api.Change {
+	all := map[subject]api.Change{}
+	add := func(owner, pod, container, setting, text string) {
+		all[subject{owner, setting}] = api.Change{Pod: pod, Container: container, Setting: setting, Before: text}
+	}
+	for _, id := range v.State.Containers() {
+		ctr := v.State.Container(id)
+		p := v.State.Pod(ctr.PodID)
+		if p == nil || !ctr.Alive() {
+			continue
+		}
+		add(id, p.FullName(), ctr.Name, "class", p.Intent.Class.V.String())
+		add(id, p.FullName(), ctr.Name, "pool", ctr.Assignment.Pool.String())
+		for _, value := range v.State.Values(ctr) {
+			if value.Field != lifecycle.CPUSetCPUs { // its CPUs are in Moves
+				add(id, p.FullName(), ctr.Name, value.Setting(), value.String())
+			}
+		}
+		for _, value := range p.Values {
+			add(ctr.PodID, p.FullName(), "", "pod "+value.Setting(), value.String())
+		}
+	}
+	return all
+}
+
+// changes returns the decisions that differ. What only one side has is a change, too, if its container is on both.
+func changes(before, after map[subject]api.Change) []api.Change {
+	var all []api.Change
+	for of, b := range before {
+		if a := after[of]; a.Before != b.Before {
+			b.After = a.Before
+			all = append(all, b)
+		}
+	}
+	for of, a := range after {
+		_, was := before[of]
+		if _, ran := before[subject{of.owner, "class"}]; !was && (ran || a.Container == "" && known(before, a.Pod)) {
+			a.Before, a.After = "", a.Before
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, api.Change.Compare)
+	return all
+}
+
+// known reports whether a pod has containers among these.
+func known(all map[subject]api.Change, pod string) bool {
+	for _, c := range all {
+		if c.Pod == pod {
+			return true
+		}
+	}
+	return false
 }

@@ -12,6 +12,8 @@ type Plan struct {
 	Rejected   []Rejected  `json:"rejected,omitempty"`
 	// Moves are running containers that would get other CPUs.
 	Moves []Move `json:"moves,omitempty"`
+	// Changes are other decisions about running containers and their pods that would change.
+	Changes []Change `json:"changes,omitempty"`
 	// PassedOver are objects of the manifests that have no pods, such as "2 Service".
 	PassedOver []string `json:"passedOver,omitempty"`
 	// ReleasedAt is when the agent restored all values and stopped deciding; missing if it did not. Until it is
@@ -39,6 +41,21 @@ type Move struct {
 // Compare orders moves by name.
 func (m Move) Compare(o Move) int {
 	return cmp.Or(cmp.Compare(m.Pod, o.Pod), cmp.Compare(m.Container, o.Container), cmp.Compare(m.Before, o.Before))
+}
+
+// Change is a decision about a running container, or about its pod if it has no name, that would change.
+type Change struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container,omitempty"`
+	Setting   string `json:"setting"`          // class, pool, or a field with its key
+	Before    string `json:"before,omitempty"` // missing if nothing is decided now
+	After     string `json:"after,omitempty"`  // missing if nothing would be decided
+}
+
+// Compare orders changes by setting and values, then by name, so that like changes are neighbours.
+func (c Change) Compare(o Change) int {
+	return cmp.Or(cmp.Compare(c.Setting, o.Setting), cmp.Compare(c.Before, o.Before), cmp.Compare(c.After, o.After),
+		cmp.Compare(c.Pod, o.Pod), cmp.Compare(c.Container, o.Container))
 }
 
 // Released is the result of a release, which restores the values from before Trimtab.

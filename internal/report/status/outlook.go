@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -74,17 +75,52 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 	if len(out.PassedOver) > 0 {
 		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
 	}
-	if len(out.Moves) == 0 {
+	switch {
+	case len(out.Moves)+len(out.Changes) == 0:
+		fmt.Fprint(&b, "\nno running container would get other CPUs or values\n")
+	case len(out.Moves) == 0:
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
-	} else {
+	default:
 		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", term.Count(len(out.Moves), "running container"))
 		columns(&b, "POD\tCONTAINER\tNOW\tTHEN", out.Moves, func(m api.Move) []string {
 			return []string{term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After)}
 		})
 	}
+	changes(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	return send(w, &b)
+}
+
+// maxSameChange is how many containers are named whose decision would change in the same way.
+const maxSameChange = 3
+
+// changes writes a line for each kind of change, with the first containers that it concerns.
+func changes(b *bytes.Buffer, all []api.Change) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s besides CPUs would change:\n", term.Count(len(all), "decision"))
+	var rows [][]string
+	for len(all) > 0 {
+		first := all[0]
+		n := slices.IndexFunc(all, func(c api.Change) bool {
+			return c.Setting != first.Setting || c.Before != first.Before || c.After != first.After
+		})
+		if n < 0 {
+			n = len(all)
+		}
+		var names []string
+		for _, c := range all[:min(n, maxSameChange)] {
+			names = append(names, named(c.Pod, c.Container))
+		}
+		if more := n - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		rows = append(rows, []string{term.Clean(first.Setting), dash(first.Before), dash(first.After), strings.Join(names, ", ")})
+		all = all[n:]
+	}
+	columns(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
 }
 
 // verdicts writes a line for each container that would be refused, and for each that has a problem.

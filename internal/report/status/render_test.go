@@ -102,7 +102,12 @@ func TestRender(t *testing.T) {
 		{"outlook", func(b *bytes.Buffer) error {
 			return RenderOutlook(b, api.Plan{Containers: n.Containers, CPUs: n.CPUs,
 				Rejected: []api.Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
-				Moves:    []api.Move{{Pod: "shop/web", Container: "app", Before: "0-15", After: "2-3,8-15"}}})
+				Moves:    []api.Move{{Pod: "shop/web", Container: "app", Before: "0-15", After: "2-3,8-15"}},
+				Changes: []api.Change{
+					{Pod: "a/a", Container: "a", Setting: "class", Before: "none", After: "shared"}, {Pod: "a/b", Container: "b", Setting: "class", Before: "none", After: "shared"},
+					{Pod: "a/c", Container: "c", Setting: "class", Before: "none", After: "shared"}, {Pod: "a/d", Container: "d", Setting: "class", Before: "none", After: "shared"},
+					{Pod: "a/a", Setting: "pod cpu.shares", After: "2\x1b[31m"},
+				}})
 		}},
 		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Plan{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
