@@ -97,7 +97,7 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 		return nil, fmt.Errorf("--config: %w; 'trimtab config init' writes a configuration, and without --config the defaults apply", err)
 	}
 	if _, err := config.Parse(file, text); err != nil {
-		return nil, fmt.Errorf("%w\nmend it until 'trimtab config check %s' finds nothing, and ask again", err, file)
+		return nil, mended(file, err)
 	}
 	var keys map[string]any
 	if err := yamlv3.NewDecoder(bytes.NewReader(text)).Decode(&keys); err != nil && !errors.Is(err, io.EOF) {
@@ -109,6 +109,11 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 		s.Config, err = yaml.YAMLToJSON(text)
 	}
 	return s, err
+}
+
+// mended adds to the errors of a configuration file what to do about them.
+func mended(file string, err error) error {
+	return fmt.Errorf("%w\nmend it until 'trimtab config check %s' finds nothing, and ask again", err, file)
 }
 
 // playOnNode plays a scenario with an agent and calls do with its status socket.

@@ -44,7 +44,7 @@ recording.`,
 			}
 			c, err := config.Parse(*file, text)
 			if err != nil {
-				return &usageError{err}
+				return &usageError{mended(*file, err)}
 			}
 			another = &c
 		}

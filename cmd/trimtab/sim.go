@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -80,8 +82,19 @@ func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error)
 	return s, from, err
 }
 
+// untilHangup returns a context that also ends when the terminal is closed (SIGHUP), unless the process was started
+// to ignore that, as nohup does. The embedded runtime has files to remove at its end.
+func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
+}
+
 // play runs a scenario against the real agent.
 func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
+	ctx, stop := untilHangup(ctx)
+	defer stop()
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
 	width, _ := terminal(out)
@@ -150,7 +163,9 @@ Both continue until interrupted.`,
 		sim.SetNRILog(quiet)
 		out := cmd.OutOrStdout()
 		width, _ := terminal(out)
-		return sim.Serve(cmd.Context(), sim.ServeOptions{
+		ctx, stop := untilHangup(cmd.Context())
+		defer stop()
+		return sim.Serve(ctx, sim.ServeOptions{
 			Out: out, Color: colors(out), Width: width, Socket: *socket, Scenario: s, Captured: from, Log: quiet,
 		})
 	}

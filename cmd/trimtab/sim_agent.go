@@ -45,6 +45,8 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 			return fmt.Errorf("the built-in demo: %w", err)
 		}
 	}
+	ctx, stop := untilHangup(ctx)
+	defer stop()
 	address, err := freeAddress(to.http)
 	if err != nil {
 		return &usageError{err}

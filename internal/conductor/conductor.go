@@ -251,11 +251,15 @@ func (n *node) connected() attached {
 	return attached{}
 }
 
-// Detached unregisters a runtime that has disconnected. Decisions stay in force.
+// Detached unregisters a runtime that has disconnected; err is nil at an ordinary stop. Decisions stay in force.
 func (c *Conductor) Detached(from Carrier, err error) {
 	c.node.mu.Lock()
 	delete(c.node.runtimes, from.Name())
 	c.node.mu.Unlock()
+	if err == nil {
+		c.log.Info("detached", logkey.Mode, from.Name())
+		return
+	}
 	c.log.Warn("detached", logkey.Mode, from.Name(), logkey.Err, err)
 }
 

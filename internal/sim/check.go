@@ -33,8 +33,19 @@ func moved(before, after snapshot) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
 		b, a := before[ref], after[ref]
-		if b.CPUs != a.CPUs || b.Mems != a.Mems || b.Shares != a.Shares || b.Quota != a.Quota || b.Memory != a.Memory {
-			notes = append(notes, fmt.Sprintf("%s: the restart changed it from %+v to %+v", ref, b, a))
+		var changed []string
+		note := func(what string, before, after any) {
+			if before != after {
+				changed = append(changed, fmt.Sprintf("%s %v to %v", what, before, after))
+			}
+		}
+		note("CPUs", b.CPUs, a.CPUs)
+		note("memory nodes", b.Mems, a.Mems)
+		note("CPU shares", b.Shares, a.Shares)
+		note("CPU quota", b.Quota, a.Quota)
+		note("memory limit", b.Memory, a.Memory)
+		if len(changed) > 0 {
+			notes = append(notes, fmt.Sprintf("%s: the restart changed %s", ref, strings.Join(changed, ", ")))
 		}
 	}
 	return notes

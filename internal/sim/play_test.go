@@ -246,7 +246,7 @@ func TestRunFindsFaults(t *testing.T) {
 		"not rejected":    {`cpus: "no"`, `cpus: "1"`, "", "was not rejected"},
 		"other rejection": {"toy says no", "toy says yes", "", "wanted \"toy says yes\""},
 		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not its own: a/plain/one has 0-2"},
-		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed it"},
+		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed CPUs"},
 		"too late":        {"name: toy", "name: toy3", "late", `at its first instruction cpus are "0-3"`},
 		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: ended, and the agent reports that it owns CPUs 2-3"},
 		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: ended, and the agent reports that it is running"},

@@ -91,8 +91,11 @@ func (p Place) sweep(ctx context.Context) error {
 		return fmt.Errorf("%s exists and is not a socket: remove it, or configure a different %s", p.Path, p.Key)
 	}
 	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", p.Path)
-	if err == nil {
+	switch {
+	case err == nil:
 		_ = c.Close()
+		return usedError{p}
+	case errors.Is(err, syscall.EAGAIN): // it listens, and more clients wait than it has room for
 		return usedError{p}
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {

@@ -1,8 +1,10 @@
 package socket_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/socket"
 )
@@ -81,5 +84,29 @@ func TestNobodyElseListens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestFullBacklog: a socket is in use also while its server has no room for one more client.
+func TestFullBacklog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for full := false; !full; {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", path)
+		if full = errors.Is(err, syscall.EAGAIN); err == nil {
+			defer c.Close()
+		} else if !full {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := socket.Claim(t.Context(), socket.Place{Path: path, Mode: 0o600, Key: "k", By: "agent"}); !errors.Is(err, socket.ErrInUse) {
+		t.Errorf("%v, want that it is in use", err)
 	}
 }
