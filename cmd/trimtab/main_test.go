@@ -114,6 +114,7 @@ type canned struct{}
 
 func (canned) Status() api.Node {
 	c, _ := canned{}.Explain("shop", "db", "")
+	c[0].Values = canned{}.withSecret()
 	return api.Node{
 		Version: "v9", Started: time.Now(), ConfigGen: 1, Containers: c,
 		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
@@ -135,10 +136,21 @@ func (canned) values() []api.Value {
 		Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status"}}}
 }
 
+// withSecret adds a value that no archive for maintainers may have.
+func (canned) withSecret() []api.Value {
+	return append(canned{}.values(), api.Value{Field: "env PASSWORD", Value: "hunter2", Kernel: "hunter2", Note: "it has hunter2", Applied: true})
+}
+
+func (canned) Config() api.Configuration {
+	return api.Configuration{Keys: []api.Setting{
+		{Key: "http.address", Value: `""`}, {Key: "rules", Value: `[{"name":"r","set":[{"field":"env","key":"TOKEN","value":"hunter2"}]}]`},
+	}}
+}
+
 func (canned) Events(_ context.Context, since uint64) ([]api.Event, <-chan struct{}) {
 	all := []api.Event{
 		{Seq: 1, Kind: "RunPodSandbox", From: "nri", Pod: "shop/db"},
-		{Seq: 2, Kind: "CreateContainer", From: "nri", Pod: "shop/db", Container: "pg", Values: canned{}.values()},
+		{Seq: 2, Kind: "CreateContainer", From: "nri", Pod: "shop/db", Container: "pg", Values: canned{}.withSecret()},
 	}
 	return all[min(since, 2):], nil
 }

@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/doctor"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -33,7 +35,8 @@ its metrics where http.address serves them, what doctor finds, and the node's ke
 CPUs, NUMA nodes and cgroup mounts. What cannot be had is named in the archive, and the
 archive is written nevertheless; - is standard output.
 
-Values of environment variables are left out, and so are keys and tokens. Names of pods
+Values of environment variables are left out, also those of rules in the configuration, and
+so are keys and tokens. Names of pods
 are in it, and the labels and annotations that something was decided from.`,
 		Example: "  trimtab sysdump\n  trimtab sysdump /tmp/node-7.tar.gz\n  tar -xOzf trimtab-sysdump.tar.gz trimtab-sysdump/status.json | jq .unapplied",
 		Args:    cli.Arguments(0, "FILE.tar.gz"),
@@ -111,11 +114,8 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 	add("configuration.json", func() (any, error) {
 		var all api.Configuration
 		err := asked(func(c *status.Client) (err error) { all, err = c.Config(ctx); return err })
-		for _, k := range all.Keys {
-			if k.Key == "http.address" {
-				metricsAt = strings.Trim(k.Value, `"`)
-			}
-		}
+		metricsAt = metricsAddress(all)
+		hideRules(all)
 		return all, err
 	})
 	add("events.json", func() (any, error) {
@@ -130,7 +130,7 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 		return events, err
 	})
 	add("metrics.txt", func() (any, error) { return fetchMetrics(ctx, metricsAt) })
-	add("config.yaml", func() (any, error) { return os.ReadFile(file) })
+	add("config.yaml", func() (any, error) { return readWithoutEnv(file) })
 	add("doctor.json", func() (any, error) {
 		return doctor.Run(ctx, doctor.Options{
 			HostRoot: "/", ConfigFile: file, KubeletRoot: "/var/lib/kubelet", Ask: askStatus, Specs: agent.AskSpecs, Grants: agent.AskGrants,
@@ -147,9 +147,77 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 func hideEnv(values []api.Value) {
 	for i := range values {
 		if strings.HasPrefix(values[i].Field, "env ") {
-			values[i].Value = "(left out)"
+			values[i].Value, values[i].Kernel, values[i].Note = leftOut, "", ""
 		}
 	}
+}
+
+// metricsAddress is where the agent serves its metrics; "" if it does not.
+func metricsAddress(c api.Configuration) string {
+	for _, k := range c.Keys {
+		if k.Key == "http.address" {
+			return strings.Trim(k.Value, `"`)
+		}
+	}
+	return ""
+}
+
+// hideRules leaves out the values that the rules of a configuration set environment variables to.
+func hideRules(c api.Configuration) {
+	for i, k := range c.Keys {
+		if k.Key != "rules" {
+			continue
+		}
+		text, err := withoutEnv([]byte(k.Value))
+		if err != nil {
+			text = []byte(`"` + leftOut + `"`)
+		}
+		c.Keys[i].Value = strings.TrimSpace(string(text))
+	}
+}
+
+// leftOut stands for a value that the archive does not have.
+const leftOut = "(left out)"
+
+// readWithoutEnv reads a configuration file without the values of environment variables.
+func readWithoutEnv(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return withoutEnv(text)
+}
+
+// withoutEnv leaves out the values of environment variables in a configuration, or in a part of one.
+func withoutEnv(text []byte) ([]byte, error) {
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("left out, because values of environment variables cannot be found in it: %w", err)
+	}
+	if !hideSettings(&document) {
+		return text, nil
+	}
+	return yamlv3.Marshal(&document)
+}
+
+// hideSettings replaces the values that rules set environment variables to, and reports whether there are any.
+func hideSettings(n *yamlv3.Node) (found bool) {
+	values := map[string]*yamlv3.Node{}
+	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
+		values[n.Content[i].Value] = n.Content[i+1]
+	}
+	if field := values["field"]; field != nil && field.Value == lifecycle.Env.String() {
+		for _, key := range []string{"value", "valueExpression"} {
+			if v := values[key]; v != nil && v.Value != "" {
+				v.SetString(leftOut)
+				found = true
+			}
+		}
+	}
+	for _, below := range n.Content {
+		found = hideSettings(below) || found
+	}
+	return found
 }
 
 // fetchMetrics reads the agent's metrics page.
