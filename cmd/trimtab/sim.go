@@ -102,7 +102,7 @@ func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func
 	o := sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
-			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes})
+			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface})
 		},
 	}
 	for _, change := range more {

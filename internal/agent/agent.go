@@ -65,6 +65,9 @@ type Options struct {
 	Resctrl   resctrl.FS
 	Cookies   coresched.Kernel
 	Processes process.Kernel
+	// HasInterface reports whether the host has a network interface; nil reads Config.Paths.Sys, unless
+	// Host is given.
+	HasInterface func(name string) (has, known bool)
 	// Listeners are sockets that the CRI proxy serves in place of its own.
 	Listeners []net.Listener
 	// Watch reports changes in Tree; nil uses inotify on the node's tree.
@@ -208,6 +211,7 @@ func (a *Agent) build() error {
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
 		FreeMemory: o.FreeMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
+		HasInterface: interfacesOf(o),
 	})
 	a.settings.conductor = a.conductor
 	a.ahead = a.decideAhead()

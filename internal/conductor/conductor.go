@@ -48,6 +48,8 @@ type Options struct {
 	HookServers facts.HookServers
 	// Plugins are the resource plugins; nil for none.
 	Plugins facts.ResourcePlugins
+	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	HasInterface func(name string) (has, known bool)
 	// Ahead: an Ahead decides pods before a runtime reports them.
 	Ahead bool
 	// Sweep is the interval between checks for pods that ended without an event of the runtime;
@@ -144,7 +146,7 @@ func New(o Options) *Conductor {
 	c.fail.Store(o.Fail)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), stateHolder{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Ahead: o.Ahead, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Ahead: o.Ahead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
 		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
 		Renew: func(pod *lifecycle.Pod) {
 			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))

@@ -202,7 +202,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		n.noteLate(ctr)
 		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
+	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}

@@ -107,6 +107,7 @@ func everyKind() []asks {
 		{intent.Mounts, "mounts", nil, always(intent.NRIMounts, "- {source: /, destination: /host}"), false},
 		{intent.CDIKind, "CDI devices", nil, always(intent.NRICDI, "[vendor.com/class=all]"), false},
 		{intent.NetDeviceKind, "interfaces", nil, always(intent.NRINetDevices, "- {hostIf: eth0}"), false},
+		{intent.NetDeviceKind, "interfaces of the pod", nil, always(intent.NRIPodNetwork, "- {name: eth0}"), false},
 		{intent.BalloonKind, "type of balloons", nil, always(intent.NRIBalloon, "reserved"), false},
 		{intent.ClassSystem, "reserved CPUs", nil, always(intent.NRIPreferReserved, "true"), false},
 		{intent.CPUPreference, "own CPUs", nil, always(intent.NRIPreferShared, "false"), false},

@@ -253,8 +253,8 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(reported)
-	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.IsSet() {
-		c.decided.creation = &hook.Creation{Env: reported.Env}
+	if rec == nil && d.n.container(c.ID) == nil && (pod.Intent.CPUEnv.IsSet() || pod.Intent.AsksForInterfaces()) {
+		c.decided.creation = &hook.Creation{Env: reported.Env, HostInterfaces: d.facts.HostInterfaces}
 	}
 	if rec == nil && life == lifecycle.StateCreated {
 		d.arrives(c)
@@ -312,6 +312,7 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	if old != nil {
 		before = old.decided.proposed
 		c.PoolNode, c.Mems, c.CPUEnv, c.Balloon, c.Scheduling = old.PoolNode, old.Mems, old.CPUEnv, old.Balloon, old.Scheduling
+		c.SkippedInterfaces = old.SkippedInterfaces
 		c.decided.narrowed = c.decided.narrowed || old.decided.narrowed || old.Assignment.Pool != placement.Unclassified
 	}
 	c.ProblemSummary.Problems = slices.Clone(c.decided.distrust)

@@ -219,7 +219,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	}
 	n.failed = cmp.Or(n.failed, out.failed)
 	if c != nil && in.Creation != nil {
-		c.CPUEnv = out.CPUEnv
+		c.CPUEnv, c.SkippedInterfaces = out.CPUEnv, out.SkippedInterfaces
 	}
 	return out.Values, out.Problems
 }

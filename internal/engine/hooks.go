@@ -34,7 +34,7 @@ func (o *output) input() *hook.Input {
 		}
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
-	in.CPUEnv, in.Scheduling = o.c.CPUEnv, o.c.Scheduling
+	in.CPUEnv, in.Scheduling, in.SkippedInterfaces = o.c.CPUEnv, o.c.Scheduling, o.c.SkippedInterfaces
 	if o.c.decided.creation != nil { // only a new container has the runtime's request and the decision for itself and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {
@@ -42,8 +42,28 @@ func (o *output) input() *hook.Input {
 		}
 		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // a pool is as large as its containers' requests, so this container counts too
 		now.CPUs, in.Creation = cpus.Len(), &now
+		now.PodInterfaces = o.n.podInterfaces(o.c)
 	}
 	return in
+}
+
+// podInterfaces returns the network interfaces that other containers of a container's pod were
+// created with, and whether such a container has not started yet.
+func (n *view) podInterfaces(c *Container) (all map[string]bool) {
+	for _, other := range n.containersOf(c.PodID) {
+		if other.ID == c.ID {
+			continue
+		}
+		for i := range other.decided.proposed {
+			if v := &other.decided.proposed[i]; v.Field == lifecycle.NetDevice {
+				if all == nil {
+					all = map[string]bool{}
+				}
+				all[v.Key] = all[v.Key] || other.Life == lifecycle.StateCreated
+			}
+		}
+	}
+	return all
 }
 
 // cpuList returns the CPUs of a group as a kernel list. It reuses the group's text if the CPUs

@@ -51,6 +51,9 @@ type Facts struct {
 	// Allocated has what resource plugins have allocated now for containers of an Inform, by pod UID
 	// and container name.
 	Allocated map[string]map[string][]lifecycle.Value
+	// HostInterfaces reports whether the host has a network interface, by name. It has those that a
+	// new container asks for; nil if that is unknown.
+	HostInterfaces map[string]bool
 	// Unstoppable: the container exists, and its creation cannot be refused any more.
 	Unstoppable bool
 	// Policy is the new policy of a Configure.

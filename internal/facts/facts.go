@@ -31,12 +31,14 @@ type Options struct {
 	// Ahead: pods are decided before a runtime reports them.
 	Ahead bool
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
-	Allowed    func(dir string) (list string, ok bool)
-	Tree       *cgroup.Tree // the tree with the cgroups of pods and containers
-	Presence   *Presence
-	State      State
-	Signer     *record.Signer
-	Checkpoint *record.Checkpoint
+	Allowed  func(dir string) (list string, ok bool)
+	Tree     *cgroup.Tree // the tree with the cgroups of pods and containers
+	Presence *Presence
+	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	HasInterface func(name string) (has, known bool)
+	State        State
+	Signer       *record.Signer
+	Checkpoint   *record.Checkpoint
 	// Renew decides a pod again with its current facts.
 	Renew func(pod *lifecycle.Pod)
 	// Fault counts a panic, by its hook; "" if no hook caused it.
@@ -92,6 +94,7 @@ func New(o Options) *Gatherer {
 		{read: g.readCgroups},
 		{read: g.readRecords},
 		{read: g.readCPUs},
+		{read: g.readInterfaces},
 		{read: g.readEnded},
 	}
 	return g

@@ -59,6 +59,9 @@ type Input struct {
 	// CPUEnv are the environment variables with its CPUs that the container was
 	// created with.
 	CPUEnv map[string]string
+	// SkippedInterfaces are the host's network interfaces that the container asked for and was
+	// created without.
+	SkippedInterfaces []string
 }
 
 // About has the properties of a container that policies can read. Do not change it.
@@ -80,6 +83,13 @@ type Creation struct {
 	CPUs int
 	// PodValues are the decided values of its pod.
 	PodValues []lifecycle.Value
+	// HostInterfaces reports whether the host has a network interface, by name; nil if that is
+	// unknown.
+	HostInterfaces map[string]bool
+	// PodInterfaces are the host's interfaces that other containers of the pod were created with.
+	// The value is true if such a container has not started yet, so that the interface may still be
+	// on the host.
+	PodInterfaces map[string]bool
 }
 
 // Output collects a hook's proposals.
@@ -90,6 +100,8 @@ type Output struct {
 	// CPUEnv becomes Input.CPUEnv at later decisions about the container, also after
 	// a restart.
 	CPUEnv map[string]string
+	// SkippedInterfaces becomes Input.SkippedInterfaces in the same way.
+	SkippedInterfaces []string
 	// Matched reports that the hook's condition holds. Only hooks with a condition set it.
 	Matched bool
 	// Refuse is the reason why the container must not be created; "" if it may be created.

@@ -197,6 +197,9 @@ type Pod struct {
 	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
+	// PodInterfaces are interfaces of the host that move into the pod with the first of its
+	// containers.
+	PodInterfaces Sourced[[]NetDevice]
 	// WritableCgroups lets containers write their own cgroups. ClosID, Schemata and
 	// Monitoring are the intelRdt of the OCI spec.
 	WritableCgroups Sourced[PerContainer[bool]]

@@ -62,16 +62,16 @@ func nriPluginsKeys() []Key {
 // nriKeys are the keys of the plugins in the NRI repository, 0.12, in the domain
 // noderesource.dev and the older ones.
 func nriKeys() []Key {
-	const podInterface = "it requests an interface for the whole pod; request it for one container with network-devices.noderesource.dev/container.NAME, " +
-		"or run the NRI plugin network-device-injector on the node"
 	const noInterface = "nothing reads it: the README of the NRI plugin network-device-injector names it, but the plugin reads netdevice.noderesource.dev"
 	keys := []Key{
-		{Name: "netdevice.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: podInterface},
-		{Name: "netdevices.nri.containerd.io", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: podInterface},
 		{Name: "netdevices.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: noInterface},
 	}
 	for _, r := range nriReads {
-		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}})
+		k := Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}}
+		if r.key == NRIPodNetwork || r.key == nriOldPodNetwork {
+			k.Why = podNetworkOnly
+		}
+		keys = append(keys, k)
 	}
 	const runtimes = "an option of the runtime, which reads it itself"
 	return append(
@@ -83,6 +83,9 @@ func nriKeys() []Key {
 		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
 	)
 }
+
+// podNetworkOnly is the reason for reporting a key of the pod's interfaces for one container.
+const podNetworkOnly = "it has no form for one container, since the interface moves into the network namespace that the pod's containers share"
 
 // scopedRead is a scoped key that is read, and the kind of request that it makes.
 type scopedRead struct {
@@ -119,6 +122,7 @@ var nriReads = []scopedRead{
 	{NRIMounts, Mounts}, {nriOldMounts, Mounts},
 	{NRICDI, CDIKind}, {nriOldCDI, CDIKind},
 	{NRINetDevices, NetDeviceKind}, {nriOldNetDevices, NetDeviceKind},
+	{NRIPodNetwork, NetDeviceKind}, {nriOldPodNetwork, NetDeviceKind},
 	{NRICgroups, CgroupKind},
 	{NRIClosID, IntelRDTKind}, {NRISchemata, IntelRDTKind}, {NRIMonitoring, IntelRDTKind},
 }

@@ -248,7 +248,8 @@ var kinds = []declaration{
 	{Default{
 		NetDeviceKind, "*", Refuse, "a network interface moves from the host to the pod", "an interface leaves the host",
 		"the interfaces of `hooks.networkDevices.allowed`",
-	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer)}},
+	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer),
+		field(func(p *Pod) *Sourced[[]NetDevice] { return &p.PodInterfaces }, text)}},
 	{Default{
 		Mounts, "*", Refuse, "files and directories of the host", "host paths belong to the node",
 		"the contents of the paths in `hooks.mounts.allowed` and `hooks.mounts.writable`",

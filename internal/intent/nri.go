@@ -26,6 +26,7 @@ const (
 	NRIMounts     = "mounts.noderesource.dev"
 	NRICDI        = "cdi-devices.noderesource.dev"
 	NRINetDevices = "network-devices.noderesource.dev"
+	NRIPodNetwork = "netdevice.noderesource.dev" // no form for one container
 	NRICgroups    = "writable-cgroups.noderesource.dev"
 	NRIClosID     = "closid.rdt.noderesource.dev"
 	NRISchemata   = "schemata.rdt.noderesource.dev"
@@ -38,6 +39,7 @@ const (
 	nriOldMounts     = "mounts.nri.io"
 	nriOldCDI        = "cdi-devices.nri.io"
 	nriOldNetDevices = "network-devices.nri.io"
+	nriOldPodNetwork = "netdevices.nri.containerd.io"
 )
 
 // PerContainer is a request by annotations with scopes: the request of a container's own
@@ -140,6 +142,20 @@ func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, e
 	return all
 }
 
+// readPod reads a request of the whole pod, in the order of readScoped.
+func readPod[T any](t *texts, out *Pod, read func(key string) (T, error), names ...string) (said Sourced[T]) {
+	key := t.firstOf(append(suffixed(names, "/pod"), names...)...)
+	if key == "" {
+		return said
+	}
+	v, err := read(key)
+	if err != nil {
+		out.problem(key, t.annotations.of(key), "%v", err)
+		return said
+	}
+	return Sourced[T]{v, key}
+}
+
 // maxYAML limits the bytes that are read as YAML from one pod, because YAML takes more time than
 // JSON. maxMarks limits the characters in it that may begin a value.
 const maxYAML, maxMarks = 2 << 10, 200
@@ -235,4 +251,10 @@ func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.Schemata = readScoped(t, s, out, t.schemata, NRISchemata)
 	out.Monitoring = readScoped(t, s, out, t.truth, NRIMonitoring)
 	out.NetDevices = readScoped(t, s, out, t.netDevices, NRINetDevices, nriOldNetDevices)
+	for _, name := range []string{NRIPodNetwork, nriOldPodNetwork} {
+		for _, container := range s.containers(name) {
+			out.unserved(name+"/container."+container, "", "the key is not supported: %s", podNetworkOnly)
+		}
+	}
+	out.PodInterfaces = readPod(t, out, t.podInterfaces, NRIPodNetwork, nriOldPodNetwork)
 }

@@ -1,7 +1,6 @@
 package intent
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -90,45 +89,4 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 // cdiWord reports whether a text is letters, digits, - and _, and these others.
 func cdiWord(s, others string) bool {
 	return s != "" && len(s) <= 128 && strings.Trim(s, asciiLetters+"-_"+others) == ""
-}
-
-// NetDevice is a network interface of the host, and its name in the container.
-type NetDevice struct{ Host, Name string }
-
-// netDevices reads network interfaces of the host. Without a name an interface keeps
-// its own.
-func (t *texts) netDevices(key string) ([]NetDevice, error) {
-	var list []struct {
-		Host string `json:"hostIf"`
-		Name string `json:"name"`
-	}
-	if err := t.structured(key, &list); err != nil {
-		return nil, err
-	}
-	if len(list) > maxInjected {
-		return nil, fmt.Errorf("more than %d interfaces", maxInjected)
-	}
-	var out []NetDevice
-	for _, d := range list {
-		if d.Name == "" {
-			d.Name = d.Host
-		}
-		switch {
-		case !interfaceName(d.Host) || !interfaceName(d.Name):
-			return nil, fmt.Errorf("%q or %q is not the name of a network interface", printable(d.Host), printable(d.Name))
-		case d.Host == "lo" || d.Name == "lo":
-			return nil, errors.New("lo exists in every network namespace")
-		case slices.ContainsFunc(out, func(o NetDevice) bool { return o.Host == d.Host || o.Name == d.Name }):
-			return nil, fmt.Errorf("%s or %s is listed twice", d.Host, d.Name)
-		}
-		out = append(out, NetDevice{Host: d.Host, Name: d.Name})
-	}
-	return out, nil
-}
-
-// interfaceName reports whether a text can name a network interface. Source: Linux,
-// net/core/dev.c, dev_valid_name; ours: letters that need no quotes, and no sign in
-// front, which is a removal in NRI.
-func interfaceName(s string) bool {
-	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiLetters+"-_.") == ""
 }

@@ -53,6 +53,9 @@ func TestInjectedTexts(t *testing.T) {
 		for _, d := range p.NetDevices.V.Of("a").V {
 			all = append(all, d.Host+" as "+d.Name)
 		}
+		for _, d := range p.PodInterfaces.V {
+			all = append(all, d.Host+" into the pod as "+d.Name)
+		}
 		for _, m := range p.Mounts.V.Of("a").V {
 			all = append(all, fmt.Sprint(m.Source, " at ", m.Destination, " ", m.Writable))
 		}
@@ -87,6 +90,18 @@ func TestInjectedTexts(t *testing.T) {
 		{NRINetDevices, "- {name: eth0}", "", "not the name of a network interface"},
 		{NRINetDevices, "- {hostIf: eth0, name: lo}", "", "lo exists in every network namespace"},
 		{NRINetDevices, "[{hostIf: eth1, name: a}, {hostIf: eth1, name: b}]", "", "listed twice"},
+		{NRIPodNetwork, "- {name: eth1, new_name: net0, address: 192.0.2.1, prefix: 24, mtu: 1400}\n- {name: eth2}", "eth1 into the pod as net0; eth2 into the pod as eth2", ""},
+		{NRIPodNetwork + "/pod", "- {name: eth1}", "eth1 into the pod as eth1", ""},
+		{nriOldPodNetwork, "- name: eth1", "eth1 into the pod as eth1", ""},
+		{nriOldPodNetwork + "/pod", `[{"name": "eth1"}]`, "eth1 into the pod as eth1", ""},
+		{NRIPodNetwork + "/container.a", "- {name: eth1}", "", "it has no form for one container"},
+		{NRIPodNetwork, "- {hostIf: eth1}", "", "unknown key"},
+		{NRIPodNetwork, "- {new_name: net0}", "", "not the name of a network interface"},
+		{NRIPodNetwork, "- {name: eth1, new_name: lo}", "", "lo exists in every network namespace"},
+		{NRIPodNetwork, "- {name: eth1, mtu: high}", "", "malformed"},
+		{NRIPodNetwork, "- {name: eth1, prefix: 99999999999999999999}", "", "malformed"},
+		{nriOldPodNetwork, "[{name: eth1, new_name: a}, {name: eth2, new_name: a}]", "", "listed twice"},
+		{nriOldPodNetwork, "[" + strings.Repeat("{name: eth1},", maxInjected+1) + "]", "", "more than 64 interfaces"},
 		{NRINetDevices, "[" + strings.Repeat("{hostIf: eth1},", maxInjected+1) + "]", "", "more than 64 interfaces"},
 	} {
 		p := readOf(map[string]string{c.key: c.text})
@@ -187,7 +202,7 @@ func FuzzNRI(f *testing.F) {
 	for _, text := range []string{
 		"", "[]", "{}", "- {type: nofile, hard: 1, soft: 1}", "class: IOPRIO_CLASS_BE", "policy: SCHED_FIFO\npriority: 1", "mode: MPOL_BIND\nnodes: 0-1",
 		"net.core.somaxconn: 1", "- - - -", "? a", "!!binary x", "a: !!float 1", "%YAML 1.1\n---\n- a", "- {path: /dev/x, type: c, major: 1, minor: 3}",
-		"- {source: /a, destination: /b}", "- vendor.com/class=0", "\x00", "'", "{a: {b: [c, d]}}",
+		"- {source: /a, destination: /b}", "- vendor.com/class=0", "- {name: eth1, new_name: net0, address: 192.0.2.1, prefix: 24, mtu: 1400}", "\x00", "'", "{a: {b: [c, d]}}",
 	} {
 		f.Add(text)
 	}
@@ -197,6 +212,7 @@ func FuzzNRI(f *testing.F) {
 		for _, r := range nriReads {
 			annotations[r.key+"/container.a"] = text
 		}
+		annotations[NRIPodNetwork] = text
 		p := readOf(annotations)
 		for _, r := range p.Ulimits.V.Of("a").V {
 			if again, ok := lifecycle.ParseRlimit(r.Type, r.Text()); !ok || again != r {

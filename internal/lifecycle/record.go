@@ -32,6 +32,9 @@ type RecordFields struct {
 	Scheduling SchedulingClass `json:"scheduling,omitzero"`
 	// CPUEnv are the environment variables about its CPUs that the container was created with.
 	CPUEnv map[string]string `json:"exports,omitempty"`
+	// SkippedInterfaces are network interfaces of the host that it asked for and was created
+	// without, because they had left the host.
+	SkippedInterfaces []string `json:"skippedInterfaces,omitempty"`
 	// HookServerValues are the granted values of hook servers. They have priority over values of
 	// hooks.
 	HookServerValues []Value `json:"outside,omitempty"`

@@ -92,6 +92,8 @@ type Facts struct {
 	HookServers lifecycle.HookServerAnswer
 	Allocated   map[string]map[string][]lifecycle.Value `json:",omitempty"`
 	Unstoppable bool                                    `json:",omitempty"`
+	// HostInterfaces has the network interfaces that a new container asks for.
+	HostInterfaces map[string]bool `json:",omitempty"`
 }
 
 // Record is the record of a container, with the parts that a stored record leaves out.
@@ -190,7 +192,7 @@ func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 func factsOf(f *engine.Facts, same *Same) Facts {
 	out := Facts{
 		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable, HostInterfaces: f.HostInterfaces,
 	}
 	if len(same.Specs) > 0 {
 		out.Specs = nil
@@ -211,7 +213,7 @@ func factsOf(f *engine.Facts, same *Same) Facts {
 func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
 	out := engine.Facts{
 		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable, HostInterfaces: f.HostInterfaces,
 	}
 	for _, uid := range same.Specs {
 		for _, p := range s.PodsOf(uid) {

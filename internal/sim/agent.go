@@ -40,7 +40,9 @@ type AgentOptions struct {
 	Resctrl   resctrl.FS       // nil if the machine has none
 	Cookies   coresched.Kernel // nil if the kernel has none
 	Processes process.Kernel
-	Log       *slog.Logger
+	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	HasInterface func(name string) (has, known bool)
+	Log          *slog.Logger
 	// Dial connects to the runtime and the kubelet, which have no sockets then; nil for sockets.
 	Dial socket.Dialer
 }

@@ -148,6 +148,10 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	if err := r.makeContainer(c.dir, c.spec.Linux.Resources); err != nil {
 		return fmt.Errorf("start %s: %w", ref, err)
 	}
+	if err := r.moveLinks(c); err != nil {
+		c.state = api.ContainerState_CONTAINER_STOPPED
+		return errors.Join(fmt.Errorf("start %s: %w", ref, err), r.removeCgroup(c.dir))
+	}
 	err = nri.StartContainer(ctx, &adaptation.StartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.observe(Event{Kind: "StartContainer", Ref: ref, Err: err})
 	if err != nil {
@@ -160,6 +164,19 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	}
 	err = nri.PostStartContainer(ctx, &adaptation.PostStartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.logOnly(ctx, "PostStartContainer", err)
+	return nil
+}
+
+// moveLinks moves the network interfaces of a container into its pod, like an OCI runtime.
+func (r *Runtime) moveLinks(c *container) error {
+	if r.o.Links == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.spec.Linux.NetDevices)) {
+		if err := r.o.Links.Move(name, c.pod.id); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

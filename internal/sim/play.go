@@ -166,7 +166,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Host: p.host, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Links: p.links, Host: p.host, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
 		})
 	}
@@ -198,6 +198,7 @@ type parts struct {
 	resctrl   *kernel.Resctrl
 	cookies   *kernel.Cookies
 	processes *kernel.Processes
+	links     *kernel.Links // nil if the scenario does not name the host's network interfaces
 	kernel    *kernel.Cgroups
 	version   cgroup.Version
 }
@@ -224,6 +225,9 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 		return p, err
 	}
 	p.processes = kernel.NewProcesses()
+	if s.Node.Interfaces != nil {
+		p.links = kernel.NewLinks(s.Node.Interfaces)
+	}
 	if s.Node.CoreSched {
 		p.cookies = kernel.NewCookies()
 	}
@@ -237,7 +241,16 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 func (p *parts) options() AgentOptions {
 	return AgentOptions{
 		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(), Processes: p.processes,
+		HasInterface: p.hasInterface(),
 	}
+}
+
+// hasInterface returns what reports where the host's network interfaces are; nil if that is unknown.
+func (p *parts) hasInterface() func(string) (has, known bool) {
+	if p.links == nil {
+		return nil
+	}
+	return p.links.Has
 }
 
 // NodeOf makes a scenario's node again and returns the options of an agent on it, without configuration and log.

@@ -160,7 +160,9 @@ func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 	if p.stopped {
 		return errors.Join(errs...)
 	}
-	p.stopped = true
+	if p.stopped = true; r.o.Links != nil {
+		r.o.Links.End(p.id)
+	}
 	err := nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)})
 	r.observe(Event{Kind: "StopPodSandbox", Ref: p.ref, Err: err})
 	r.logOnly(ctx, "StopPodSandbox", err)

@@ -37,6 +37,7 @@ type Options struct {
 	Resctrl   *kernel.Resctrl   // nil if the machine has none
 	Cookies   *kernel.Cookies   // nil if the kernel has none
 	Processes *kernel.Processes // nil if no agent sets attributes of processes
+	Links     *kernel.Links     // nil if it is not known which network interfaces the host has
 	Host      *lifecycle.Host   // its device nodes are available to containers; nil for none
 	Driver    Driver
 	Socket    string // where plugins connect

@@ -51,6 +51,8 @@ type Engine struct {
 	v2      bool
 	pods    map[scenario.Ref]*pod
 	ctrs    map[scenario.Ref]*ctr
+	links   *kernel.Links // nil if the scenario does not name the host's network interfaces
+	moves   bool          // containers get the interfaces that are decided
 	made    int
 	away    bool // the kubelet
 	refused map[scenario.Ref]bool
@@ -81,6 +83,9 @@ func NewEngine(s *scenario.Scenario) (*Engine, error) {
 	e := &Engine{
 		s: s, node: node, v2: node.Tree.Version == cgroup.V2,
 		pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*ctr{}, refused: map[scenario.Ref]bool{},
+	}
+	if s.Node.Interfaces != nil {
+		e.links = kernel.NewLinks(s.Node.Interfaces)
 	}
 	e.names, err = sim.NewRuntime(sim.Options{
 		Machine: node.Machine, Kernel: node.Tree.FS.(*kernel.Cgroups), Version: node.Tree.Version,
@@ -264,7 +269,7 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
 		c.reported.Env = append(c.reported.Env, name+"="+asked.Env[name])
 	}
-	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, engine.Facts{})
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, e.interfaces(c.reported))
 	if rejected != "" {
 		e.refused[ref] = true
 		return rejected
@@ -274,7 +279,29 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	return ""
 }
 
+// interfaces are the facts about the network interfaces that a container asks for.
+func (e *Engine) interfaces(c *lifecycle.Container) (f engine.Facts) {
+	p := e.state.Pod(c.PodID)
+	if e.links == nil || p == nil {
+		return f
+	}
+	f.HostInterfaces = map[string]bool{}
+	for _, asked := range p.Intent.InterfacesOf(c.Name) {
+		for _, d := range asked.V {
+			f.HostInterfaces[d.Host], _ = e.links.Has(d.Host)
+		}
+	}
+	return f
+}
+
 func (e *Engine) start(ref scenario.Ref) {
+	if e.links != nil && e.moves {
+		for _, v := range e.ctrs[ref].initial {
+			if v.Field == lifecycle.NetDevice {
+				_ = e.links.Move(v.Key, e.pods[ref.Pod()].reported.ID) // the runtime reports an error
+			}
+		}
+	}
 	e.decide(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: e.pods[ref.Pod()].reported, Container: e.ctrs[ref].reported}, engine.Facts{})
 }
 
@@ -328,7 +355,9 @@ func (e *Engine) end(ref scenario.Ref, remove bool) {
 	if ref.Container() != "" {
 		return
 	}
-	tell(lifecycle.StopPodSandbox, nil)
+	if tell(lifecycle.StopPodSandbox, nil); e.links != nil {
+		e.links.End(p.reported.ID)
+	}
 	if remove {
 		tell(lifecycle.RemovePodSandbox, nil)
 		delete(e.pods, ref)

@@ -59,7 +59,7 @@ func playWithRuntime(t *testing.T, load func(*testing.T) *scenario.Scenario, p P
 	var sent sentTo
 	shown := &strings.Builder{}
 	s := load(t)
-	m := match{p: p, s: s, want: outcomes(t, load(t)), differs: map[scenario.Ref]bool{}}
+	m := match{p: p, s: s, want: outcomes(t, load(t), p.movesInterfaces()), differs: map[scenario.Ref]bool{}}
 	o := m.options(shown, slog.New(slog.DiscardHandler))
 	o.Kind, o.Sent = kind, func(s sim.Sent) { sent.check(r, s) }
 	if err := sim.Run(t.Context(), s, o); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
@@ -26,6 +27,12 @@ type Player struct {
 	Connector func() sim.Connector
 	// Shows are the steps of scenarios at which a limit of the attachment shows.
 	Shows []Shown
+}
+
+// movesInterfaces reports whether containers get the network interfaces that the agent decides.
+func (p Player) movesInterfaces() bool {
+	way, _ := p.Attachment.Delivers(lifecycle.NetDevice, lifecycle.OfContainer)
+	return way.BeforeStart()
 }
 
 // Shown is a step at which a limit shows.
@@ -60,7 +67,7 @@ func Players() []Player {
 // NewAgent makes the agent of a play.
 func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	options := agent.Options{
-		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes,
+		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface,
 		// The fake kernel's processes do not exist on this host.
 		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), PollInterval: 10 * time.Millisecond, FreeMemory: func() {},
 	}

@@ -36,7 +36,7 @@ var (
 	yamlKeys = []string{
 		"ulimits.noderesource.dev", "io-priority.noderesource.dev/pod", "scheduling-policy.nri.io", "memory-policy.noderesource.dev/container.a",
 		"sysctl.noderesource.dev", "devices.noderesource.dev", "cdi-devices.nri.io", "network-devices.noderesource.dev/pod",
-		"mounts.noderesource.dev",
+		"mounts.noderesource.dev", "netdevice.noderesource.dev/pod",
 	}
 	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env", "schemata.rdt.noderesource.dev"}
 	nameKeys = []string{

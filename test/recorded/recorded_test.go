@@ -92,7 +92,7 @@ func newAgent(o sim.AgentOptions) (sim.Agent, error) {
 		return nil, errors.New("the tree is not in memory")
 	}
 	return agent.New(agent.Options{
-		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes,
+		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface,
 		Dial: o.Dial, DialKubelet: o.Dial, Polls: true, FreeMemory: func() {},
 		Watch: func() (cgroup.Watcher, error) { return watch(kernel), nil },
 	})

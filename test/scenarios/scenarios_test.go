@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 }
 
 func newAgent(o sim.AgentOptions) (sim.Agent, error) {
-	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, FreeMemory: func() {}})
+	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface, FreeMemory: func() {}})
 }
 
 // TestScenarios plays each file as it is written, and again with the other cgroup version and driver: the

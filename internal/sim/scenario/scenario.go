@@ -55,6 +55,9 @@ type Node struct {
 	CDI []string `json:"cdi,omitempty"`
 	// Disks has the numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
+	// Interfaces are the host's network interfaces that may move into pods. If left out, the agent does not know which
+	// interfaces the host has.
+	Interfaces []string `json:"interfaces,omitempty"`
 	// HookFiles are the texts of files of OCI hooks by path.
 	HookFiles map[string]string `json:"hookFiles,omitempty"`
 	// Resctrl has the resources that the processors can divide; without it none.

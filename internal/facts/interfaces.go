@@ -1,0 +1,35 @@
+package facts
+
+import (
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// readInterfaces reports which network interfaces that a new container may have are on the host.
+// An interface leaves the host when a container gets it, and nobody reports its return.
+func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	if g.o.HasInterface == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || ev.Container == nil {
+		return
+	}
+	for _, name := range g.interfacesOf(ev.Pod.ID, ev.Container.Name) {
+		if has, known := g.o.HasInterface(name); known {
+			put(&f.HostInterfaces, name, has)
+		}
+	}
+}
+
+// interfacesOf returns the interfaces that a pod may ask for, and asks for, for a container.
+func (g *Gatherer) interfacesOf(podID, container string) (names []string) {
+	defer g.o.State.Free()
+	p := g.o.State.Hold().Pod(podID)
+	if p == nil {
+		return nil
+	}
+	for _, asked := range p.Intent.InterfacesOf(container) {
+		for _, d := range asked.V {
+			names = append(names, d.Host)
+		}
+	}
+	return names
+}

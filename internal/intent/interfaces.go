@@ -1,0 +1,93 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// NetDevice is a network interface of the host, and its name in the container.
+type NetDevice struct{ Host, Name string }
+
+// AsksForInterfaces reports whether the pod asks for network interfaces of the host.
+func (p *Pod) AsksForInterfaces() bool { return p.NetDevices.IsSet() || p.PodInterfaces.IsSet() }
+
+// InterfacesOf returns the requests for network interfaces that count for a container: its own
+// before those of the whole pod.
+func (p *Pod) InterfacesOf(container string) (all []Sourced[[]NetDevice]) {
+	for _, asked := range []Sourced[[]NetDevice]{p.NetDevices.V.Of(container), p.PodInterfaces} {
+		if asked.IsSet() {
+			all = append(all, asked)
+		}
+	}
+	return all
+}
+
+// netDevices reads network interfaces of the host. Without a name an interface keeps
+// its own.
+func (t *texts) netDevices(key string) ([]NetDevice, error) {
+	var list []struct {
+		Host string `json:"hostIf"`
+		Name string `json:"name"`
+	}
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	var all []NetDevice
+	for _, d := range list {
+		all = append(all, NetDevice{Host: d.Host, Name: d.Name})
+	}
+	return checkedInterfaces(all)
+}
+
+// podInterfaces reads network interfaces of the host that move into the pod. As in NRI's plugin
+// network-device-injector, address, prefix and mtu are read, and nothing applies them.
+func (t *texts) podInterfaces(key string) ([]NetDevice, error) {
+	var list []struct {
+		Host    string `json:"name"`
+		Name    string `json:"new_name"`
+		Address string `json:"address"`
+		Prefix  int    `json:"prefix"`
+		MTU     int    `json:"mtu"`
+	}
+	if err := t.structured(key, &list); err != nil {
+		return nil, err
+	}
+	var all []NetDevice
+	for _, d := range list {
+		all = append(all, NetDevice{Host: d.Host, Name: d.Name})
+	}
+	return checkedInterfaces(all)
+}
+
+// checkedInterfaces returns the interfaces with their names in the container, or the reason why the
+// list is malformed.
+func checkedInterfaces(list []NetDevice) ([]NetDevice, error) {
+	if len(list) > maxInjected {
+		return nil, fmt.Errorf("more than %d interfaces", maxInjected)
+	}
+	var out []NetDevice
+	for _, d := range list {
+		if d.Name == "" {
+			d.Name = d.Host
+		}
+		switch {
+		case !interfaceName(d.Host) || !interfaceName(d.Name):
+			return nil, fmt.Errorf("%q or %q is not the name of a network interface", printable(d.Host), printable(d.Name))
+		case d.Host == "lo" || d.Name == "lo":
+			return nil, errors.New("lo exists in every network namespace")
+		case slices.ContainsFunc(out, func(o NetDevice) bool { return o.Host == d.Host || o.Name == d.Name }):
+			return nil, fmt.Errorf("%s or %s is listed twice", d.Host, d.Name)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// interfaceName reports whether a text can name a network interface. Source: Linux,
+// net/core/dev.c, dev_valid_name; ours: letters that need no quotes, and no sign in
+// front, which is a removal in NRI.
+func interfaceName(s string) bool {
+	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiLetters+"-_.") == ""
+}
