@@ -50,6 +50,7 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	if a.cluster.events = events.NewRecorder(client); c.Events {
 		services = append(services, a.cluster.events, podreport.NewTroubles(a.conductor, a.cluster.events))
 	}
+	services = append(services, podreport.NewEvictions(a.conductor, client, a.cluster.events, func() int { return a.settings.current().TopologyManager.EvictAfter }))
 	if c.Config.Enabled {
 		a.layers = layers.New(client, c.Config.AlsoRead, a.merged.take)
 		services = append(services, configuration{a.layers, a.merged})

@@ -236,6 +236,10 @@ type TopologyManager struct {
 	// CPUs as with "best-effort", and reports a problem. With "fail" its creation fails with the reason, if the
 	// attachment can do that.
 	Refusal string `json:"refusal" default:"report" check:"report|fail"`
+	// EvictAfter is after how many failed creations the agent evicts the pod through the API server, because the
+	// kubelet repeats them for ever. 0 means never. It needs refusal "fail", cluster.enabled and the right to evict
+	// pods, which is rbac.eviction of the chart.
+	EvictAfter int `json:"evictAfter" check:"0..1000"`
 	// PreferClosest prefers NUMA nodes near each other, if several are needed.
 	PreferClosest bool `json:"preferClosestNUMANodes"`
 	// MaxNodes is the highest number of NUMA nodes of a machine on which a policy may

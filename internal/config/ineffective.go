@@ -37,6 +37,13 @@ func Ineffective(name string, data []byte) []Problem {
 	if policy != "none" && !c.Hooks.CPUSet.Enabled {
 		report("placement.policy", "has no effect with hooks.cpuset.enabled: false; enable that hook, or remove the key")
 	}
+	switch key := "topologyManager.evictAfter"; {
+	case c.TopologyManager.EvictAfter == 0:
+	case c.TopologyManager.Refusal != "fail":
+		report(key, "has no effect with topologyManager.refusal: %s; set topologyManager.refusal: fail, or remove the key", c.TopologyManager.Refusal)
+	case !c.Cluster.Enabled:
+		report(key, "has no effect with cluster.enabled: false; set cluster.enabled: true, or remove the key")
+	}
 	return unread
 }
 

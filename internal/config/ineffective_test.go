@@ -28,6 +28,13 @@ func TestRemarks(t *testing.T) {
 			`f:3: authorisation: is called "authorization" now; the former name is still read`,
 			"f:4: placement.lendLSR: has no effect with placement.policy: none; set placement.policy: pools, or remove the key",
 		}},
+		"no refusals": {"topologyManager: {evictAfter: 3}\ncluster: {enabled: true}\n", []string{
+			"f:3: topologyManager.evictAfter: has no effect with topologyManager.refusal: report; set topologyManager.refusal: fail, or remove the key",
+		}},
+		"no API server": {"topologyManager: {evictAfter: 3, refusal: fail}\n", []string{
+			"f:3: topologyManager.evictAfter: has no effect with cluster.enabled: false; set cluster.enabled: true, or remove the key",
+		}},
+		"evictions":      {"topologyManager: {evictAfter: 3, refusal: fail}\ncluster: {enabled: true}\n", nil},
 		"all counts":     {"placement: {policy: pools, reclaim: leftover}\n", nil},
 		"the default":    {"placement: {reclaim: together}\n", nil},
 		"an invalid key": {"placement: {reclaim: leftover, policy: [1]}\n", nil},

@@ -87,7 +87,7 @@ func TestHugePages(t *testing.T) {
 		spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed", Containers: []lifecycle.ContainerSpec{{Name: "c", Requests: of, Limits: of}}}
 		ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: tc.name, PodID: pod.ID, Name: "c", Resources: asking{milli: 1000}.resources()}}
 		plan := Decide(s, &ev, Facts{Specs: map[string]*lifecycle.PodSpec{pod.UID: spec}})
-		if refused := plan.Reject != ""; refused != (tc.on == "") || refused && !strings.Contains(plan.Reject, "hugepages-2Mi fits on") {
+		if refused := plan.Reject != ""; refused != (tc.on == "") || refused != plan.Unaligned || refused && !strings.Contains(plan.Reject, "hugepages-2Mi fits on") {
 			t.Errorf("%s: refused %q", tc.name, plan.Reject)
 		}
 		if plan.Reject != "" {

@@ -31,7 +31,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.podEvent(ev)
 	}
 	if p.Reject != "" {
-		return &Plan{Reject: p.Reject, Matched: d.n.matches(), Container: p.Container, Pod: p.Pod, base: s.Generation}
+		return &Plan{Reject: p.Reject, Unaligned: p.Unaligned, Matched: d.n.matches(), Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
 		d.regrant()
@@ -374,7 +374,9 @@ func (d *draft) refuse() {
 	if d.facts.Unstoppable { // it runs in the shared pool, which is reported
 		d.plan.Container.decided.unaligned = ""
 	}
-	if d.plan.Reject = cmp.Or(d.plan.Container.decided.refused, d.plan.Container.decided.unaligned); d.plan.Reject != "" || !d.n.policy.Strict {
+	refused, unaligned := d.plan.Container.decided.refused, d.plan.Container.decided.unaligned
+	if d.plan.Reject = cmp.Or(refused, unaligned); d.plan.Reject != "" || !d.n.policy.Strict {
+		d.plan.Unaligned = d.plan.Reject != "" && refused == ""
 		return
 	}
 	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)

@@ -79,6 +79,8 @@ type Plan struct {
 	// Reject is the policy's reason to refuse the request; "" if it does not. A plan that
 	// rejects changes nothing.
 	Reject string
+	// Unaligned means that the topology manager is the one that rejects.
+	Unaligned bool
 	// Matched is the number of new pods and containers that meet each hook's condition, by hook;
 	// nil for none.
 	Matched map[string]int

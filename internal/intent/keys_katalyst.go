@@ -65,9 +65,9 @@ type enhancement struct{ object, key, why string }
 // katalystUnused are the enhancements that the agent knows and does not serve.
 func katalystUnused() []enhancement {
 	return []enhancement{
-		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod"},
+		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod for its usage"},
 		{KatalystMemory, "oom_priority", "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj works on every kernel"},
-		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod"},
+		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod for its usage"},
 		{KatalystCPU, "cpu_burst_policy", "only volcano.sh/quota-burst-time sets CPU burst"},
 		{KatalystCPU, "cpu_burst_percent", "only volcano.sh/quota-burst-time sets CPU burst"},
 		{KatalystCPU, "cpu_burst_threshold", "Katalyst does not use it either"},

@@ -3,7 +3,7 @@ package intent
 // The reasons that many keys share.
 const (
 	forScheduler = "an input of the scheduler, which writes what it decided into another key"
-	forEviction  = "it orders evictions; this agent evicts no pod"
+	forEviction  = "it orders evictions under pressure; this agent evicts no pod for its usage"
 	nodeReason   = "no request of a pod; this agent reads no Node or topology object"
 	devicePlugin = "a resource of a scheduler or device plugin; what they assign is read from device-allocated and from the kubelet"
 )

@@ -5,7 +5,7 @@ import "github.com/trimtab/trimtab/internal/report/api"
 // Part is a service with a row in `trimtab status` and on the metrics page.
 type Part interface {
 	Service
-	// Row returns the row. It must not block.
+	// Row returns the row; one without a name is not shown. It must not block.
 	Row() api.ClusterPart
 }
 
@@ -17,8 +17,12 @@ func (c *Client) Status(services ...Service) api.Cluster {
 		out.Error = failed.Error()
 	}
 	for _, s := range services {
-		if p, ok := s.(Part); ok {
-			out.Parts = append(out.Parts, p.Row())
+		p, ok := s.(Part)
+		if !ok {
+			continue
+		}
+		if row := p.Row(); row.Name != "" {
+			out.Parts = append(out.Parts, row)
 		}
 	}
 	return out

@@ -59,6 +59,7 @@ func (r *Reporter) remember(d *Done, rejected string) (e api.Event) {
 		e = v.entry(d.Event, d.Plan, d.Problems)
 		e.Op, e.Time, e.From, e.Again = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Again
 		e.Took, e.Rejected = d.Took, rejected
+		e.Unaligned = rejected != "" && d.Plan != nil && d.Plan.Unaligned
 		r.Journal.Add(e)
 	})
 	return e

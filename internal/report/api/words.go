@@ -371,6 +371,7 @@ type Event struct {
 	Changed   []string            `json:"changed,omitempty"` // what others lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"`
+	Unaligned bool                `json:"-"` // the topology manager rejected it
 	// Again means that the creation was decided before, through another attachment. The agent recognised it by its
 	// record, and the earlier decision stays in force.
 	Again bool `json:"again,omitempty"`

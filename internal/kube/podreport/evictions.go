@@ -1,0 +1,130 @@
+package podreport
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/kube/events"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Evictions evicts pods that the topology manager refuses again and again: the kubelet would repeat the creation of
+// their containers for ever, and no controller would replace them.
+type Evictions struct {
+	node   Node
+	client *kube.Client
+	to     Recorder
+	after  func() int
+	// Debounce is how long changes are collected; tests shorten it.
+	Debounce time.Duration
+
+	refused map[events.About]*refusals
+
+	mu     sync.Mutex // guards all below
+	done   uint64
+	failed uint64
+	err    error // of the last eviction
+}
+
+// refusals are the failed creations of one pod's containers.
+type refusals struct {
+	count   int
+	last    time.Time
+	reason  string
+	evicted bool
+	fresh   bool // there was one since the last look
+}
+
+// forgetAfter is after how long without another refusal a pod is forgotten. The kubelet repeats a creation at least
+// every five minutes.
+const forgetAfter = 15 * time.Minute
+
+// NewEvictions makes the service. after returns how many refusals of a pod it waits for; 0 means that it never evicts.
+func NewEvictions(n Node, c *kube.Client, to Recorder, after func() int) *Evictions {
+	return &Evictions{node: n, client: c, to: to, after: after, Debounce: debounce, refused: map[events.About]*refusals{}}
+}
+
+// Run evicts pods until ctx ends.
+func (e *Evictions) Run(ctx context.Context) {
+	watch(ctx, e.node, e.Debounce, func(journal []api.Event, _ uint64) {
+		e.count(journal)
+		for about, r := range e.refused {
+			if after := e.after(); after > 0 && r.count >= after && r.fresh && !r.evicted {
+				e.evict(ctx, about, r)
+			}
+			r.fresh = false
+		}
+	})
+}
+
+// count counts refusals, and forgets pods without new ones.
+func (e *Evictions) count(journal []api.Event) {
+	var now time.Time
+	for i := range journal {
+		now = journal[i].Time
+		about, ok := aboutEvent(&journal[i])
+		if !ok || !journal[i].Unaligned {
+			continue
+		}
+		r := e.refused[about]
+		if r == nil {
+			r = &refusals{}
+			e.refused[about] = r
+		}
+		r.count, r.last, r.fresh, r.reason = r.count+1, now, true, in(journal[i].Container)+journal[i].Rejected
+	}
+	for about, r := range e.refused {
+		if now.Sub(r.last) > forgetAfter {
+			delete(e.refused, about)
+		}
+	}
+}
+
+// evict asks the API server to evict a pod. The UID keeps the request from evicting a later pod of the same name.
+func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) {
+	body := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata":      map[string]any{"name": about.Name, "namespace": about.Namespace},
+		"deleteOptions": map[string]any{"preconditions": map[string]any{"uid": about.UID}},
+	}}
+	_, err := e.client.Dynamic.Resource(pods).Namespace(about.Namespace).Create(ctx, body, metav1.CreateOptions{}, "eviction")
+	e.client.Note(err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that is gone needs no eviction
+		e.failed++
+		e.to.Warn(about, events.EvictionFailed, fmt.Sprintf("refused %d times, and not evicted: %v", r.count, err))
+		e.client.Log.Warn("the agent cannot evict a pod that the topology manager refuses", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Err, err)
+		return
+	}
+	r.evicted, e.err = true, nil
+	if err != nil {
+		return
+	}
+	e.done++
+	e.to.Warn(about, events.PodEvicted, fmt.Sprintf("evicted after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
+	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
+}
+
+// Row returns the row for status; none while the agent evicts no pod.
+func (e *Evictions) Row() api.ClusterPart {
+	after := e.after()
+	if after == 0 {
+		return api.ClusterPart{}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	row := api.ClusterPart{Name: "Evictions", State: fmt.Sprintf("after %d refusals of a pod", after), Written: e.done, Failed: e.failed}
+	if e.err != nil {
+		row.Error = e.err.Error()
+	}
+	return row
+}
