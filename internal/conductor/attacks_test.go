@@ -218,6 +218,8 @@ func attacks() []attack {
 		{name: "a type of balloons", annotations: nri(intent.NRIBalloon, "reserved"), want: "balloon: pods of namespace default"},
 		{name: "a type of balloons for a container", annotations: nri(intent.NRIBalloon+"/container.a", "reserved"), want: "balloon: pods of namespace default"},
 		{name: "a type of balloons for the pod", annotations: nri(intent.NRIBalloon+"/pod", strings.Repeat("x", 64)), want: "longer than 63 bytes"},
+		{name: "a scheduling class", annotations: nri(intent.NRISchedulingClass, "realtime"), want: "scheduling-class: pods of namespace default"},
+		{name: "a scheduling class for the pod", annotations: nri(intent.NRISchedulingClass+"/pod", strings.Repeat("x", 65)), want: "longer than 64 bytes"},
 		{name: "the CPUs of all balloons", annotations: nri(intent.NRIPreserveCPU, "true"), want: "preserve: pods of namespace default"},
 		{name: "the memory of all nodes", annotations: nri(intent.NRIPreserveMemory+"/container.a", "true"), want: "preserve: pods of namespace default"},
 		{name: "neither truth nor falsehood", annotations: nri(intent.NRIPreserveCPU, "True"), want: `want "true" or "false"`},

@@ -114,6 +114,7 @@ func everyKind() []asks {
 		{intent.CPUPreference, "isolated CPUs", nil, always(intent.NRIPreferIsolated, "true"), false},
 		{intent.CPUPreference, "part of the node", nil, always(intent.NRIUnlimited, "system"), false},
 		{intent.CPUPreference, "affinity", nil, always(intent.NRIAffinity, "a: [b]"), false},
+		{intent.SchedClassKind, "scheduling class", nil, always(intent.NRISchedulingClass, "realtime"), false},
 		{intent.ThreadsKind, "threads", nil, always(intent.NRIHideThreads, "false"), false},
 		{intent.PreserveKind, "preserved CPUs", nil, always(intent.NRIPreserveCPU, "true"), false},
 		{intent.PreserveKind, "preserved memory", nil, always(intent.NRIPreserveMemory, "true"), false},

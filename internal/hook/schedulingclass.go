@@ -3,11 +3,13 @@ package hook
 import (
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // SchedulingClass gives the processes of containers the scheduling policy and the I/O priority of
-// their scheduling class, which the placement policy chooses: that of their balloon's type.
+// their scheduling class, which the placement policy chooses: the one that the pod names, or that of
+// their balloon's type.
 type SchedulingClass struct{}
 
 // SchedulingClassOptions tunes the hook of the scheduling classes of balloon types
@@ -30,8 +32,9 @@ func (SchedulingClass) AfterOthers() {}
 func (SchedulingClass) Info() Info {
 	return Info{
 		Name:    "schedulingClass",
-		About:   "scheduling policy and I/O priority of a container's processes, by the scheduling class of its balloon's type",
+		About:   "scheduling policy and I/O priority of a container's processes, by the scheduling class of its balloon's type, or that the pod names",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRISchedulingClass},
 		Sets:    []lifecycle.Field{lifecycle.ProcessIO, lifecycle.ProcessSched},
 		Compose: "runs after the hooks scheduler and ioPriority; what these set is not changed",
 		Differs: []string{
@@ -48,7 +51,7 @@ func (SchedulingClass) Propose(in *Input, out *Output) {
 	if in.Container == "" || class.Name == "" {
 		return
 	}
-	why := lifecycle.Reason{Hook: "schedulingClass", Source: class.From, Text: "scheduling class " + class.Name + " of its balloon's type"}
+	why := lifecycle.Reason{Hook: "schedulingClass", Source: class.From, Text: "scheduling class " + class.Name}
 	set := func(f lifecycle.Field) bool {
 		return slices.ContainsFunc(out.Values, func(v lifecycle.Value) bool { return v.Field == f })
 	}

@@ -213,6 +213,8 @@ type Pod struct {
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
 	MemoryKinds                 Sourced[PerContainer[[]topology.MemoryKind]]
+	// SchedulingClass is a container's scheduling class, by name.
+	SchedulingClass Sourced[PerContainer[string]]
 	// PreferShared, PreferIsolated and PreferReserved say which CPUs suit a container, and
 	// Unlimited the part of the node for one without CPU limit. Affinity and AntiAffinity list
 	// the containers of the pod that it should be near, or far from.

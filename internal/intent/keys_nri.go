@@ -32,7 +32,7 @@ func nriPluginsKeys() []Key {
 			"strict.topologyhints", "test.topologyhints",
 		}},
 		{"nri-resource-policy (balloons or topology-aware)", ".resource-policy.nri.io", []string{
-			"scheduling-class", "rdtclass", "blockioclass",
+			"rdtclass", "blockioclass",
 			"topologyhints", "allow.topologyhints", "deny.topologyhints",
 		}},
 		{"nri-memory-qos", ".memory-qos.nri.io", []string{"class", "memory.high", "memory.swap.max"}},
@@ -96,14 +96,14 @@ type scopedRead struct {
 // policyReads are the keys of nri-plugins' policies that are read, without their scopes.
 var policyReads = []scopedRead{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
-	{NRIMemoryType, MemoryTypeKind},
+	{NRIMemoryType, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
 	{NRIPreferShared, CPUPreference}, {NRIPreferIsolated, CPUPreference}, {NRIPreferReserved, ClassSystem}, {NRIUnlimited, CPUPreference},
 }
 
 // servedBy says which policies serve a key of nri-plugins.
 func servedBy(key string) string {
 	switch key {
-	case NRIBalloon:
+	case NRIBalloon, NRISchedulingClass:
 		return "with placement.policy: balloons"
 	case NRIHideThreads, NRIPreserveCPU, NRIPreserveMemory, NRIMemoryType:
 		return "with placement.policy: balloons or topology-aware"

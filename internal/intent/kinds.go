@@ -53,6 +53,7 @@ const (
 	ThreadsKind      Kind = "hyperthreads"
 	PreserveKind     Kind = "preserve"
 	MemoryTypeKind   Kind = "memory-type"
+	SchedClassKind   Kind = "scheduling-class"
 	OCIHookKind      Kind = "oci-hooks"
 	CgroupKind       Kind = "writable-cgroups"
 	IntelRDTKind     Kind = "intel-rdt"
@@ -258,6 +259,10 @@ var kinds = []declaration{
 		BalloonKind, "*", Refuse, "a balloon of a type that it names", "a type gives its CPUs to every container in its balloons, also more than the pod requests; the type's namespaces and expressions decide which pods may use it",
 		"the resources of the balloon type: the CPUs of `minCPUs`, and memory of `memoryTypes`",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
+	{Default{
+		SchedClassKind, "*", Refuse, "a scheduling class that it names", "a class may have a real-time policy, which runs before everything else on a CPU; a type's `schedulingClass` decides which pods have it",
+		"CPU time and time of the disks, as the scheduling class has priority",
+	}, []string{"schedulingClass"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.SchedulingClass }, perContainer)}},
 	{Default{
 		ThreadsKind, "*", Allow, "one thread of each of its cores, or all", "the other threads stay its own, or those of its balloon, in both cases",
 		"nothing: it or its balloon already has these CPUs",

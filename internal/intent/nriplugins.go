@@ -22,6 +22,8 @@ const (
 	// requests them.
 	NRIPreserveCPU    = "cpu.preserve.resource-policy.nri.io"
 	NRIPreserveMemory = "memory.preserve.resource-policy.nri.io"
+	// NRISchedulingClass names the scheduling class of a container.
+	NRISchedulingClass = "scheduling-class.resource-policy.nri.io"
 	// NRIMemoryType lists kinds of memory: DRAM, HBM, PMEM.
 	NRIMemoryType = "memory-type.resource-policy.nri.io"
 	// NRIPreferShared lets a container share CPUs ("true") that would own some, or own some
@@ -49,6 +51,7 @@ func MemoryKinds() map[string]topology.MemoryKind {
 func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	s := t.scoped(out)
 	out.Balloon = readScoped(t, s, out, t.balloonType, NRIBalloon)
+	out.SchedulingClass = readScoped(t, s, out, t.schedulingClass, NRISchedulingClass)
 	out.HideThreads = readScoped(t, s, out, t.truth, NRIHideThreads)
 	out.PreserveCPU = readScoped(t, s, out, t.truth, NRIPreserveCPU)
 	out.PreserveMemory = readScoped(t, s, out, t.truth, NRIPreserveMemory)
@@ -104,6 +107,14 @@ func (t *texts) balloonType(key string) (string, error) {
 	text, err := t.limited(key)
 	if err == nil && len(text) > maxTypeName {
 		err = fmt.Errorf("is longer than %d bytes", maxTypeName)
+	}
+	return text, err
+}
+
+func (t *texts) schedulingClass(key string) (string, error) {
+	text, err := t.limited(key)
+	if err == nil && len(text) > maxClassName {
+		err = fmt.Errorf("is longer than %d bytes", maxClassName)
 	}
 	return text, err
 }

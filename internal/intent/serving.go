@@ -72,7 +72,7 @@ type ofPolicies struct {
 func policyRequests() []ofPolicies {
 	both := slices.Concat(declared(ThreadsKind).requests, declared(PreserveKind).requests, declared(MemoryTypeKind).requests)
 	return []ofPolicies{
-		{[]string{"balloons"}, declared(BalloonKind).requests},
+		{[]string{"balloons"}, slices.Concat(declared(BalloonKind).requests, declared(SchedClassKind).requests)},
 		{[]string{"balloons", "topology-aware"}, both},
 		{[]string{"topology-aware"}, []request{
 			affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved }),

@@ -104,7 +104,9 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, Which: placement.Which{Name: name}, Threads: threadsOf(s)}
 	a.Marks, a.Why = f.marks(name), "balloon "+name+": "+why
-	a.Memory, a.Scheduling = p.memoryOf(f.t, s), p.schedulingOf(f.t)
+	a.Memory = p.memoryOf(f.t, s)
+	a.Scheduling, wrong = p.schedulingOf(f.t, s)
+	a.Problems = append(a.Problems, wrong...)
 	return a
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
 )
 
 // scheduler returns the scheduling policy of a class; nil if it leaves the policy as it is.
@@ -85,18 +86,40 @@ func (o *SchedulingOptions) check(at string) (wrong []Wrong) {
 	return wrong
 }
 
-// schedulingOf returns how the processes of containers in balloons of a type are scheduled.
-func (p *Policy) schedulingOf(t *TypeOptions) (class lifecycle.SchedulingClass) {
-	i := slices.IndexFunc(p.Options.SchedulingClasses, func(c SchedulingOptions) bool { return c.Name == t.SchedulingClass })
-	if t.SchedulingClass == "" || i < 0 {
-		return class
+// schedulingOf returns the scheduling class of a container in a balloon of a type: the class that it
+// names, or else that of the type.
+func (p *Policy) schedulingOf(t *TypeOptions, s placement.Subject) (class lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
+	if asked := s.Intent.SchedulingClass.V.Of(s.Name); asked.IsSet() {
+		if c := p.schedulingClass(asked.V); c != nil {
+			return c.from(asked.Key), nil
+		}
+		wrong = []lifecycle.Problem{{
+			Key: asked.Key, Value: intent.Printable(asked.V), Reason: "placement.balloons has no such scheduling class", Refused: true,
+			Then: "the container gets the class of its balloon's type",
+		}}
 	}
-	c := &p.Options.SchedulingClasses[i]
-	class.Name, class.From = c.Name, "placement.balloons."+t.Name
-	if s := c.scheduler(); s != nil {
+	if c := p.schedulingClass(t.SchedulingClass); c != nil {
+		class = c.from("placement.balloons." + t.Name)
+	}
+	return class, wrong
+}
+
+// schedulingClass returns a class by name; nil if there is none.
+func (p *Policy) schedulingClass(name string) *SchedulingOptions {
+	i := slices.IndexFunc(p.Options.SchedulingClasses, func(c SchedulingOptions) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Options.SchedulingClasses[i]
+}
+
+// from returns the class for a container. key is the key that gives it the class.
+func (o *SchedulingOptions) from(key string) lifecycle.SchedulingClass {
+	class := lifecycle.SchedulingClass{Name: o.Name, From: key}
+	if s := o.scheduler(); s != nil {
 		class.Scheduler = s.Text()
 	}
-	if io := c.ioPriority(); io != nil {
+	if io := o.ioPriority(); io != nil {
 		class.IOPriority = io.Text()
 	}
 	return class
