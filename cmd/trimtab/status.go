@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ var classes = []string{"system", "dedicated", "shared", "reclaimed", "none"}
 // statusFlags are the flags of the command status.
 type statusFlags struct {
 	svg      string
+	cpu      string // a number; "" for the whole node
 	shown    status.Options
 	watch    bool
 	selector string
@@ -45,8 +47,10 @@ was refused and values that could not be applied are named here first.
 With --watch it prints the state again and again. With --wait=ready it first waits until
 the agent is attached to a runtime and has applied what the runtime runs. -o wide has
 limits as the kernel has them, and for each container its QoS class, its id and why it
-has these CPUs.`,
+has these CPUs. --cpu N shows one CPU instead: its owner or pools, and which containers may
+run there.`,
 		Example: `  trimtab status
+  trimtab status --cpu 7
   trimtab status -n shop --class dedicated
   trimtab status -l app=web
   trimtab status --wait=ready --timeout 2m
@@ -76,6 +80,7 @@ has these CPUs.`,
 
 func (f *statusFlags) add(cmd *cobra.Command) {
 	addSVGFlag(cmd, &f.svg)
+	cmd.Flags().StringVar(&f.cpu, "cpu", "", "show who owns the CPU with this `number`, and which containers may run there")
 	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only containers in this namespace")
 	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, as app=web,tier!=test")
@@ -100,6 +105,8 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 		return fmt.Errorf("--interval %v: want 100ms or more", f.interval)
 	case f.watch && f.svg != "":
 		return errors.New("--watch and --svg exclude each other")
+	case f.cpu != "" && (f.svg != "" || slices.Contains([]string{"json", "yaml"}, cmd.Flag("output").Value.String())):
+		return errors.New("--cpu is for tables: leave out --svg and -o json|yaml; -o json has the CPUs of all owners, pools and containers")
 	}
 	if f.shown.Class != "" && !slices.Contains(classes, f.shown.Class) {
 		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes, ", "))
@@ -137,13 +144,28 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 			}
 		}
 		f.shown.Now = time.Now()
-		if err := out.PrintAs(w, "NodeStatus", n, func() error { return status.RenderStatus(w, n, f.shown) }); err != nil || !f.watch {
+		if err := out.PrintAs(w, "NodeStatus", n, func() error { return f.render(w, n) }); err != nil || !f.watch {
 			return err
 		}
 		if !sleep.For(ctx, f.interval) {
 			return nil
 		}
 	}
+}
+
+// render prints the state of a node, or of one of its CPUs.
+func (f *statusFlags) render(w io.Writer, n api.Node) error {
+	if f.cpu == "" {
+		return status.RenderStatus(w, n, f.shown)
+	}
+	id, err := strconv.ParseUint(f.cpu, 10, 16)
+	if err != nil {
+		return &usageError{fmt.Errorf("--cpu %s: want the number of a CPU, such as 7", f.cpu)}
+	}
+	if err := status.RenderCPU(w, n, int(id), f.shown); err != nil {
+		return &usageError{fmt.Errorf("--cpu %s: %w", f.cpu, err)}
+	}
+	return nil
 }
 
 // awaitReady waits until an agent answers at a socket and reports that it is ready.

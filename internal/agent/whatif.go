@@ -18,7 +18,9 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	out := nodeview.WhatIf(s.a.conductor, podManifests(all))
+	wishes := podManifests(all)
+	out := nodeview.WhatIf(s.a.conductor, wishes)
+	out.Hints = hints(s.a.settings.current(), wishes, out.Containers)
 	out.PassedOver, out.ReleasedAt = passed, s.a.settings.released()
 	return out, nil
 }

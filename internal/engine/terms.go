@@ -72,7 +72,7 @@ func (n *view) asks(p *Pod, container string, r *lifecycle.Resources) (a ask, ok
 	case t.Pays == placement.Nothing:
 		return a, false
 	case t.Pays == placement.WholeCPUs:
-		n := wholeCPUs(r)
+		n := WholeCPUs(r)
 		return ask{n: n, key: t.Key}, n > 0
 	case p.paidCPUs(p.Pod.Resources).Known():
 		return ask{n: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
@@ -81,9 +81,9 @@ func (n *view) asks(p *Pod, container string, r *lifecycle.Resources) (a ask, ok
 	}
 }
 
-// wholeCPUs returns the number of CPUs that a container requests, if request and limit are
+// WholeCPUs returns the number of CPUs that a container requests, if request and limit are
 // equal and a whole number; otherwise 0.
-func wholeCPUs(r *lifecycle.Resources) int {
+func WholeCPUs(r *lifecycle.Resources) int {
 	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(defaultPeriod))
 	if shares == 0 || shares%sharesOfCPU != 0 || period <= 0 || quota != int64(shares/sharesOfCPU)*period {
 		return 0

@@ -14,6 +14,8 @@ type Plan struct {
 	Moves []Move `json:"moves,omitempty"`
 	// Changes are other decisions about running containers and their pods that would change.
 	Changes []Change `json:"changes,omitempty"`
+	// Hints say what would serve the pods better, a sentence each.
+	Hints []string `json:"hints,omitempty"`
 	// PassedOver are objects of the manifests that have no pods, such as "2 Service".
 	PassedOver []string `json:"passedOver,omitempty"`
 	// ReleasedAt is when the agent restored all values and stopped deciding; missing if it did not. Until it is

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // perLine is how many CPUs one line shows, in groups.
@@ -35,8 +36,23 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 		}
 	}
 	for _, o := range p.legend {
-		fmt.Fprintf(w, "  %s %s\n", o.mark, o.text)
+		text := o.text
+		if o.pod == "" { // the text of an owner has its CPUs
+			text += ": " + topology.FormatList(p.with(o.mark))
+		}
+		fmt.Fprintf(w, "  %s %s\n", o.mark, text)
 	}
+}
+
+// with lists the CPUs that have a mark.
+func (p Map) with(mark string) (ids []int) {
+	for id, m := range p.marks {
+		if m == mark {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // MemoryAlone describes a NUMA node that has no CPUs, such as memory behind CXL.

@@ -72,6 +72,9 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}
 	})
 	values(&b, out.Containers)
+	for _, hint := range out.Hints {
+		fmt.Fprintf(&b, "\nhint: %s\n", term.Clean(hint))
+	}
 	if len(out.PassedOver) > 0 {
 		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
 	}
@@ -89,6 +92,9 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 	changes(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
+	if slices.ContainsFunc(out.CPUs.Pools, func(p api.Pool) bool { return strings.Contains(p.Name, " ") }) {
+		pools(&b, out.CPUs.Pools) // parts of the node that the map does not distinguish
+	}
 	return send(w, &b)
 }
 

@@ -109,6 +109,8 @@ func TestRender(t *testing.T) {
 					{Pod: "a/a", Setting: "pod cpu.shares", After: "2\x1b[31m"},
 				}})
 		}},
+		{"cpu-owned", func(b *bytes.Buffer) error { return RenderCPU(b, n, 4, Options{}) }},
+		{"cpu-shared", func(b *bytes.Buffer) error { return RenderCPU(b, n, 12, Options{}) }},
 		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Plan{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
 		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
