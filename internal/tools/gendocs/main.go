@@ -40,6 +40,7 @@ func pages() []page {
 		{"keys.md", reflowed(keysPage)},
 		{"kinds.md", reflowed(kindsPage)},
 		{"events.md", reflowed(eventsPage)},
+		{"monitoring.md", monitoringPage},
 		{"json.md", jsonPage},
 		{"answers.schema.json", answersSchema},
 		{"man/trimtab-config.5", configMan},
