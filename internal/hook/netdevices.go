@@ -35,14 +35,14 @@ func (o NetworkDevicesOptions) Make(Node, *Options) (Hook, error) {
 // Info describes the hook.
 func (NetworkDevices) Info() Info {
 	return Info{
-		Name:     "networkDevices",
-		About:    "network interfaces of the host that move into a container",
-		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:    []string{intent.NRINetDevices, intent.NRIPodNetwork},
-		Sets:     []lifecycle.Field{lifecycle.NetDevice},
-		Compose:  "the only hook that sets them",
-		TestedOn: "the embedded runtime only; the OCI runtime moves them since runc 1.4",
+		Name:    "networkDevices",
+		About:   "network interfaces of the host that move into a container",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.NRINetDevices, intent.NRIPodNetwork},
+		Sets:    []lifecycle.Field{lifecycle.NetDevice},
+		Compose: "the only hook that sets them",
 		Differs: []string{
+			"the OCI runtime moves them: runc from 1.4",
 			"only the interfaces in hooks.networkDevices.allowed; the agent reports others",
 			"refused for a pod with hostNetwork: the interface is already in its network namespace",
 			"the interface moves with the first container of the pod that requests it, and stays in the pod's network namespace: later containers of the pod, and containers that are started again, are created without a request for it",

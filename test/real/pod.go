@@ -2,6 +2,7 @@ package real
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -34,6 +35,8 @@ type PodSpec struct {
 	QoS                  QoS
 	// Resources are the pod's own, which are written to its cgroup, as by a kubelet, and sent to the runtime.
 	Resources *cri.LinuxContainerResources
+	// OwnNetwork gives the pod a network namespace, without the host's interfaces. It needs AddNetwork.
+	OwnNetwork bool
 }
 
 type podRecord struct {
@@ -41,7 +44,36 @@ type podRecord struct {
 	config *cri.PodSandboxConfig
 }
 
-// RunPod makes the pod's cgroup and runs its sandbox, on the host's network.
+// networkPlugin is a CNI plugin that reports an address and makes no interface.
+const networkPlugin = `#!/bin/sh
+cat >/dev/null
+case $CNI_COMMAND in
+ADD) echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'$CNI_NETNS'"}], "ips": [{"interface": 0, "address": "10.1.0.5/24"}]}' ;;
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+esac
+`
+
+// AddNetwork lets pods have a network namespace of their own, with no interface but the loopback.
+func (c *Containerd) AddNetwork() {
+	c.t.Helper()
+	c.check("network", errors.Join(
+		os.WriteFile(filepath.Join(c.dir, "cni/bin/none"), []byte(networkPlugin), 0o700), //nolint:gosec // it is a program
+		os.WriteFile(filepath.Join(c.dir, "cni/conf.d/10-none.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}`), 0o600),
+	))
+	Eventually(c.t, startTimeout, func() error {
+		ctx, cancel := c.call()
+		defer cancel()
+		status, err := c.direct.Status(ctx, &cri.StatusRequest{})
+		for _, s := range status.GetStatus().GetConditions() {
+			if s.Type == cri.NetworkReady && !s.Status {
+				err = fmt.Errorf("%s: %s", s.Reason, s.Message)
+			}
+		}
+		return err
+	})
+}
+
+// RunPod makes the pod's cgroup and runs its sandbox, on the host's network unless the spec says otherwise.
 func (c *Containerd) RunPod(spec PodSpec) PodID {
 	c.t.Helper()
 	pod, err := c.TryRunPod(spec)
@@ -104,6 +136,10 @@ func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
 		"io.kubernetes.pod.name": s.Name, "io.kubernetes.pod.namespace": s.Namespace, "io.kubernetes.pod.uid": s.UID,
 	}
 	maps.Copy(labels, s.Labels)
+	network := cri.NamespaceMode_NODE
+	if s.OwnNetwork {
+		network = cri.NamespaceMode_POD
+	}
 	return &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: s.Name, Namespace: s.Namespace, Uid: s.UID},
 		LogDirectory: filepath.Join(c.dir, "log", s.UID),
@@ -113,7 +149,7 @@ func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
 			CgroupParent: cgroup,
 			Resources:    s.Resources,
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{
-				Network: cri.NamespaceMode_NODE,
+				Network: network,
 				Pid:     cri.NamespaceMode_CONTAINER,
 			}},
 		},

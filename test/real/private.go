@@ -19,6 +19,23 @@ func private() bool { return os.Getenv(privately) != "" }
 // process, and false in the caller after the test has ended. The process gets env.
 func Privately(t *testing.T, env ...string) bool {
 	t.Helper()
+	return unshared(t, syscall.CLONE_NEWNS, env)
+}
+
+// WithOwnNetwork is Privately with a network namespace of its own, in which only the loopback interface is up.
+func WithOwnNetwork(t *testing.T, env ...string) bool {
+	t.Helper()
+	if !unshared(t, syscall.CLONE_NEWNS|syscall.CLONE_NEWNET, env) {
+		return false
+	}
+	if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("loopback: %v\n%s", err, out)
+	}
+	return true
+}
+
+func unshared(t *testing.T, namespaces uintptr, env []string) bool {
+	t.Helper()
 	needRoot(t)
 	if os.Getenv(privately) == t.Name() {
 		if err := syscall.Mount("trimtab", "/run", "tmpfs", 0, "mode=755"); err != nil {
@@ -29,7 +46,7 @@ func Privately(t *testing.T, env ...string) bool {
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.count=1", "-test.timeout=5m", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(append(os.Environ(), privately+"="+t.Name()), env...)
 	// Go makes all mounts of such a child private.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.CombinedOutput()
 	if passed := fmt.Sprintf("--- PASS: %s ", t.Name()); err != nil || !strings.Contains(string(out), passed) {
 		t.Fatalf("with mounts of its own: %v\n%s", err, out)

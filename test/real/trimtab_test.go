@@ -69,6 +69,7 @@ type trimtab struct {
 	cmd  *exec.Cmd
 	out  *lockedBuffer
 	web  *http.Client
+	sys  string // where sysfs is mounted
 }
 
 type lockedBuffer struct {
@@ -113,7 +114,7 @@ func newTrimtab(t testing.TB) *trimtab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &trimtab{t: t, dir: dir, path: path, out: &lockedBuffer{}}
+	a := &trimtab{t: t, dir: dir, path: path, out: &lockedBuffer{}, sys: "/sys"}
 	a.web = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", a.socket())
@@ -143,9 +144,9 @@ func (a *trimtab) text(c *real.Containerd, config string) []byte {
 	return fmt.Appendf(nil, `apiVersion: trimtab.io/v1alpha1
 kind: Config
 nri: {socket: %s}
-paths: {statusSocket: %s, key: %s/key, state: %s}
+paths: {sys: %s, statusSocket: %s, key: %s/key, state: %s}
 %s
-`, c.NRISocket(), a.socket(), a.dir, a.state(), config)
+`, c.NRISocket(), a.sys, a.socket(), a.dir, a.state(), config)
 }
 
 // configure replaces the configuration file in one step.

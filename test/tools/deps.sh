@@ -13,6 +13,7 @@ need() { # COMMAND PACKAGE
 need gcc gcc # the race detector and runc are built with cgo
 need pkg-config pkg-config
 need flock util-linux
+need ip iproute2
 need containerd containerd # 1.6: a runtime without NRI for the tests
 compgen -G '/usr/lib/*/libdevmapper.so.1.02.1' >/dev/null || missing+=(libdevmapper1.02.1) # for the dockerd of docker.sh
 need jq jq # commands in docs, for test/pages
