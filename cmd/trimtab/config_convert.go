@@ -4,27 +4,35 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
 func newConfigConvert() *cobra.Command {
 	return &cobra.Command{
 		Use:   "convert FILE",
-		Short: "Convert a policy of nri-plugins or a kubelet configuration",
+		Short: "Convert a policy of nri-plugins, a NodeSLO or a kubelet configuration",
 		Long: `Converts a custom resource BalloonsPolicy or TopologyAwarePolicy of
-containers/nri-plugins, or a KubeletConfiguration with static managers, into a
-configuration, and prints it.
-Keys that have no equivalent are named on the standard error, with file and line.
+containers/nri-plugins, a NodeSLO of Koordinator, or a KubeletConfiguration with static
+managers, into a configuration, and prints it.
+Keys that have no equivalent are named on the standard error, with file and line; of a
+NodeSLO, without line.
 
-An agent also reads such a policy as it is: placement.policyFile names the file.`,
+An agent also reads such a policy as it is: placement.policyFile names the file; and the
+NodeSLO of its node, with cluster.config.alsoRead.`,
 		Example: "  kubectl get -n kube-system balloonspolicies default -o yaml > policy.yaml\n  trimtab config convert policy.yaml > config.yaml\n  trimtab config convert /var/lib/kubelet/config.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := config.Read(args[0])
 			if err != nil {
 				return &usageError{err}
+			}
+			if object := nodeSLO(text); object != nil {
+				return convertNodeSLO(cmd, args[0], object)
 			}
 			c, err := config.Convert(args[0], text)
 			if err != nil {
@@ -36,4 +44,32 @@ An agent also reads such a policy as it is: placement.policyFile names the file.
 			return cli.Write(cmd.OutOrStdout(), append([]byte(modeline), c.Text...))
 		},
 	}
+}
+
+// nodeSLO returns the NodeSLO in a file; nil if the file is something else.
+func nodeSLO(text []byte) *unstructured.Unstructured {
+	var o unstructured.Unstructured
+	if err := yaml.Unmarshal(text, &o.Object); err != nil || o.GetKind() != "NodeSLO" {
+		return nil
+	}
+	return &o
+}
+
+// convertNodeSLO prints the configuration that a NodeSLO stands for, and names what has no equivalent.
+func convertNodeSLO(cmd *cobra.Command, file string, o *unstructured.Unstructured) error {
+	if v := o.GetAPIVersion(); v != koordinator.Version {
+		return &usageError{fmt.Errorf("%s: apiVersion is %q, want %q", file, v, koordinator.Version)}
+	}
+	layer, some, unserved := koordinator.NodeSLO(o)
+	for _, what := range unserved {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: has no equivalent\n", file, what)
+	}
+	out := []byte(modeline + "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")
+	if some {
+		if _, err := config.Parse(file, layer.Data); err != nil {
+			return &usageError{err}
+		}
+		out = append([]byte(modeline), layer.Data...)
+	}
+	return cli.Write(cmd.OutOrStdout(), out)
 }

@@ -46,7 +46,7 @@ func Convert(name string, data []byte) (c Converted, err error) {
 		k.convert()
 		err = refuse(k.problems)
 	default:
-		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want kind BalloonsPolicy, TopologyAwarePolicy or KubeletConfiguration"}})
+		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want kind BalloonsPolicy, TopologyAwarePolicy, NodeSLO or KubeletConfiguration"}})
 	}
 	if err != nil {
 		return c, err
