@@ -34,6 +34,8 @@ config:
     rdt: {enabled: true}
     rdma: {enabled: true}
     ociHooks: {enabled: true}
+    ulimits: {enabled: true}
+    ioPriority: {enabled: true}
     gpu: {devices: nodes}
   cri: {endpoint: unix:///run/crio/crio.sock}
   http: {address: "[::1]:9464"}
@@ -99,6 +101,10 @@ func TestNeeds(t *testing.T) {
 		"devices":      {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
 		"device nodes": {"config: {hooks: {deviceNodes: {enabled: true}}}", append(nri, "devices")},
 		"rules":        {"config: {rules: [{name: fuse, match: 'true', set: [{field: device, key: /dev/fuse}]}]}", append(nri, "devices")},
+		"ulimits":      {"config: {hooks: {ulimits: {enabled: true}}}", append(nri, "limits", "processes")},
+		"scheduler":    {"config: {hooks: {scheduler: {enabled: true}}}", append(nri, "scheduling", "processes")},
+		"classes":      {"config: {placement: {policy: balloons, balloons: {schedulingClasses: [{name: low, policy: batch}]}}}", append(nri, "scheduling", "processes")},
+		"ruled limits": {"config: {rules: [{name: files, match: 'true', set: [{field: rlimit, key: RLIMIT_NOFILE, value: '1:1'}, {field: io.priority, value: IOPRIO_CLASS_BE 4}]}]}", append(nri, "limits", "scheduling", "processes")},
 		"other rules":  {"config: {rules: [{name: one, match: 'true', class: shared}]}", nri},
 		"OCI hooks":    {"config: {hooks: {ociHooks: {enabled: true}}}", append(nri, "ociHooks")},
 		"no kubelet":   {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},

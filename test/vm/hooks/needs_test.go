@@ -41,6 +41,16 @@ var needing = map[string]struct {
 }{
 	"SYS_PTRACE": {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
 	"hostPID":    {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
+	// Both with an attachment that hands nothing to the runtime. Each value is one that a process of the same user may
+	// not set either.
+	"SYS_RESOURCE": {
+		guest: vm.Guest{Kernel: "6.12"}, values: allowing("ulimits", "attach=bypass", "config.hooks.ulimits.enabled=true", "config.hooks.ulimits.maximum[0]=memlock=1073741824"),
+		pod: noted("ulimits.noderesource.dev/pod", "- {type: memlock, hard: 1073741824, soft: 65536}"), field: "rlimit",
+	},
+	"SYS_NICE": {
+		guest: vm.Guest{Kernel: "6.12"}, values: allowing("scheduler", "attach=bypass", "config.hooks.scheduler.enabled=true"),
+		pod: noted("scheduling-policy.noderesource.dev/pod", "{policy: SCHED_OTHER, nice: -5}"), field: "scheduler",
+	},
 	"SYS_ADMIN": {
 		guest: vm.Guest{Kernel: "6.12"}, values: []string{"config.hooks.partition.enabled=true"},
 		pod: labelled("db", "LSE", "2-3"), field: "cpuset.cpus.partition",

@@ -53,10 +53,15 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- range $hook := list "coreSched" "partition" "rdt" "rdma" "deviceNodes" "ociHooks" -}}
 {{- $_ := set $on $hook (index $hooks $hook | default dict).enabled -}}
 {{- end -}}
-{{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt) -}}
-{{- $ruled := false -}}
-{{- range $rule := .Values.config.rules }}{{ range $set := $rule.set }}{{ if eq ($set.field | default "") "device" }}{{ $ruled = true }}{{ end }}{{ end }}{{ end -}}
-{{- $_ := set $on "devices" (or $ruled $on.rdma $on.deviceNodes (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
+{{- range $hook := list "ulimits" "scheduler" "ioPriority" -}}
+{{- if (index $hooks $hook | default dict).enabled }}{{ $_ := set $on (ternary "limits" "scheduling" (eq $hook "ulimits")) true }}{{ end -}}
+{{- end -}}
+{{- $balloons := (.Values.config.placement | default dict).balloons | default dict -}}
+{{- if $balloons.schedulingClasses }}{{ $_ := set $on "scheduling" true }}{{ end -}}
+{{- $ruled := dict "rlimit" "limits" "scheduler" "scheduling" "io.priority" "scheduling" "device" "devices" -}}
+{{- range $rule := .Values.config.rules }}{{ range $set := $rule.set }}{{ with index $ruled ($set.field | default "") }}{{ $_ := set $on . true }}{{ end }}{{ end }}{{ end -}}
+{{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt $on.limits $on.scheduling) -}}
+{{- $_ := set $on "devices" (or $on.devices $on.rdma $on.deviceNodes (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
 {{- $_ := set $on "podSpecs" (ne (dig "podsSocket" "default" $kubelet) "") -}}
 {{- $_ := set $on "podResources" (ne (dig "podResourcesSocket" "default" $kubelet) "") -}}
 {{- $_ := unset $on "deviceNodes" -}}
