@@ -205,7 +205,7 @@ var descriptions = map[string]string{
 	"MemoryPolicyOptions.Enabled":                            "enabled switches the hook on.",
 	"MountsOptions.Enabled":                                  "enabled switches the hook on.",
 	"MountsOptions.Allowed":                                  "allowed are the files and directories of the host that pods may mount and read. A path allows nothing below it, so that no link there leads elsewhere. Without any, pods get none.",
-	"MountsOptions.Writable":                                 "writable are those that pods may also write to.",
+	"MountsOptions.Writable":                                 "writable are those that pods may also write to. No other path of the two lists may lie below one of them, since a pod could replace it by a link.",
 	"NetworkDevicesOptions.Enabled":                          "enabled switches the hook on.",
 	"NetworkDevicesOptions.Allowed":                          "allowed are the network interfaces of the host that pods may have; one that ends with * stands for all that begin so. Without any, pods get none.",
 	"NormalizationOptions.Enabled":                           "enabled switches the hook on.",

@@ -88,6 +88,7 @@ func Validate(c Config) []Problem {
 		problems = append(problems, Problem{Path: "placement.balloons." + w.Path, What: w.What})
 	}
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
+	problems = append(problems, checkMounts(c.Hooks.Mounts)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
 }
 

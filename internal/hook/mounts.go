@@ -23,7 +23,8 @@ type MountsOptions struct {
 	// path allows nothing below it, so that no link there leads elsewhere. Without any,
 	// pods get none.
 	Allowed []string `json:"allowed" check:"path"`
-	// Writable are those that pods may also write to.
+	// Writable are those that pods may also write to. No other path of the two lists may lie below
+	// one of them, since a pod could replace it by a link.
 	Writable []string `json:"writable" check:"path"`
 }
 
@@ -47,6 +48,7 @@ func (Mounts) Info() Info {
 		Differs: []string{
 			"only the paths in hooks.mounts.allowed and hooks.mounts.writable, and nothing below them; the agent reports others, and the container gets the rest",
 			"only bind mounts, always without devices and set-user-ID. They are read-only unless the options contain rw, and then noexec. Mounts below the path are not included",
+			"a link below an allowed path is not mounted, whatever it leads to; in a container it leads to the container's own files",
 			"nothing is mounted on /, /dev, /proc or /sys, or below these",
 			"a malformed text is reported, and the container starts without its mounts; the plugin fails the creation",
 		},

@@ -413,8 +413,25 @@ func TestFailureOfOne(t *testing.T) {
 	if _, err := g.create(pod, "goes-on"); err != nil {
 		t.Errorf("a creation during which a plugin dies: %v", err)
 	}
+	named, calls := false, uint64(0)
+	for _, p := range g.h.State().Plugins {
+		if p.Name == "20-middle" {
+			named, calls = !p.Connected && p.Err != "" && p.Failed > 0, p.Calls
+		}
+	}
+	if !named {
+		t.Errorf("the status does not name the plugin that died: %+v", g.h.State().Plugins)
+	}
+	if _, err := g.create(pod, "goes-on-without"); err != nil {
+		t.Errorf("a creation after a plugin died: %v", err)
+	}
+	for _, p := range g.h.State().Plugins {
+		if p.Name == "20-middle" && p.Calls != calls {
+			t.Errorf("the plugin that died is still asked: %+v", p)
+		}
+	}
 	events, faults, known := first.is()
-	if len(faults) > 0 || !known[pod] || !known[id] || len(known) != 3 {
+	if len(faults) > 0 || !known[pod] || !known[id] || len(known) != 4 {
 		t.Errorf("the plugin before it: faults %v, it knows %v", faults, known)
 	}
 	// The library asks no further plugins about an event that one has failed.
