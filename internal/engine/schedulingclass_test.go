@@ -43,6 +43,12 @@ func TestKeepsSchedulingClass(t *testing.T) {
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: second, Container: later}, Facts{}))
 	has("created later", s, later.ID, "SCHED_BATCH nice=7")
 
+	c.State = lifecycle.StateRunning
+	listed := &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{c}}
+	again := s.Copy()
+	again.Commit(Decide(again, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
+	has("reported again", again, c.ID, "SCHED_BATCH nice=5")
+
 	text, err := json.Marshal(Record{Version: 1, RecordFields: s.Container(c.ID).RecordFields})
 	var rec Record
 	if err == nil {
@@ -52,7 +58,6 @@ func TestKeepsSchedulingClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	restarted := NewState(m, other)
-	c.State = lifecycle.StateRunning
-	restarted.Commit(Decide(restarted, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{c}}, Facts{Records: map[string]Record{c.ID: rec}}))
+	restarted.Commit(Decide(restarted, listed, Facts{Records: map[string]Record{c.ID: rec}}))
 	has("restarted", restarted, c.ID, "SCHED_BATCH nice=5")
 }
