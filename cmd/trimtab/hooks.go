@@ -91,7 +91,7 @@ func hooksHere(root string, c *config.Config) []hookOnNode {
 			tree = t
 		}
 	}
-	all := hook.Catalogue()
+	all := c.Hooks.Catalogue()
 	var out []hookOnNode
 	for i, h := range agent.Effective(tree, c.Paths, all) {
 		out = append(out, hookOnNode{all[i], c.Hooks.Enabled(h.Name), h.Effective(), h.Finding})

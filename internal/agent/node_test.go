@@ -67,7 +67,8 @@ func TestHooksHere(t *testing.T) {
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	expect(map[string]string{"groupIdentity": "not effective: the kernel has no cpu.bvt_warp_ns"})
+	expect(map[string]string{"groupIdentity": "not effective: the kernel has no cpu.bvt_warp_ns; " +
+		"hooks.groupIdentity.fallback: idle uses cpu.idle instead"})
 	if a.settings.undecided() {
 		t.Error("what is known is looked at again")
 	}

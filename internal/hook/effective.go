@@ -8,12 +8,16 @@ import (
 )
 
 // Effective reports whether the hook can take effect on a node, by the features that the node
-// has. Of alternatives, "a|b", one is enough.
+// has. Of alternatives, "a|b", one is enough. If the hook cannot, the reason also says what the
+// administrator can set.
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
 		f := firstNonEmpty(strings.Split(need, "|"), probe)
 		if f.Support == lifecycle.NotSupported {
+			if i.Instead != "" {
+				f.Why += "; " + i.Instead
+			}
 			return f
 		}
 		if f.Support == lifecycle.Unknown {

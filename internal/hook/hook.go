@@ -17,6 +17,7 @@ type Info struct {
 	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
 	Kernel  []string          `json:"kernel,omitempty"` // required features; of "a|b" one
 	Compose string            `json:"compose"`          // how it combines with other hooks
+	Instead string            `json:"-"`                // what to set where the kernel lacks these, or ""
 	Differs []string          `json:"differs,omitempty"`
 	// TestedOn names the test environment, if that was not a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`

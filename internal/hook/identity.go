@@ -72,6 +72,10 @@ func (h GroupIdentity) Info() Info {
 	kernel := map[Fallback]string{
 		FallbackNone: bvtFile, FallbackIdle: bvtFile + "|" + idleFile, FallbackWeight: bvtFile + "|cpu",
 	}[h.Fallback]
+	instead := ""
+	if h.Fallback == FallbackNone {
+		instead = "hooks.groupIdentity.fallback: idle uses cpu.idle instead"
+	}
 	return Info{
 		Name:  "groupIdentity",
 		About: "group identities: which pods the CPU scheduler prefers, by class",
@@ -81,6 +85,7 @@ func (h GroupIdentity) Info() Info {
 		Reads:    []string{intent.KoordQoSClass, intent.KoordCPUQoS},
 		Pod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		Kernel:   []string{kernel},
+		Instead:  instead,
 		Compose:  "by weight only if batch does not set the pod's shares",
 		TestedOn: "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
 		Differs: []string{

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,6 +64,29 @@ func TestGroupIdentity(t *testing.T) {
 	lacks.Propose(&Input{Intent: own(intent.CPUQoS{Enabled: true})}, &out)
 	if len(out.Problems) != 1 {
 		t.Errorf("a wish that cannot be met is not reported: %v", out.Problems)
+	}
+}
+
+// TestIdentityWithoutKernel judges the hook with the configured fallback, on a kernel that has
+// cpu.idle and no group identities.
+func TestIdentityWithoutKernel(t *testing.T) {
+	probe := func(feature string) lifecycle.Finding {
+		if feature == bvtFile {
+			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "no bvt"}
+		}
+		return lifecycle.Finding{Support: lifecycle.Supported}
+	}
+	for fallback, want := range map[string]lifecycle.Finding{
+		"none":   {Support: lifecycle.NotSupported, Why: "no bvt; hooks.groupIdentity.fallback: idle uses cpu.idle instead"},
+		"idle":   {Support: lifecycle.Supported},
+		"weight": {Support: lifecycle.Supported},
+	} {
+		o := Options{GroupIdentity: GroupIdentityOptions{Enabled: true, Fallback: fallback}}
+		infos := o.Catalogue()
+		i := slices.IndexFunc(infos, func(i Info) bool { return i.Name == "groupIdentity" })
+		if diff := cmp.Diff(want, infos[i].Effective(probe)); diff != "" {
+			t.Error(fallback, diff)
+		}
 	}
 }
 

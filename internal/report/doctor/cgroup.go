@@ -160,7 +160,11 @@ func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Inf
 			found = found || err == nil
 		}
 		if !found {
-			return c.problem("use a kernel that has it, use the hook's fallback, or disable the hook",
+			advice := "use a kernel that has it, or disable the hook"
+			if h.Instead != "" {
+				advice += "; " + h.Instead
+			}
+			return c.problem(advice,
 				"not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
 		}
 	}
