@@ -177,6 +177,10 @@ func (k *kubeletReader) topology() {
 		return
 	}
 	t.Policy = n.Value
+	if n.Value == "restricted" || n.Value == "single-numa-node" { // with these the kubelet refuses pods
+		t.Refusal = "fail"
+	}
+	k.note(n, "topologyManagerPolicy", "is "+printable(n.Value)+`: set it to "none" on this node, since the agent does this here`)
 	if s := keyOf(k.root, "topologyManagerScope"); s != nil {
 		t.Scope = s.Value
 	}
