@@ -97,7 +97,8 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	attach, why := attachFor(r)
 	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. "+why)
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)
-	comment(&b, "", `CPUs that no pod gets, for the system: a list such as "0-1". Empty reserves none.`)
+	comment(&b, "", `CPUs for the system: a list such as "0-1"; empty reserves none. No pod owns one, and pods of all classes but system stay off them. `+
+		`Pods without a class run there too, unless pools.hardReserved is true.`)
 	b.WriteString("pools:\n  reserved: \"\"\n\n")
 	comment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
 		"docs/placement.md compares them.")

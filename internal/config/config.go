@@ -136,7 +136,8 @@ type Rule struct {
 
 // Pools says which CPUs belong to the shared pools. The agent removes CPUs that a container owns from every pool.
 type Pools struct {
-	// Reserved CPUs are in neither pool and are never assigned exclusively.
+	// Reserved CPUs are in neither pool and are never assigned exclusively. Containers of pods
+	// without a class may run there, unless hardReserved is on.
 	Reserved string `json:"reserved" check:"CPU list"`
 	// Shared is the CPU list of the shared pool; empty means all online CPUs except the reserved ones.
 	Shared string `json:"shared" check:"CPU list"`

@@ -40,7 +40,7 @@ var descriptions = map[string]string{
 	"Rule.NamespaceSelector":                   "namespaceSelector narrows the rule to those of these namespaces whose labels match, as kubectl takes label selectors: \"team=db,tier!=test\". Labels are read through the API server (cluster.enabled), and the last answer is kept. A namespace whose labels were never read does not match.",
 	"Rule.Decision":                            "decision is \"allow\", \"cap\" or \"refuse\". Capped, assigned CPUs are at most the pod's CPU limit and request, batch resources are for pods that are BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave the container; nothing else has a cap.",
 	"Rule.MostCPUs":                            "mostCPUs is a further bound of the CPUs assigned to a pod, if they are capped; 0 means no bound.",
-	"Pools.Reserved":                           "reserved CPUs are in neither pool and are never assigned exclusively.",
+	"Pools.Reserved":                           "reserved CPUs are in neither pool and are never assigned exclusively. Containers of pods without a class may run there, unless hardReserved is on.",
 	"Pools.Shared":                             "shared is the CPU list of the shared pool; empty means all online CPUs except the reserved ones.",
 	"Pools.Reclaimed":                          "reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty means all online CPUs except the reserved ones.",
 	"Pools.System":                             "system is the CPU list of containers of class system; empty treats them like pods without a class.",
