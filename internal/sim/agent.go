@@ -59,6 +59,9 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 			return c, fmt.Errorf("config: %w", jsonwords.Error(err))
 		}
 	}
+	if err := c.ReadPolicyFile(); err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
 	c.NRI.Enabled = true
 	c.NRI.Socket = filepath.Join(dir, "nri.sock")
 	c.Cgroup.Version = version.String()
