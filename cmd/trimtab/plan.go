@@ -57,7 +57,7 @@ Without --node, --config only finds the agent, which decides by its own configur
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *node == "" {
-			return ask(cmd, args)
+			return needsNode(cmd, ask(cmd, args))
 		}
 		s, err := describedNode(*node, cmd.Flag("config").Value.String())
 		if err != nil {
@@ -75,6 +75,14 @@ Without --node, --config only finds the agent, which decides by its own configur
 		})
 	}
 	return cmd
+}
+
+// needsNode adds to the error that no agent answers what --config does here, if the user gave it.
+func needsNode(cmd *cobra.Command, err error) error {
+	if noAgent(err) && cmd.Flags().Changed("config") {
+		return fmt.Errorf("%w; --config only names the agent to ask: add --node \"2s x 8c\" to plan without an agent, by that configuration", err)
+	}
+	return err
 }
 
 // describedNode returns a scenario without steps: a node with these CPUs and the configuration in a file (the
