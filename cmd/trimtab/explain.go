@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/cli"
+	"github.com/trimtab/trimtab/internal/nearest"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/report/term"
@@ -38,7 +39,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 		}
 		namespace, pod, container, err := reference(name)
 		if err != nil {
-			return err
+			return withNamespace(cmd.Context(), *socket, name, err)
 		}
 		width, _ := terminal(cmd.OutOrStdout())
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
@@ -70,6 +71,22 @@ func reference(s string) (namespace, pod, container string, err error) {
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
 
+// withNamespace adds to the error of a name without namespace the pods that the user perhaps meant. Without an agent
+// the error stays as it is.
+func withNamespace(ctx context.Context, socket, name string, err error) error {
+	if name == "" || strings.Contains(name, "/") {
+		return err
+	}
+	_ = withClient(ctx, socket, func(c *status.Client) error {
+		n, failed := c.Status(ctx)
+		if similar := similarPods(podsOf(n), "", name); failed == nil && len(similar) > 0 {
+			err = &usageError{fmt.Errorf("%w; the agent knows %s", err, firstFew(similar))}
+		}
+		return nil
+	})
+	return err
+}
+
 // mostSimilar is how many pods an error names if the requested pod is unknown.
 const mostSimilar = 5
 
@@ -84,19 +101,37 @@ func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, e
 	if failed != nil {
 		return err
 	}
-	known := podsOf(n)
-	similar := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
-	if len(similar) == 0 {
-		similar = slices.DeleteFunc(known, func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
-	}
+	similar := similarPods(podsOf(n), namespace, pod)
 	if len(similar) == 0 {
 		return fmt.Errorf("%w; 'trimtab status' lists the pods that it knows", err)
 	}
-	more := ""
-	if len(similar) > mostSimilar {
-		similar, more = similar[:mostSimilar], ", ..."
+	return fmt.Errorf("%w; it knows %s", err, firstFew(similar))
+}
+
+// similarPods returns the known pods that a user perhaps meant: pods with this name in any namespace, or else pods with
+// nearly this name, or else those of the namespace.
+func similarPods(known []string, namespace, pod string) []string {
+	same := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
+	if len(same) > 0 {
+		return same
 	}
-	return fmt.Errorf("%w; it knows %s%s", err, strings.Join(similar, ", "), more)
+	like := slices.DeleteFunc(slices.Clone(known), func(p string) bool {
+		in, name, _ := strings.Cut(p, "/")
+		_, d := nearest.To(pod, []string{name})
+		return d > len(pod)/3 || (namespace != "" && in != namespace)
+	})
+	if len(like) > 0 {
+		return like
+	}
+	return slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
+}
+
+// firstFew joins the first names of a list.
+func firstFew(names []string) string {
+	if len(names) > mostSimilar {
+		return strings.Join(names[:mostSimilar], ", ") + ", ..."
+	}
+	return strings.Join(names, ", ")
 }
 
 // podsOf lists the node's pods, as NAMESPACE/POD, sorted.
