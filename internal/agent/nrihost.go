@@ -67,7 +67,7 @@ func (a *Agent) nriHostStatus() *api.NRIHost {
 	s := a.host.State()
 	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Turned: s.Rejected}
 	for _, p := range s.Plugins {
-		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err}
+		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err, Sets: p.Sets}
 		if p.Calls > 0 {
 			one.Average = p.TotalTime / time.Duration(p.Calls) //nolint:gosec // a count
 		}

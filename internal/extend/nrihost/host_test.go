@@ -50,6 +50,9 @@ func TestAdjustFirst(t *testing.T) {
 	if _, err := g.create(pod, "hooked"); err == nil || !strings.Contains(err.Error(), "hooks") {
 		t.Errorf("an OCI hook, which the CRI cannot say: %v", err)
 	}
+	if sets := g.h.State().Plugins[0].Sets; !slices.Equal(sets, []string{"env", "hooks.prestart", "linux.resources.cpu.shares"}) {
+		t.Errorf("the plugin sets %q", sets)
+	}
 	if _, err := g.calls.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: pod}); err != nil {
 		t.Error(err)
 	}

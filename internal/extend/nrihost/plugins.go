@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Recorder counts what plugins do, for metrics. Its methods return at once. The number of different plugin names is
@@ -35,6 +37,8 @@ type Plugin struct {
 	Err         string // the last failure
 	TotalTime   time.Duration
 	LongestTime time.Duration
+	// Sets names the fields of containers that it has set or removed, sorted, as in "linux.resources.cpu.shares".
+	Sets []string
 
 	last time.Duration
 }
@@ -124,8 +128,36 @@ func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 	one.LongestTime = max(one.LongestTime, took)
 }
 
-// RecordPluginAdjustments does nothing.
-func (p *plugins) RecordPluginAdjustments(string, string, *adaptation.ContainerAdjustment, int, int) {
+// RecordPluginAdjustments notes which fields a plugin sets.
+func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.ContainerAdjustment, _, _ int) {
+	set := adjusted("", a.ProtoReflect(), nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.getLocked(name)
+	for _, field := range set {
+		if at, has := slices.BinarySearch(one.Sets, field); !has {
+			one.Sets = slices.Insert(one.Sets, at, field)
+		}
+	}
+}
+
+// adjusted adds the names of the fields that an adjustment has. The names are those of the protocol, so their number is
+// bounded.
+func adjusted(prefix string, m protoreflect.Message, names []string) []string {
+	if !m.IsValid() {
+		return names
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		name := prefix + string(f.Name())
+		switch {
+		case f.Message() == nil || f.IsList() || f.IsMap() || strings.HasPrefix(string(f.Message().Name()), "Optional"):
+			names = append(names, name)
+		default:
+			names = adjusted(name+".", v.Message(), names)
+		}
+		return true
+	})
+	return names
 }
 
 // UpdatePluginCount does nothing: the door counts connections.
@@ -148,7 +180,9 @@ func (p *plugins) states() (all []Plugin, turned uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.byName {
-		all = append(all, *one)
+		copied := *one
+		copied.Sets = slices.Clone(one.Sets)
+		all = append(all, copied)
 	}
 	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
 	return all, p.rejected

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,8 @@ type NRIPlugin struct {
 	Average time.Duration `json:"averageNanoseconds"`
 	Longest time.Duration `json:"longestNanoseconds"`
 	Error   string        `json:"error,omitempty"` // the last one
+	// Sets names the fields of containers that it has set, in NRI's words.
+	Sets []string `json:"sets,omitempty"`
 }
 
 // State describes the plugin in words.
@@ -36,6 +39,9 @@ func (p NRIPlugin) State() string {
 	}
 	if p.Calls > 0 {
 		s += fmt.Sprintf(", %d calls, %d failed, %v on average, %v at most", p.Calls, p.Failed, p.Average.Round(time.Microsecond), p.Longest.Round(time.Microsecond))
+	}
+	if len(p.Sets) > 0 {
+		s += ", sets " + strings.Join(p.Sets, ", ")
 	}
 	if p.Error != "" {
 		s += ": " + p.Error

@@ -92,6 +92,9 @@ func checks(ctx context.Context, o Options) []Check {
 	if len(c.Rules) > 0 {
 		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may have a spelling error; its pods do not get what it sets"}, len(c.Rules), agent))
 	}
+	if c.NRIHost.Enabled {
+		all = append(all, checkHosted(Check{Name: "hosted nri plugins", Why: "if two plugins set the same value of a container, its creation fails; a plugin that fails is disconnected, and pods start without it"}, agent))
+	}
 	if c.Mode == "observe" || agent != nil && agent.Observed != nil {
 		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets what it was promised from it"}, agent))
 	}
