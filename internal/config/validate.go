@@ -245,6 +245,11 @@ func address(s string) string {
 	return ""
 }
 
+// koordinatorClasses are the classes by the names that Koordinator has for them.
+var koordinatorClasses = map[string]string{
+	"LSE": "dedicated", "LSR": "dedicated", "LS": "shared", "BE": "reclaimed", "SYSTEM": "system",
+}
+
 func (r rule) choice(s string) string {
 	if slices.Contains(r.choices, s) {
 		return ""
@@ -257,7 +262,11 @@ func (r rule) choice(s string) string {
 	if s == "" {
 		return "is missing, want " + want
 	}
-	if near, d := nearest.To(s, r.choices); len(r.choices) > 1 && d <= 2 {
+	if same, ok := koordinatorClasses[s]; ok && slices.Contains(r.choices, same) {
+		return fmt.Sprintf("is %s, want %s; Koordinator's class %s is %q here", quoteShort(s), want, s, same)
+	}
+	words := slices.DeleteFunc(slices.Clone(r.choices), func(c string) bool { return c == "" })
+	if near, d := nearest.To(s, words); len(words) > 1 && d <= 2 {
 		return fmt.Sprintf("is %s, want %s; nearest %q", quoteShort(s), want, near)
 	}
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)
