@@ -79,9 +79,13 @@ type merging struct {
 	config     Config
 	set        map[string]place
 	problems   []Problem
-	notMapping bool // a layer is no mapping: whatever it is, it has no keys to check
+	notMapping bool // a layer is no configuration: whatever it is, it has no keys to check
 	last       place
 }
+
+// chartValues is said of a file whose configuration is below a key.
+const chartValues = "a configuration begins with apiVersion and kind, and this looks like a values file of the chart, " +
+	"whose configuration is below config: 'helm template trimtab deploy/charts/trimtab -f FILE' checks it"
 
 // add adds a layer above the earlier ones.
 func (m *merging) add(l Layer) {
@@ -92,6 +96,10 @@ func (m *merging) add(l Layer) {
 	root, problems := document(l.Name, l.Data)
 	if problems != nil {
 		m.problems, m.notMapping = append(m.problems, problems...), true
+		return
+	}
+	if n := keyOf(root, "config"); n != nil && n.Kind == yaml.MappingNode && keyOf(root, "apiVersion") == nil {
+		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "config", What: chartValues}), true
 		return
 	}
 	d := decoder{file: l.Name, lines: map[string]int{}}
