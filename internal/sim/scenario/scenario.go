@@ -30,9 +30,10 @@ type Node struct {
 	// Captured is a file of `trimtab capture`, whose machine this is, instead of CPUs. A relative path begins at the
 	// scenario's directory.
 	Captured string `json:"captured,omitempty"`
-	// Isolated are the CPUs that the kernel's scheduler does not use, Efficient those of efficient cores, as kernel lists.
-	// If Efficient is set, all other CPUs are of performance cores.
-	Isolated  string `json:"isolated,omitempty"`
+	// Isolated are the CPUs that the kernel's scheduler does not use, as a kernel list.
+	Isolated string `json:"isolated,omitempty"`
+	// Efficient are the CPUs of efficient cores, as a kernel list. If it is set, all other CPUs are of performance
+	// cores.
 	Efficient string `json:"efficient,omitempty"`
 	// FarMemory has the sizes of NUMA nodes that have memory and no CPUs, such as "8Gi": HBM if it is smaller than
 	// node 0, otherwise CXL. Their numbers follow those of the nodes with CPUs.
@@ -45,9 +46,10 @@ type Node struct {
 	Driver string         `json:"driver,omitempty"` // cgroupfs (default) or systemd
 	// Kernel names cgroup files of the node's kernel that mainline kernels lack.
 	Kernel []string `json:"kernel,omitempty"`
-	// Devices has the node's device nodes, "major:minor" by path, and Verbs the RDMA verbs devices by PCI address.
+	// Devices has the node's device nodes, "major:minor" by path.
 	Devices map[string]string `json:"devices,omitempty"`
-	Verbs   map[string]string `json:"verbs,omitempty"`
+	// Verbs has the RDMA verbs devices by PCI address.
+	Verbs map[string]string `json:"verbs,omitempty"`
 	// HugePages are the node's sizes of huge pages, out of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
 	// CDI has the names of devices that the runtime can inject by the Container Device Interface. The runtime refuses a
@@ -113,8 +115,9 @@ type Step struct {
 	Start  Ref     `json:"startContainer,omitempty"`
 	// Update is the kubelet's UpdateContainerResources.
 	Update *Update `json:"update,omitempty"`
-	// Stop and Remove have pods or containers. Remove stops them first.
-	Stop   []Ref `json:"stop,omitempty"`
+	// Stop has pods or containers to stop.
+	Stop []Ref `json:"stop,omitempty"`
+	// Remove has pods or containers to remove; those that run are stopped first.
 	Remove []Ref `json:"remove,omitempty"`
 	// Kubelet is "away" or "back": whether the kubelet reports pod specs and grants. It does at the start.
 	Kubelet string `json:"kubelet,omitempty"`
@@ -148,8 +151,9 @@ func (s *Step) Started() []Ref {
 
 // Run is one pod and its containers.
 type Run struct {
-	// Pod and Containers are what the kubelet requests, in the units of the runtime.
-	Pod        Pod         `json:"pod,omitzero"`
+	// Pod is what the kubelet requests for the pod, in the units of the runtime.
+	Pod Pod `json:"pod,omitzero"`
+	// Containers are what the kubelet requests for the pod's containers.
 	Containers []Container `json:"containers,omitempty"`
 	// Manifest is a Pod as users write it, instead of pod and containers: requests and limits are converted as the
 	// kubelet converts them, and the kubelet reports the spec.
@@ -251,8 +255,9 @@ type Want struct {
 	From string `json:"from,omitempty"`
 	// State is created, running or stopped.
 	State string `json:"state,omitempty"`
-	// CPUs and Mems are lists, which are compared as sets with the effective ones.
+	// CPUs is a list, which is compared as a set with the effective CPUs.
 	CPUs *string `json:"cpus,omitempty"`
+	// Mems is a list, which is compared as a set with the effective memory nodes.
 	Mems *string `json:"mems,omitempty"`
 	// Shares are compared exactly in cgroup v1. In v2 they are first converted to a weight by a fixed table.
 	Shares *uint64 `json:"shares,omitempty"`
@@ -263,23 +268,29 @@ type Want struct {
 	// Process is what the first process starts with, and parameters and network devices of its namespaces, as
 	// "rlimit RLIMIT_NOFILE": "1024:4096". The value "" means that it must not have the entry.
 	Process map[string]string `json:"process,omitempty"`
-	// Env has variables of the container; Absent names variables that it must not have.
-	Env    map[string]string `json:"env,omitempty"`
-	Absent []string          `json:"absentEnv,omitempty"`
+	// Env has variables of the container.
+	Env map[string]string `json:"env,omitempty"`
+	// Absent names variables that the container must not have.
+	Absent []string `json:"absentEnv,omitempty"`
 	// Mounts are sources by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
-	// Devices are device nodes of the container, CDI the names of its CDI devices. With NoDevices it must have neither.
-	Devices   []string `json:"devices,omitempty"`
-	CDI       []string `json:"cdi,omitempty"`
-	NoDevices bool     `json:"noDevices,omitempty"`
+	// Devices are device nodes of the container.
+	Devices []string `json:"devices,omitempty"`
+	// CDI has the names of the container's CDI devices.
+	CDI []string `json:"cdi,omitempty"`
+	// NoDevices is whether the container must have neither device nodes nor CDI devices.
+	NoDevices bool `json:"noDevices,omitempty"`
 	// BlockIOClass is the class of its creation, "" for none.
 	BlockIOClass *string `json:"blockIOClass,omitempty"`
-	// RDTClass is the RDT class of its creation. RDTGroup is the resctrl group of all its threads, "" for the root, with
-	// the monitoring group after a slash if it has one. Schemata are lines of that group. Cookie is the core scheduling
-	// cookie of all its threads, 0 for none; cookies are numbered in the order of their creation.
-	Cookie   *uint64  `json:"cookie,omitempty"`
-	RDTClass *string  `json:"rdtClass,omitempty"`
-	RDTGroup *string  `json:"rdtGroup,omitempty"`
+	// Cookie is the core scheduling cookie of all its threads, 0 for none. Cookies are numbered in the order of their
+	// creation.
+	Cookie *uint64 `json:"cookie,omitempty"`
+	// RDTClass is the RDT class of its creation.
+	RDTClass *string `json:"rdtClass,omitempty"`
+	// RDTGroup is the resctrl group of all its threads, "" for the root, with the monitoring group after a slash if it
+	// has one.
+	RDTGroup *string `json:"rdtGroup,omitempty"`
+	// Schemata are lines of the resctrl group rdtGroup.
 	Schemata []string `json:"schemata,omitempty"`
 	// NoGroups names resctrl groups that must not exist.
 	NoGroups []string `json:"noGroups,omitempty"`
