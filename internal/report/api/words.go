@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -158,6 +159,11 @@ func (h HookServer) State() string {
 		s += ": " + h.Error
 	}
 	return s
+}
+
+// Connected reports whether a runtime is attached.
+func (n *Node) Connected() bool {
+	return slices.ContainsFunc(n.Attachments, func(a Attached) bool { return a.State == "connected" })
 }
 
 // Attached is one attachment and its connection.

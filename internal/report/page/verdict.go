@@ -31,7 +31,7 @@ func judge(n api.Node) verdict {
 	if n.Standby != "" {
 		add("This agent decides nothing: %s.", n.Standby)
 	}
-	if !connected(n) && n.Standby == "" {
+	if !n.Connected() && n.Standby == "" {
 		add("No runtime is attached: new containers start without the values that they request.")
 	}
 	if n.ConfigError != "" {
@@ -66,15 +66,6 @@ func judge(n api.Node) verdict {
 		return verdict{Good: true, Text: "Healthy: all decided values are in force."}
 	}
 	return verdict{Text: term.Count(len(why), "thing") + " to look at", Reasons: why}
-}
-
-func connected(n api.Node) bool {
-	for _, a := range n.Attachments {
-		if a.State == "connected" {
-			return true
-		}
-	}
-	return false
 }
 
 // servers returns the faults of hook servers and hooks.

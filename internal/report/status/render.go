@@ -55,7 +55,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	resourcePlugins(head, n.ResourcePlugins, o)
 	nriHost(head, n.NRIHost, o)
 	cluster(head, n.Cluster, o)
-	trouble := o.trouble(n.Unapplied, n.Problems)
+	trouble := o.trouble(n)
 	if n.Observed != nil || n.Released && n.Unapplied == 0 {
 		trouble = term.Count(n.Problems, "problem")
 	}
@@ -191,12 +191,15 @@ func attachment(a api.Attached) string {
 	return s
 }
 
-func (o Options) trouble(unapplied, problems int) string {
-	if unapplied+problems == 0 {
-		return "everything decided is in force"
+func (o Options) trouble(n api.Node) string {
+	switch {
+	case n.Unapplied+n.Problems > 0:
+		return o.alarm(fmt.Sprintf("%s not applied, %s; trimtab explain NAMESPACE/POD says why",
+			term.Count(n.Unapplied, "value"), term.Count(n.Problems, "problem")))
+	case !n.Connected() && n.Standby == "":
+		return o.alarm("no runtime is attached: new containers start without values")
 	}
-	return o.alarm(fmt.Sprintf("%s not applied, %s; trimtab explain NAMESPACE/POD says why",
-		term.Count(unapplied, "value"), term.Count(problems, "problem")))
+	return "everything decided is in force"
 }
 
 func pools(w io.Writer, list []api.Pool) {
