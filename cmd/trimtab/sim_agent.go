@@ -96,6 +96,9 @@ func suggestedCommands(file, address string, node api.Node) string {
 	if address != "" {
 		fmt.Fprintf(&b, "\nIts web page: http://%s%s\n", address, page.Path)
 	}
+	b.WriteString("\nThe file only says where the agent is: a change of it has no effect. Another configuration is config: of a\n" +
+		"scenario. All steps have been played, so 'trimtab events' shows those and nothing new: docs/demos/inspect-events.md\n" +
+		"has an agent with more.\n")
 	b.WriteString("Interrupt (Ctrl-C) to stop it.\n")
 	return b.String()
 }
