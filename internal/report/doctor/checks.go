@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -89,6 +90,11 @@ func checks(ctx context.Context, o Options) []Check {
 			all = append(all, row.Check)
 		}
 	}
+	return slices.Concat(all, optionalChecks(c, agent), checkHooks(g, c))
+}
+
+// optionalChecks are the checks of what a configuration switches on.
+func optionalChecks(c config.Config, agent *api.Node) (all []Check) {
 	if len(c.Rules) > 0 {
 		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may have a spelling error; its pods do not get what it sets"}, len(c.Rules), agent))
 	}
@@ -98,5 +104,5 @@ func checks(ctx context.Context, o Options) []Check {
 	if c.Mode == "observe" || agent != nil && agent.Observed != nil {
 		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets what it was promised from it"}, agent))
 	}
-	return append(all, checkHooks(g, c)...)
+	return all
 }
