@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -49,6 +51,9 @@ func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.
 // ReleaseAlone restores the values that an ended agent left in the kernel. It fails while an agent runs. It
 // does not change the runtime's stored copies.
 func ReleaseAlone(c config.Config) (r api.Released, err error) {
+	if none, err := noState(c); err != nil || none {
+		return api.Released{Nothing: none}, errors.Join(err, tidyGroups(c))
+	}
 	files, err := cgroup.OpenRoot(c.Cgroup.Root)
 	if err != nil {
 		return r, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
@@ -77,8 +82,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if earlier == nil && ran(c) {
-		return r, fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
-			"values of pods and containers may remain until their cgroups are removed", keeper.ErrUnknown, dir.Path(originalsName), c.Paths.Key)
+		return r, lost(c, dir.Path(originalsName))
 	}
 	copied := k.Originals.Copied()
 	r = conductor.Released(k.ReleaseAll())
@@ -87,9 +91,33 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no running agent can make the runtime change it",
 		})
 	}
-	if groups, err := resctrl.OpenRoot(c.Paths.Resctrl); err == nil {
-		defer groups.Close()
-		return r, resctrl.New(groups).Tidy()
+	return r, tidyGroups(c)
+}
+
+// noState reports whether no agent has run: there is neither a state directory, which a release must not make, nor a
+// key. The error is that only the state directory is gone.
+func noState(c config.Config) (bool, error) {
+	if _, err := os.Stat(c.Paths.State); c.Paths.State == "" || !errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return r, nil
+	if ran(c) {
+		return false, lost(c, c.Paths.State)
+	}
+	return true, nil
+}
+
+// lost is the error of original values that are lost with a file or directory.
+func lost(c config.Config, missing string) error {
+	return fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
+		"values of pods and containers may remain until their cgroups are removed", keeper.ErrUnknown, missing, c.Paths.Key)
+}
+
+// tidyGroups removes the resctrl groups of an agent.
+func tidyGroups(c config.Config) error {
+	groups, err := resctrl.OpenRoot(c.Paths.Resctrl)
+	if err != nil {
+		return nil // without the mount there are no groups
+	}
+	defer groups.Close()
+	return resctrl.New(groups).Tidy()
 }

@@ -255,7 +255,8 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 	defer s.applying.Unlock()
 	s.mu.Lock()
 	c := s.config
-	if s.releasedAt.IsZero() { // a second release only tries again
+	again := !s.releasedAt.IsZero()
+	if !again { // a second release only tries again
 		s.releasedAt = time.Now()
 	}
 	s.mu.Unlock()
@@ -265,5 +266,7 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
 	defer cancel()
-	return s.conductor.Release(ctx, policy), nil
+	r := s.conductor.Release(ctx, policy)
+	r.Again = again
+	return r, nil
 }

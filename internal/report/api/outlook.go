@@ -74,6 +74,10 @@ type Released struct {
 	Stale []Kept `json:"stale,omitempty"`
 	// Waiting counts containers whose copy in the runtime was not yet changed when the time for that ended.
 	Waiting int `json:"waiting,omitempty"`
+	// Again reports that the agent released before. Given then counts values that have their original value already.
+	Again bool `json:"again,omitempty"`
+	// Nothing reports that no agent has run on the node: there is neither its state nor its key.
+	Nothing bool `json:"nothing,omitempty"`
 	// Cluster says what is left at the API server and why; "" if nothing is left.
 	Cluster string `json:"cluster,omitempty"`
 }

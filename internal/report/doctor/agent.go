@@ -41,7 +41,8 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 }
 
 // checkAgent asks the agent at a status socket for its state, and returns that, too; nil if no agent answers.
-func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, *api.Node) {
+func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Check, *api.Node) {
+	socket := paths.StatusSocket
 	if socket == "" {
 		return c.unknown("set paths.statusSocket", "it serves no status socket"), nil
 	}
@@ -53,6 +54,9 @@ func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, 
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return c.unseen(socket, err), nil
+	case err != nil && o.host().lacks(socket, paths.State, paths.Key):
+		return c.problem("install it: docs/install.md; nothing to do if you removed it",
+			"Trimtab is not on this node: no agent answers, and there is no %s, %s or %s", socket, paths.State, paths.Key), nil
 	case err != nil:
 		return c.problem("start it: trimtab agent", "no agent answers at %s", socket), nil
 	}

@@ -40,7 +40,7 @@ func wayOf(c config.Config) way {
 func checks(ctx context.Context, o Options) []Check {
 	h := o.host()
 	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with an invalid configuration, and a running agent keeps the previous one"}, h, o.ConfigFile)
-	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "without the agent, running containers keep their values, but new pods start without what they request"}, o, c.Paths.StatusSocket)
+	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "without the agent, running containers keep their values, but new pods start without what they request"}, o, c.Paths)
 	attach, endpoint := wayOf(c), o.Endpoint
 	if endpoint == "" && attach != byNRI {
 		endpoint = c.CRI.Endpoint

@@ -83,6 +83,16 @@ func (h host) stat(p string) (fs.FileInfo, error) {
 	return os.Lstat(at)
 }
 
+// lacks reports whether none of the paths exists on the node. A path that may not be looked at may exist.
+func (h host) lacks(paths ...string) bool {
+	for _, p := range paths {
+		if _, err := h.stat(p); p != "" && !missing(err) {
+			return false
+		}
+	}
+	return true
+}
+
 func (h host) list(p string) ([]fs.DirEntry, error) {
 	at, err := h.real(p)
 	if err != nil {

@@ -34,7 +34,19 @@ func (c *Client) Release(ctx context.Context) (api.Released, error) {
 
 // RenderReleased prints what was restored and what was not.
 func RenderReleased(w io.Writer, r api.Released) error {
-	fmt.Fprintf(w, "%d values restored, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
+	if r.Nothing {
+		_, err := fmt.Fprintln(w, "nothing to restore: no agent answers, and there is no state directory (paths.state) and no key (paths.key), so none has run on this node")
+		return err
+	}
+	given := fmt.Sprintf("%d values restored", r.Given)
+	if r.Again {
+		given = fmt.Sprintf("released before, and tried again: %d values have their original value", r.Given)
+	}
+	if r.Given+len(r.Left)+len(r.Failed)+len(r.Stale) == 0 {
+		fmt.Fprintln(w, "nothing was left to restore")
+	} else {
+		fmt.Fprintf(w, "%s, %d left, %d failed, %d stale in the runtime\n", given, len(r.Left), len(r.Failed), len(r.Stale))
+	}
 	t := table(w)
 	for _, list := range []struct {
 		what string
