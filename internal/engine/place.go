@@ -97,6 +97,9 @@ func (s *placer) refused(key, value string, err error) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, q)
 }
 
+// CreatedAgain ends the reason of a container that runs without the CPUs of its own that its pod asks for.
+const CreatedAgain = "it can get them when it is created again"
+
 // place decides which CPUs a container uses: its own, or a pool's.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
@@ -112,7 +115,7 @@ func (s *placer) place(rec *Record) {
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
 		// The CPUs were refused when the container was created, and its record has that refusal.
 		// If it got the CPUs now, the next restart would take them away.
-		err = errors.New("they could not be granted when the container was created; it can get them when it is created again")
+		err = errors.New("they could not be granted when the container was created; " + CreatedAgain)
 	}
 	switch {
 	case err != nil && isNew && s.waitOnCreate():
@@ -172,7 +175,7 @@ func (s *placer) reportRefused() {
 	case a.n == 0:
 		s.refused(a.key, "", whyNoCPUs(s.p, s.p.Pod.Resources, &s.c.Pristine))
 	default:
-		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; it can get them when it is created again"))
+		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; "+CreatedAgain))
 	}
 }
 

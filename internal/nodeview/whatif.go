@@ -2,6 +2,7 @@ package nodeview
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -32,7 +33,21 @@ func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 	then := View{State: of.CopyState()}
 	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
-	return api.Plan{Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), CPUs: then.cpus()}
+	return api.Plan{
+		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), CreateAgain: then.createAgain(), CPUs: then.cpus(),
+	}
+}
+
+// createAgain lists live containers that ask for CPUs of their own, and can get them only when they are created again.
+func (v *View) createAgain() (names []string) {
+	for _, id := range v.State.Containers() {
+		ctr := v.State.Container(id)
+		if ctr.Alive() && slices.ContainsFunc(ctr.ProblemSummary.Problems, func(p lifecycle.Problem) bool { return strings.HasSuffix(p.Reason, engine.CreatedAgain) }) {
+			names = append(names, v.State.FullName(ctr))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // StateCopier copies the state, outside of any event.

@@ -14,6 +14,9 @@ type Plan struct {
 	Moves []Move `json:"moves,omitempty"`
 	// Changes are other decisions about running containers and their pods that would change.
 	Changes []Change `json:"changes,omitempty"`
+	// CreateAgain are running containers, as NAMESPACE/POD/CONTAINER, that ask for CPUs of their own and would have none:
+	// only their next creation can give them some.
+	CreateAgain []string `json:"createAgain,omitempty"`
 	// Hints say what would serve the pods better, a sentence each.
 	Hints []string `json:"hints,omitempty"`
 	// PassedOver are objects of the manifests that have no pods, such as "2 Service".

@@ -89,6 +89,9 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 			return []string{term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After)}
 		})
 	}
+	if len(out.CreateAgain) > 0 {
+		fmt.Fprintf(&b, "\ncan get CPUs of their own when they are created again, if enough are free: %s\n", term.Clean(strings.Join(out.CreateAgain, ", ")))
+	}
 	changes(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
