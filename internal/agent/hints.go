@@ -2,12 +2,15 @@ package agent
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // hints says how planned containers would get CPUs of their own that request whole CPUs in a Guaranteed pod, as the
@@ -40,4 +43,22 @@ func hints(c config.Config, wishes []engine.PlannedPod, planned []api.Container)
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: Guaranteed with whole CPUs, and nothing asks for CPUs of its own: %s", strings.Join(names, ", "), how)}
+}
+
+// pageHints says which planned pods request huge pages of a size of which no NUMA node has reserved any. The kubelet
+// counts the node's huge pages; Trimtab only chooses nodes that have some.
+func pageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
+	for i := range wishes {
+		for _, c := range wishes[i].Spec.Containers {
+			for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
+				size, pages := intent.HugepageSize(name)
+				if !pages || c.Requests[name] <= 0 || slices.ContainsFunc(m.Nodes, func(n topology.Node) bool { return n.HugePages[size] > 0 }) {
+					continue
+				}
+				all = append(all, fmt.Sprintf("%s/%s/%s requests %s, and no NUMA node has reserved any: the kubelet refuses the pod, which a plan does not count",
+					wishes[i].Pod.Namespace, wishes[i].Pod.Name, c.Name, name))
+			}
+		}
+	}
+	return all
 }

@@ -20,7 +20,7 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	}
 	wishes := podManifests(all)
 	out := nodeview.WhatIf(s.a.conductor, wishes)
-	out.Hints = hints(s.a.settings.current(), wishes, out.Containers)
+	out.Hints = append(hints(s.a.settings.current(), wishes, out.Containers), pageHints(s.a.settings.hardware(), wishes)...)
 	out.PassedOver, out.ReleasedAt = passed, s.a.settings.released()
 	return out, nil
 }

@@ -26,6 +26,7 @@ type Scenario struct {
 type Node struct {
 	// CPUs describe the processors, such as "2s x 2n x 8c x 2t, 64GiB/node": sockets (s), dies of a socket (d), NUMA nodes
 	// (n), L3 caches (l), cores (c) and threads of a core (t), and the memory of each NUMA node. What is left out is 1.
+	// Huge pages that each node has reserved come last: ", 16 x 1GiB pages/node"; without them it has none.
 	CPUs string `json:"cpus,omitempty"`
 	// Captured is a file of `trimtab capture`, whose machine this is, instead of CPUs. A relative path begins at the
 	// scenario's directory.

@@ -18,7 +18,8 @@ const DefaultMemory = 16 << 30
 // shape is the parsed text: how many of the inner level in each of the outer.
 type shape struct {
 	sockets, dies, nodes, caches, cores, threads int
-	memory                                       uint64 // bytes per node
+	memory                                       uint64            // bytes per node
+	pages                                        map[uint64]uint64 // huge pages per node, by size in bytes
 }
 
 // part is one level of the machine, outermost first.
@@ -46,15 +47,23 @@ var units = []struct {
 // Parse makes the machine that a text describes: sockets (s), dies per socket (d),
 // NUMA nodes per die (n), L3 caches per node (l), cores per node or, if there are
 // caches, per cache (c), and threads per core (t), in this order and joined by x,
-// each 1 if left out; then, after a comma, the memory of each node.
+// each 1 if left out; then, each after a comma, the memory of each node, and the huge
+// pages that each has reserved, such as "16 x 1GiB pages/node".
 //
 // CPUs are numbered as Linux does on most machines: first the first threads of all
 // cores, socket by socket and node by node, then the second threads.
 func Parse(text string) (*topology.Machine, error) {
-	cpus, memory, said := strings.Cut(text, ",")
-	s, err := parseShape(cpus)
-	if err == nil && said {
-		s.memory, err = parseMemory(memory)
+	all := strings.Split(text, ",")
+	s, err := parseShape(all[0])
+	for i, rest := range all[1:] {
+		if err != nil {
+			break
+		}
+		if pages, is := strings.CutSuffix(strings.TrimSpace(rest), "pages/node"); is {
+			err = s.parsePages(pages)
+		} else if s.memory, err = parseMemory(rest); err == nil && i > 0 {
+			err = errors.New("the memory comes once, and before huge pages")
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("machine %q: %w", shorten(text), err)
@@ -114,7 +123,31 @@ func parseMemory(text string) (uint64, error) {
 	if !said || strings.TrimSpace(per) != "node" {
 		return 0, fmt.Errorf(`memory %q: write it per node, as in "64GiB/node"`, shorten(text))
 	}
-	amount = strings.TrimSpace(amount)
+	return parseBytes("memory", strings.TrimSpace(amount))
+}
+
+// parsePages reads a number of huge pages and their size, such as "16 x 1GiB".
+func (s *shape) parsePages(text string) error {
+	number, size, said := strings.Cut(text, "x")
+	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
+	if err != nil || !said {
+		return fmt.Errorf(`huge pages %q: write number and size, as in "16 x 1GiB pages/node"`, shorten(text))
+	}
+	bytes, err := parseBytes("huge pages of", strings.TrimSpace(size))
+	if err != nil {
+		return err
+	}
+	if s.pages == nil {
+		s.pages = map[uint64]uint64{}
+	}
+	if s.pages[bytes] += n; bytes*s.pages[bytes] > s.memory || bytes > s.memory {
+		return fmt.Errorf("huge pages %q are more than the memory of a node", shorten(text))
+	}
+	return nil
+}
+
+// parseBytes reads an amount with a unit. what begins the error.
+func parseBytes(what, amount string) (uint64, error) {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(amount, u.name)
 		if !ok {
@@ -122,11 +155,11 @@ func parseMemory(text string) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
-			return 0, fmt.Errorf("memory %q is not a number from 1 up that makes less than 2^63 bytes", shorten(number))
+			return 0, fmt.Errorf("%s %q is not a number from 1 up that makes less than 2^63 bytes", what, shorten(number))
 		}
 		return n * u.bytes, nil
 	}
-	return 0, fmt.Errorf("memory %q has none of the units KiB, MiB, GiB, TiB", shorten(amount))
+	return 0, fmt.Errorf("%s %q has none of the units KiB, MiB, GiB, TiB", what, shorten(amount))
 }
 
 func (s shape) machine() (*topology.Machine, error) {
@@ -149,7 +182,15 @@ func (s shape) machine() (*topology.Machine, error) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	return topology.New(cpus, memory)
+	m, err := topology.New(cpus, memory)
+	if err != nil || s.pages == nil {
+		return m, err
+	}
+	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
+	for i := range l.Nodes {
+		l.Nodes[i].HugePages = s.pages
+	}
+	return topology.Build(l)
 }
 
 // shorten keeps foreign text in messages within bounds.

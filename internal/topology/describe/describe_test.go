@@ -118,3 +118,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestPages: each node has the huge pages of the text, and without a text none.
+func TestPages(t *testing.T) {
+	m, err := Parse("1s x 2n x 2c, 8GiB/node, 2 x 1GiB pages/node, 16 x 2MiB pages/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range m.Nodes {
+		if len(n.HugePages) != 2 || n.HugePages[1<<30] != 2 || n.HugePages[2<<20] != 16 || n.Memory != 8<<30 {
+			t.Errorf("node %d has %d bytes and huge pages %v", n.ID, n.Memory, n.HugePages)
+		}
+	}
+	for _, bad := range []string{"1c, 2 x 1GiB pages/node, 8GiB/node", "1c, 8GiB/node, 8GiB/node", "1c, 8GiB/node, x pages/node", "1c, 8GiB/node, 1 x 1GB pages/node"} {
+		if _, err := Parse(bad); err == nil {
+			t.Errorf("Parse(%q) has no error", bad)
+		}
+	}
+}
