@@ -132,11 +132,13 @@ func (f Frame) head() []string {
 		first += "   " + term.Clean(a.Name+": "+a.State)
 	}
 	amiss := "everything decided is in force"
-	if n.Released {
-		amiss = "released " + n.ReleasedAt.Format("15:04:05") + ", nothing is decided"
-	}
-	if n.Unapplied+n.Problems > 0 {
+	switch {
+	case n.Unapplied+n.Problems > 0:
 		amiss = fmt.Sprintf("values not applied: %d, problems: %d", n.Unapplied, n.Problems)
+	case n.Released:
+		amiss = "released " + n.ReleasedAt.Format("15:04:05") + ", nothing is decided"
+	case !n.Connected() && n.Standby == "":
+		amiss = "no runtime is attached"
 	}
 	first = f.cut(fmt.Sprintf("%s   %d containers, %s", first, len(n.Containers), amiss))
 	if n.Unapplied+n.Problems > 0 {
