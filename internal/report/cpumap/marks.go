@@ -16,10 +16,14 @@ const (
 	markShared    = "s"
 	markReclaimed = "r"
 	markBoth      = "·"
+	markBalloon   = "b"
 	markReserved  = "#"
 	markNone      = "-"
 	markTooMany   = "*"
 )
+
+// balloonClass is the class of pools that are balloons, whose CPUs nobody else uses.
+const balloonClass = "balloon"
 
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -160,6 +164,14 @@ func (p *Map) pools(c api.NodeCPUs) {
 			p.marks[id] = markReclaimed
 		}
 	}
+	for _, pool := range c.Pools { // a balloon's CPUs are its containers' only
+		if pool.Class != balloonClass {
+			continue
+		}
+		for _, id := range CPUs(pool.CPUs) {
+			p.marks[id] = markBalloon
+		}
+	}
 	seen := map[string]bool{}
 	for _, m := range p.marks {
 		seen[m] = true
@@ -168,6 +180,7 @@ func (p *Map) pools(c api.NodeCPUs) {
 		{mark: markBoth, text: "shared and reclaimed pool"},
 		{mark: markShared, text: "shared pool"},
 		{mark: markReclaimed, text: "reclaimed pool"},
+		{mark: markBalloon, text: "balloons"},
 	} {
 		if seen[o.mark] {
 			p.legend = append(p.legend, o)

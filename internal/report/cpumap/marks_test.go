@@ -2,6 +2,7 @@ package cpumap
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,5 +37,16 @@ func TestTextOfLargeNode(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), "* ") {
 		t.Error("more owners than letters, and no mark for the rest")
+	}
+}
+
+// TestBalloons: the CPUs of balloons are in no other pool, and reserved CPUs stay reserved.
+func TestBalloons(t *testing.T) {
+	got := Marks(api.NodeCPUs{Online: "0-7", Shared: "0-7", Reclaimed: "0-7", Reserved: "0", Pools: []api.Pool{
+		{Name: "shared", Class: "shared", CPUs: "0-7"}, {Name: "balloon reserved[0]", Class: "balloon", CPUs: "0"}, {Name: "balloon db[0]", Class: "balloon", CPUs: "2-3"},
+	}})
+	want := []Mark{{Mark: "#", CPUs: []int{0}}, {Mark: "·", CPUs: []int{1, 4, 5, 6, 7}}, {Mark: "b", CPUs: []int{2, 3}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

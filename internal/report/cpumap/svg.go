@@ -32,7 +32,7 @@ var svgOwners = []string{
 
 // svgFills are the colours of CPUs that no pod owns.
 var svgFills = map[string]string{
-	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markReserved: "#8d949c", markNone: "#ffffff",
+	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markBalloon: "#e3dcf2", markReserved: "#8d949c", markNone: "#ffffff",
 	markTooMany: "#bbbbbb",
 }
 

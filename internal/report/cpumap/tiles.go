@@ -14,7 +14,7 @@ const markBroken = "!"
 
 // tileColors are the colours of CPUs that no pod owns, as SGR codes.
 var tileColors = map[string]string{
-	markShared: "38;5;255;48;5;24", markReclaimed: "38;5;255;48;5;58", markBoth: "38;5;255;48;5;238",
+	markShared: "38;5;255;48;5;24", markReclaimed: "38;5;255;48;5;58", markBoth: "38;5;255;48;5;238", markBalloon: "38;5;255;48;5;60",
 	markReserved: "38;5;250;48;5;234", markBroken: "1;38;5;231;48;5;160", markTooMany: "38;5;255;48;5;240",
 }
 
@@ -150,7 +150,7 @@ func (t Tiles) explain(width int, c term.Ink) term.Block {
 			owners = append(owners, item(e.mark, e.text))
 		case e.pod != "":
 			owners = append(owners, item(e.mark, e.pod+" alone"))
-		case e.mark == markBoth:
+		case e.mark == markBoth, e.mark == markBalloon:
 			others = append(others, item(e.mark, e.text+", and how many containers may run there"))
 		default:
 			others = append(others, item(e.mark, e.text))

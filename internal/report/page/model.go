@@ -80,7 +80,7 @@ type row struct {
 // poolKinds are the marks of cpumap for CPUs that no pod owns.
 var poolKinds = map[string]struct{ kind, name string }{
 	"s": {"shared", "shared pool"}, "r": {"reclaimed", "reclaimed pool"}, "·": {"both", "shared and reclaimed pool"},
-	"#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
+	"b": {"balloon", "balloons"}, "#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
 }
 
 func stateOf(name string, n api.Node) state {
