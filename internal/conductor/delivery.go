@@ -159,6 +159,10 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		}
 		d.Note = "the kernel had it already"
 	case keeper.Pending:
+		if o.Err != nil { // the agent's own cpu.idle stands above the weight
+			d.Note = o.Err.Error()
+			break
+		}
 		d.Applied, d.Note, d.Missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
 	case keeper.Refused:
 		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.KernelRefused

@@ -16,7 +16,7 @@ const (
 )
 
 // errIdle is the reason why a desired weight is not in the kernel.
-var errIdle = errors.New("stored until cpu.idle is 0")
+var errIdle = errors.New("cpu.idle is in its place, and is less than any weight; written when cpu.idle is 0")
 
 // unit has the jobs that are written together: a single job, or the jobs of quota and period.
 type unit struct {
