@@ -222,27 +222,31 @@ func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output)
 	}
 	out.Matched = true
 	if w.class != intent.None {
-		wished(h, &asked.Class, w.class, "class", out)
+		wished(h, asked, &asked.Class, w.class, "class", out)
 		if asked.Class.Key == h.rule.name {
 			asked.Name = w.class.String()
 		}
 	}
 	if w.pool != "" {
-		wished(h, &asked.Pool, w.pool, "pool", out)
+		wished(h, asked, &asked.Pool, w.pool, "pool", out)
 	}
 	if w.numa != nil {
-		wished(h, &asked.NUMA, *w.numa, "numa", out)
+		wished(h, asked, &asked.NUMA, *w.numa, "numa", out)
 	}
 }
 
-// wished sets one request, unless an earlier rule has set it.
-func wished[T any](h *Hook, to *intent.Sourced[T], want T, what string, out *hook.Output) {
+// wished sets one request of a pod, unless an earlier rule has set it. That nothing serves what the pod itself asked for
+// does not matter then.
+func wished[T any](h *Hook, asked *intent.Pod, to *intent.Sourced[T], want T, what string, out *hook.Output) {
 	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
 		return
 	}
 	if IsRule(to.Key) {
 		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts that of %s, an earlier rule", h.rule.name, what, to.Key), "the earlier one stays in force"))
 		return
+	}
+	if overridden := to.Key; overridden != "" {
+		asked.Problems = slices.DeleteFunc(slices.Clone(asked.Problems), func(p lifecycle.Problem) bool { return p.Unserved && p.Key == overridden })
 	}
 	*to = intent.Sourced[T]{V: want, Key: h.rule.name}
 }

@@ -38,7 +38,7 @@ func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	if len(n.Containers) == 0 {
 		fmt.Fprintf(&b, "\nno container may run there\n")
 	}
-	containers(&b, n.Containers, o)
+	containers(&b, n, o)
 	return send(w, &b)
 }
 

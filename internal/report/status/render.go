@@ -64,7 +64,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	fmt.Fprint(&b, "\nCPUs\n")
 	o.picture(&b, n)
 	pools(&b, n.CPUs.Pools)
-	containers(&b, n.Containers, o)
+	containers(&b, n, o)
 	return send(w, &b)
 }
 
@@ -231,7 +231,8 @@ func (o Options) limits(c api.Container) []string {
 	}
 }
 
-func containers(w io.Writer, all []api.Container, o Options) {
+func containers(w io.Writer, n api.Node, o Options) {
+	all := n.Containers
 	list := slices.DeleteFunc(slices.Clone(all), func(c api.Container) bool { return !o.shows(c) })
 	slices.SortStableFunc(list, func(a, b api.Container) int { return cmp.Compare(a.Pod, b.Pod) })
 	if len(list) < len(all) {
@@ -248,12 +249,16 @@ func containers(w io.Writer, all []api.Container, o Options) {
 				applied++
 			}
 		}
+		values := fmt.Sprintf("%d/%d", applied, all)
+		if n.Released {
+			values = "-"
+		}
 		problems := "-"
 		if len(c.Problems) > 0 {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
 		row := []string{term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.CPUGroup), dash(c.CPUs)}
-		row = append(append(row, o.limits(c)...), fmt.Sprintf("%d/%d", applied, all), problems)
+		row = append(append(row, o.limits(c)...), values, problems)
 		if o.Wide {
 			row = append(row, dash(c.QoS), dash(c.ID), dash(c.SeatWhy))
 		}
