@@ -160,6 +160,9 @@ func readPod[T any](t *texts, out *Pod, read func(key string) (T, error), names 
 // JSON. maxMarks limits the characters in it that may begin a value.
 const maxYAML, maxMarks = 2 << 10, 200
 
+// maxStrict is how many members of one text are named that nobody knows, or that come twice.
+const maxStrict = 4
+
 // structured reads an annotation that is YAML, JSON included: case-sensitive, no key twice, none
 // that is unknown, no anchors. A returned error becomes a problem of the pod.
 func (t *texts) structured(key string, into any) error {
@@ -182,6 +185,7 @@ func (t *texts) structured(key string, into any) error {
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
+	strict = strict[:min(len(strict), maxStrict)] // a text of all would cost more than it helps
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return errors.New("malformed: " + oneLine(jsonwords.Error(err)))
 	}
