@@ -27,6 +27,7 @@ var badFiles = map[string]string{
 	"tab.yaml":     "apiVersion:\ttrimtab.io/v1alpha1\n\tkind: Config\n",
 	"version.yaml": "apiVersion: trimtab.io/v9\nkind: Config\n",
 	"kind.yaml":    "apiVersion: trimtab.io/v1alpha1\nkind: Cnofig\n",
+	"slo.yaml":     "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nmetadata: {name: n1}\nspec: {}\n",
 
 	"s-key.yaml":    "name: x\nabuot: y\nsteps: []\n",
 	"s-steps.yaml":  "name: x\nnode: {cpus: 1s x 2c}\n",
@@ -115,6 +116,7 @@ var badInputs = []struct {
 	{"config check tab.yaml", exitUsage, "tab.yaml:2: not YAML", "tab character"},
 	{"config check version.yaml", exitUsage, `is "trimtab.io/v9"`, `want "trimtab.io/v1alpha1"`},
 	{"config check kind.yaml", exitUsage, `is "Cnofig"`, `want "Config"`},
+	{"config check slo.yaml", exitUsage, `slo.yaml:2: kind: is "NodeSLO", want "Config"`, "trimtab config convert FILE"},
 	{"config plan nothere.yaml", exitUsage, "nothere.yaml", "no such file"},
 	{"hooks --config type.yaml", exitUsage, "type.yaml:3: pools.reserved", "want a string"},
 	{"agent --config nothere.yaml", exitUsage, "nothere.yaml", "no such file"},

@@ -20,7 +20,7 @@ func newConfigConvert() *cobra.Command {
 containers/nri-plugins, a NodeSLO of Koordinator, or a KubeletConfiguration with static
 managers, into a configuration, and prints it.
 Keys that have no equivalent are named on the standard error, with file and line; of a
-NodeSLO, without line.
+NodeSLO, without line, and with the keys of a similar effect.
 
 An agent also reads such a policy as it is: placement.policyFile names the file; and the
 NodeSLO of its node, with cluster.config.alsoRead.`,
@@ -55,14 +55,14 @@ func nodeSLO(text []byte) *unstructured.Unstructured {
 	return &o
 }
 
-// convertNodeSLO prints the configuration that a NodeSLO stands for, and names what has no equivalent.
+// convertNodeSLO prints the configuration that a NodeSLO stands for, and names what is not converted.
 func convertNodeSLO(cmd *cobra.Command, file string, o *unstructured.Unstructured) error {
 	if v := o.GetAPIVersion(); v != koordinator.Version {
 		return &usageError{fmt.Errorf("%s: apiVersion is %q, want %q", file, v, koordinator.Version)}
 	}
 	layer, some, unserved := koordinator.NodeSLO(o)
 	for _, what := range unserved {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: has no equivalent\n", file, what)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: not converted: %s\n", file, what)
 	}
 	out := []byte(modeline + "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")
 	if some {

@@ -46,7 +46,7 @@ func Convert(name string, data []byte) (c Converted, err error) {
 		k.convert()
 		err = refuse(k.problems)
 	default:
-		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want kind BalloonsPolicy, TopologyAwarePolicy, NodeSLO or KubeletConfiguration"}})
+		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want one of the kinds " + strings.Join(convertible, ", ")}})
 	}
 	if err != nil {
 		return c, err
@@ -55,6 +55,9 @@ func Convert(name string, data []byte) (c Converted, err error) {
 	_, err = Parse(name, c.Text)
 	return c, err
 }
+
+// convertible are the kinds of documents that 'trimtab config convert' reads.
+var convertible = []string{"BalloonsPolicy", "TopologyAwarePolicy", "NodeSLO", "KubeletConfiguration"}
 
 // IsPolicy reports whether a document is a custom resource of a policy of nri-plugins.
 func IsPolicy(data []byte) bool {

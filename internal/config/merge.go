@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -100,6 +101,11 @@ func (m *merging) add(l Layer) {
 	}
 	if n := keyOf(root, "config"); n != nil && n.Kind == yaml.MappingNode && keyOf(root, "apiVersion") == nil {
 		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "config", What: chartValues}), true
+		return
+	}
+	if n := keyOf(root, "kind"); n != nil && slices.Contains(convertible, n.Value) {
+		what := fmt.Sprintf("is %q, want %q: run 'trimtab config convert FILE' first, which makes a configuration of it", n.Value, Kind)
+		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "kind", What: what}), true
 		return
 	}
 	d := decoder{file: l.Name, lines: map[string]int{}}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -54,9 +55,9 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 }
 
 // NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. unknown are its parts
-// without an effect.
+// without an effect, with our keys that have a similar one.
 func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
-	name := "NodeSLO " + o.GetName()
+	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
 	if o.GetAPIVersion() != Version {
 		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
 	}
@@ -107,7 +108,21 @@ type slo struct {
 	unknown []string
 }
 
-func (s *slo) missing(key string) { s.unknown = append(s.unknown, key) }
+// missing notes a part that is not read, and which keys of ours have a similar effect.
+func (s *slo) missing(key string) {
+	if see := instead[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
+		key += ": see " + see
+	}
+	s.unknown = append(s.unknown, key)
+}
+
+// instead names the keys of a configuration that have a similar effect as a part of a NodeSLO that is not read.
+var instead = map[string]string{
+	"blkioQOS":                    "hooks.blockIO",
+	"cpuBurstStrategy":            "hooks.burst",
+	"resourceUsedThresholdWithBE": "placement.reclaim: leftover",
+	"systemClass":                 "pools.system",
+}
 
 // classes are the classes of a strategy. Each has the name of its class in our keys, and its default identity and
 // part of the cache if enable is true.

@@ -58,7 +58,7 @@ spec:
 	if !r.Enabled || r.LSRCache != "0-80" || r.BECache != "0-30" || r.BEBandwidth != 50 || r.LSCache != "0-100" {
 		t.Errorf("shares %+v", r)
 	}
-	want := []string{"NodeSLO n1: spec.cpuBurstStrategy", "NodeSLO n1: spec.hostApplications", "NodeSLO n1: spec.resourceQOSStrategy.lsClass.memoryQOS"}
+	want := []string{"NodeSLO n1: spec.cpuBurstStrategy: see hooks.burst", "NodeSLO n1: spec.hostApplications", "NodeSLO n1: spec.resourceQOSStrategy.lsClass.memoryQOS"}
 	if !slices.Equal(unknown, want) {
 		t.Errorf("not understood: %q, want %q", unknown, want)
 	}
@@ -68,6 +68,20 @@ func TestNodeSLOOfAnotherVersion(t *testing.T) {
 	_, ok, unknown := koordinator.NodeSLO(nodeSLO(t, "apiVersion: slo.koordinator.sh/v1beta1\nkind: NodeSLO\nmetadata: {name: n1}\n"))
 	if ok || len(unknown) != 1 || !strings.Contains(unknown[0], "v1beta1") {
 		t.Errorf("%t, %q", ok, unknown)
+	}
+}
+
+func TestNodeSLOWithoutName(t *testing.T) {
+	_, _, unknown := koordinator.NodeSLO(nodeSLO(t, `
+apiVersion: slo.koordinator.sh/v1alpha1
+kind: NodeSLO
+spec:
+  resourceQOSStrategy: {beClass: {blkioQOS: {enable: true}}}
+  resourceUsedThresholdWithBE: {enable: true}
+`))
+	want := []string{"NodeSLO: spec.resourceQOSStrategy.beClass.blkioQOS: see hooks.blockIO", "NodeSLO: spec.resourceUsedThresholdWithBE: see placement.reclaim: leftover"}
+	if !slices.Equal(unknown, want) {
+		t.Errorf("not understood: %q, want %q", unknown, want)
 	}
 }
 
