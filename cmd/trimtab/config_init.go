@@ -25,9 +25,9 @@ func newConfigInit() *cobra.Command {
 		Use:   "init [FILE]",
 		Short: "Write a first configuration for this node, with comments",
 		Long: `Asks doctor what this node has, and writes a short configuration with comments: how to
-attach, which CPUs to reserve, which hooks are on and which this node does not support,
-and what doctor found that needs care. It prints it, or writes a new file; it replaces
-no file without --force.
+attach, which hooks are on and which this node does not support, and what doctor found
+that needs care. It reserves no CPUs for the system: that is yours to write. It prints
+the configuration, or writes a new file; it replaces no file without --force.
 
 With --observe the agent will change nothing, and say where the node differs from what it
 would do. Keys that are left out have their defaults: 'trimtab config print' shows all.`,
@@ -95,10 +95,12 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 		b.WriteString("mode: observe\n\n")
 	}
 	attach, why := attachFor(r)
-	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. "+why)
+	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. A systemd unit chooses by a flag such as --attach=nri, "+
+		"which wins over this key (docs/node.md). "+why)
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)
-	comment(&b, "", `CPUs for the system: a list such as "0-1"; empty reserves none. No pod owns one, and pods of all classes but system stay off them. `+
-		`Pods without a class run there too, unless pools.hardReserved is true.`)
+	comment(&b, "", `CPUs for the system: a list such as "0-1". It is empty, which reserves none, since only you know how many the node's own services need: `+
+		`write as many as the kubelet's reservedSystemCPUs, or CPU 0 and its sibling thread. `+
+		`No pod owns one, and pods of all classes but system stay off them. Pods without a class run there too, unless pools.hardReserved is true.`)
 	b.WriteString("pools:\n  reserved: \"\"\n\n")
 	comment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
 		"docs/placement.md compares them.")
