@@ -56,8 +56,9 @@ func (r *replay) compare(seq uint64, event string, was, now Decided) {
 			r.row(Difference{Seq: seq, Event: event, Owner: now.Name, Setting: setting, Recorded: recorded, Replayed: replayed, Why: why})
 		}
 	}
-	row("pool", was.Pool, now.Pool, "")
-	row("CPUs", was.CPUs, now.CPUs, "")
+	why := r.whyPool(now.ID)
+	row("pool", was.Pool, now.Pool, why)
+	row("CPUs", was.CPUs, now.CPUs, why)
 	had, has := settings(was.Values), settings(now.Values)
 	for name, v := range has {
 		row(name, textOf(had[name]), textOf(v), whyOf(v))
@@ -68,6 +69,15 @@ func (r *replay) compare(seq uint64, event string, was, now Decided) {
 		}
 	}
 	row("problems", problems(was.Problems), problems(now.Problems), "")
+}
+
+// whyPool returns why a container is in its pool: what set its class, and the placement's reason.
+func (r *replay) whyPool(id string) string {
+	c := r.state.Container(id)
+	if c == nil {
+		return ""
+	}
+	return strings.Trim(r.state.Pod(c.PodID).Intent.Class.Key+": "+c.Assignment.Why, ": ")
 }
 
 func settings(values []lifecycle.Value) map[string]*lifecycle.Value {
