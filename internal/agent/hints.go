@@ -9,6 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -42,7 +43,36 @@ func hints(c config.Config, wishes []engine.PlannedPod, planned []api.Container)
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: Guaranteed with whole CPUs, and nothing asks for CPUs of its own: %s", strings.Join(names, ", "), how)}
+	return []string{fmt.Sprintf("%s: Guaranteed with whole CPUs, and nothing asks for CPUs of its own: %s", listed(names), how)}
+}
+
+// listed returns names as a list, of many only the first.
+func listed(names []string) string {
+	const most = 4
+	if n := len(names) - most; n > 1 {
+		names = append(names[:most:most], fmt.Sprintf("and %d others", n))
+	}
+	return strings.Join(names, ", ")
+}
+
+// sharingHints says which planned containers without a class run on the CPUs that placement.reclaim: leftover keeps
+// for batch work.
+func sharingHints(c config.Config, planned []api.Container) []string {
+	p := c.Placement
+	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled || p.Policy != "pools" || p.Reclaim != "leftover" {
+		return nil
+	}
+	var names []string
+	for i := range planned {
+		if planned[i].CPUGroup == placement.Unclassified.String() {
+			names = append(names, planned[i].Pod+"/"+planned[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{listed(names) + ": without a class, on the CPUs of batch work, too: " +
+		"give the pod the label koordinator.sh/qosClass: LS, or set hooks.cpuset.unlabelled: shared"}
 }
 
 // pageHints says which planned pods request huge pages of a size of which no NUMA node has reserved any. The kubelet

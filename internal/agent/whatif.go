@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/config"
@@ -20,7 +21,8 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	}
 	wishes := podManifests(all)
 	out := nodeview.WhatIf(s.a.conductor, wishes)
-	out.Hints = append(hints(s.a.settings.current(), wishes, out.Containers), pageHints(s.a.settings.hardware(), wishes)...)
+	c := s.a.settings.current()
+	out.Hints = slices.Concat(hints(c, wishes, out.Containers), sharingHints(c, out.Containers), pageHints(s.a.settings.hardware(), wishes))
 	out.PassedOver, out.ReleasedAt = passed, s.a.settings.released()
 	return out, nil
 }
