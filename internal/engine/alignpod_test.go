@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,6 +67,35 @@ func TestPodOnSeveralNodes(t *testing.T) {
 				t.Errorf("the pod's CPUs %s are on %d NUMA nodes", m.Format(owned), on)
 			}
 		})
+	}
+}
+
+// TestPagesOfMoreNodes: huge pages that no NUMA node has alone come from more nodes, where nothing is refused. An owner
+// whose pages fit nowhere may use all nodes, which is reported.
+func TestPagesOfMoreNodes(t *testing.T) {
+	m, p := t16(t, "2s x 1n x 8c, 8GiB/node")
+	p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
+	const size = 2 << 20
+	m.Nodes[0].HugePages, m.Nodes[1].HugePages = map[uint64]uint64{size: 100}, map[uint64]uint64{size: 100}
+	for _, policy := range []numahints.Policy{numahints.None, numahints.BestEffort} {
+		p.Topology = TopologyManager{Policy: policy}
+		s := NewState(m, p)
+		for _, tc := range []struct {
+			name, on string
+			pages    int64
+			problem  string
+		}{{"a", "0", 40, ""}, {"b", "0-1", 150, ""}, {"c", "0-1", 90, "hugepages-2Mi: "}} {
+			pod := asking{name: tc.name}.pod()
+			of := lifecycle.Amounts{lifecycle.ResourceCPU: 1000, "hugepages-2Mi": tc.pages * size}
+			spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed", Containers: []lifecycle.ContainerSpec{{Name: "c", Requests: of, Limits: of}}}
+			ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: tc.name, PodID: pod.ID, Name: "c", Resources: asking{milli: 1000}.resources()}}
+			s.Commit(Decide(s, &ev, Facts{Specs: map[string]*lifecycle.PodSpec{pod.UID: spec}}))
+			c := s.Container(tc.name)
+			problems := fmt.Sprint(c.ProblemSummary.Problems)
+			if c.Mems != tc.on || strings.Contains(problems, "hugepages-2Mi: ") != (tc.problem != "") {
+				t.Errorf("%s: %s is on NUMA nodes %q, want %q; problems %s", policy, tc.name, c.Mems, tc.on, problems)
+			}
+		}
 	}
 }
 

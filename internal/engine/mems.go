@@ -27,8 +27,8 @@ func (s *placer) chooseMemory() {
 	if !t.Chooses || t.KeepsMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
-	usable, bounded := s.memoryNodes()
-	usable = s.alignedMemory(usable)
+	every, bounded := s.memoryNodes()
+	usable := s.alignedMemory(every)
 	q := choose.Memory{
 		Within: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
 		Further: []topology.MemoryKind{topology.HBM, topology.PMEM},
@@ -53,7 +53,29 @@ func (s *placer) chooseMemory() {
 			})
 		}
 	}
-	s.c.Mems = topology.FormatList(ids)
+	s.c.Mems = topology.FormatList(s.withPages(ids, every, q))
+}
+
+// withPages adds memory nodes until the container's huge pages fit, the nearest first. If they do not fit within the nodes
+// of q, it adds some of every.
+func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
+	for _, r := range s.pageHints() {
+		q.Bytes, q.Free, q.Further = r.Counts.Need, r.Counts.Free, nil
+		more, err := choose.Nodes(s.n.machine, q)
+		if err != nil {
+			q.Within = every
+			more, err = choose.Nodes(s.n.machine, q)
+		}
+		if err != nil {
+			more = every
+			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "all of them are used, the nearest first",
+			})
+		}
+		ids = append(ids, more...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory
