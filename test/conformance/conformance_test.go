@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -126,7 +127,7 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 	// Where a limit shows, the values in force differ from the records: later changes are only in the checkpoint file.
 	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
-		Out: shown, Log: log,
+		Out: shown, Log: log, Patience: time.Minute,
 		Agent: NewAgent, KeepState: !p.Attachment.CarriesRecords() || differs,
 		Alter: m.alter, First: p.Attachment.AtStart, Also: m.check,
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,6 +75,7 @@ func (o *observing) options(t *testing.T, attach string) sim.RunOptions {
 	t.Helper()
 	r := sim.RunOptions{
 		Log:       slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Patience:  time.Minute,
 		Configure: func(c *config.Config) { c.Mode = "observe" },
 		Agent: func(a sim.AgentOptions) (sim.Agent, error) {
 			a.Tree = &cgroup.Tree{FS: cgroupsOnly{a.Tree.FS, &o.writes}, Version: a.Tree.Version}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -40,7 +41,7 @@ func TestScenarios(t *testing.T) {
 					}
 					s.Node.Cgroup, s.Node.Driver = cgroup, driver
 					shown := &strings.Builder{}
-					if err := sim.Run(t.Context(), s, sim.RunOptions{Out: shown, Agent: newAgent}); err != nil {
+					if err := sim.Run(t.Context(), s, sim.RunOptions{Out: shown, Agent: newAgent, Patience: time.Minute}); err != nil {
 						t.Errorf("%v\n%s", err, shown)
 					}
 				})
