@@ -41,17 +41,22 @@ func newPlugin(t testing.TB) *plugin {
 // connect connects the plugin and waits until it is synchronised.
 func (p *plugin) connect(socket, name, index string) *plugin {
 	p.t.Helper()
-	p.begin(socket, name, index)
-	select {
-	case <-p.synced:
-	case <-time.After(patiently):
-		p.t.Fatalf("plugin %s was not synchronised", name)
+	late := time.After(patiently)
+	for {
+		ended := p.begin(socket, name, index)
+		select {
+		case <-p.synced:
+			return p
+		case <-ended: // a busy machine may take longer than the stub waits for its registration
+			<-time.After(100 * time.Millisecond)
+		case <-late:
+			p.t.Fatalf("plugin %s was not synchronised", name)
+		}
 	}
-	return p
 }
 
-// begin connects the plugin.
-func (p *plugin) begin(socket, name, index string) {
+// begin connects the plugin. ended is closed when it is no longer connected.
+func (p *plugin) begin(socket, name, index string) (ended <-chan struct{}) {
 	p.t.Helper()
 	s, err := stub.New(p, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithSocketPath(socket), stub.WithOnClose(func() {}))
 	if err != nil {
@@ -59,13 +64,17 @@ func (p *plugin) begin(socket, name, index string) {
 	}
 	p.stub = s
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Run(ctx)
+	}()
 	p.t.Cleanup(func() {
 		s.Stop()
 		cancel()
 		<-done
 	})
+	return done
 }
 
 func (p *plugin) note(event, name, pod, id string) error {
