@@ -34,11 +34,7 @@ func (t *texts) netDevices(key string) ([]NetDevice, error) {
 	if err := t.structured(key, &list); err != nil {
 		return nil, err
 	}
-	var all []NetDevice
-	for _, d := range list {
-		all = append(all, NetDevice{Host: d.Host, Name: d.Name})
-	}
-	return checkedInterfaces(all)
+	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
 }
 
 // podInterfaces reads network interfaces of the host that move into the pod. As in NRI's plugin
@@ -54,21 +50,18 @@ func (t *texts) podInterfaces(key string) ([]NetDevice, error) {
 	if err := t.structured(key, &list); err != nil {
 		return nil, err
 	}
-	var all []NetDevice
-	for _, d := range list {
-		all = append(all, NetDevice{Host: d.Host, Name: d.Name})
-	}
-	return checkedInterfaces(all)
+	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
 }
 
-// checkedInterfaces returns the interfaces with their names in the container, or the reason why the
+// checkedInterfaces returns n interfaces with their names in the container, or the reason why the
 // list is malformed.
-func checkedInterfaces(list []NetDevice) ([]NetDevice, error) {
-	if len(list) > maxInjected {
+func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
+	if n > maxInjected {
 		return nil, fmt.Errorf("more than %d interfaces", maxInjected)
 	}
 	var out []NetDevice
-	for _, d := range list {
+	for i := range n {
+		d := at(i)
 		if d.Name == "" {
 			d.Name = d.Host
 		}
